@@ -1,0 +1,66 @@
+# Two commands matter: `make demo` and `make test`. Both set up what they need in .venv, from the hashed locks.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+UV_VERSION := 0.13.8
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links pyproject.toml
+CODE := bots core knowledge tests
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench lock schema clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(UV):
+	$(PYTHON) -c 'import sys; sys.exit("KIMAs needs Python 3.11 or newer; set PYTHON=/path/to/python3.11") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(VENV)/.runtime: $(UV) pyproject.toml requirements.lock
+	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+	$(INSTALL) --require-hashes -r requirements-dev.lock
+	touch $@
+
+demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
+	@$(BIN)/kimas --config config/demo.yaml ingest
+	@$(BIN)/kimas --config config/demo.yaml ask "How does the Telegram adapter make sure that no update is lost when the process is killed?"
+	@echo
+	@echo "Next: $(BIN)/kimas --config config/demo.yaml chat     ask your own questions"
+	@echo "      $(BIN)/kimas init                             write a configuration for your sources"
+	@echo "      docs/telegram.md                              put it into a Telegram group"
+
+test: $(VENV)/.dev  ## lint, types and every test
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev  ## style and types only
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## write the house style
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: $(VENV)/.dev  ## measure; prints tables
+	$(BIN)/python -m tests.benchmarks
+
+schema: $(VENV)/.runtime  ## write config/schema.json from the settings model
+	$(BIN)/python -m core.schema > config/schema.json
+
+lock: $(UV)  ## pin again what pyproject.toml asks for
+	$(COMPILE) --group build -o requirements.lock
+	$(COMPILE) --group build --group dev -o requirements-dev.lock
+
+clean:  ## remove the virtual environment and everything made
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

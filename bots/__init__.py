@@ -1,0 +1,1 @@
+"""The outermost layer: platforms, the command line, the wiring and the daemon."""

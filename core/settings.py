@@ -1,0 +1,235 @@
+"""The whole configuration as one typed model. `configuration` loads it from files, command line and environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+Share = Annotated[float, Field(gt=0, le=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+
+class Section(BaseModel):
+    """The base of every part: unknown keys are faults, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Secret(Section):
+    """Where a secret comes from: an environment variable or a file. Never the configuration itself."""
+
+    env: str | None = None
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Secret:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("give exactly one of env (a variable's name) or file (a path)")
+        return self
+
+    def missing(self) -> str:
+        """Say what is missing, or return an empty string."""
+        if self.env is not None:
+            return "" if os.environ.get(self.env) else f"environment variable {self.env} is not set"
+        return "" if self.file is not None and self.file.is_file() else f"file {self.file} does not exist"
+
+    def value(self) -> str:
+        """Return the secret. Raises `KeyError` or `OSError` when it is missing (`configuration` checks that first)."""
+        return os.environ[self.env] if self.env is not None else Path(self.file or "").read_text("utf-8").strip()
+
+
+class LinkedSource(Section):
+    """What file-like sources share."""
+
+    include: tuple[str, ...] = Field((), description="Git-style globs of the paths to take; none means all")
+    exclude: tuple[str, ...] = Field((), description="Git-style globs of the paths to leave out")
+    link: str = Field("", description="Link template with {path}, {start}, {end} and, for git, {commit}")
+    max_file_kb: PositiveInt = Field(1024, description="Larger files are skipped and counted")
+
+
+class FilesSource(LinkedSource):
+    """A folder, or a single file."""
+
+    kind: Literal["files"]
+    path: Path
+
+
+class GitSource(LinkedSource):
+    """A git repository: a remote URL (cloned into the data directory) or a local path (its committed state)."""
+
+    kind: Literal["git"]
+    url: str = Field(min_length=1, description="Remote URL or local path")
+    branch: str = Field("", description="Branch or tag; empty means the default branch")
+    timeout_s: PositiveFloat = Field(300, description="Longest time a clone or fetch may take, seconds")
+
+
+class FaqSource(Section):
+    """Questions with answers, from YAML, CSV or JSON Lines."""
+
+    kind: Literal["faq"]
+    path: Path
+    link: str = Field("", description="Link template with {path}, {start} and {end}")
+
+
+SourceSettings = Annotated[FilesSource | GitSource | FaqSource, Field(discriminator="kind")]
+
+
+class AgentSettings(Section):
+    """A retrieval agent: one or a few similar sources, and what routing should know about them (KIMAs 3.2.2)."""
+
+    sources: tuple[Name, ...] = Field(min_length=1)
+    description: str = Field("", description="Mixed into routing: what this agent knows, in the users' words")
+    examples: tuple[str, ...] = Field((), description="Mixed into routing: questions this agent should get")
+    mix_in_weight: float = Field(0.3, ge=0, le=1, description="Weight of description and examples against centroids")
+    scale: PositiveFloat = Field(1.0, description="Multiplies the routing score")
+    limit: PositiveInt = Field(12, description="Passages this agent returns at most")
+
+
+class RoutingSettings(Section):
+    """How questions find their agents."""
+
+    agents: PositiveInt = Field(3, description="Agents asked per question at most")
+    centroids: PositiveInt = Field(16, description="k-means centroids per agent at most")
+    threshold: float = Field(0.0, ge=-1, le=1, description="Agents scoring below this are not asked")
+
+
+class EmbeddingSettings(Section):
+    """Which model makes the vectors: the built-in MiniLM, or an OpenAI-compatible endpoint."""
+
+    provider: Literal["local", "openai"] = "local"
+    base_url: str = Field("", description="For openai: the endpoint, for example http://localhost:11434/v1")
+    model: str = Field("", description="For openai: the model's name")
+    dimension: PositiveInt | None = Field(None, description="For openai: the vectors' length")
+    api_key: Secret | None = None
+    batch: PositiveInt = Field(64, description="For openai: texts per request")
+    timeout_s: PositiveFloat = 30
+
+    @model_validator(mode="after")
+    def _complete(self) -> EmbeddingSettings:
+        if self.provider == "openai" and not (self.base_url and self.model and self.dimension):
+            raise ValueError("provider openai needs base_url, model and dimension")
+        return self
+
+
+class ChunkingSettings(Section):
+    """How long passages are, in words-and-symbols tokens as the local model counts them (about 4 characters each)."""
+
+    tokens: int = Field(200, ge=50, le=2000)
+
+
+class SearchSettings(Section):
+    """Hybrid search and reranking."""
+
+    alpha: float = Field(0.5, ge=0, le=1, description="Weight of the dense score against the lexical one")
+    candidates: PositiveInt = Field(100, description="Taken from each side before fusion")
+    rerank: Literal["embedding", "none"] = "embedding"
+    min_similarity: float = Field(
+        0.25, ge=-1, le=1, description="Without a language model: weaker evidence is no answer"
+    )
+
+
+class KnowledgeSettings(Section):
+    """Everything about the passage store and how it is filled."""
+
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    chunking: ChunkingSettings = ChunkingSettings()
+    routing: RoutingSettings = RoutingSettings()
+    search: SearchSettings = SearchSettings()
+    refresh_minutes: float = Field(60, ge=0, description="How often `kimas run` refreshes all sources; 0 means never")
+
+
+class ModelSettings(Section):
+    """One OpenAI-compatible chat endpoint."""
+
+    base_url: str = Field(min_length=1)
+    model: str = Field(min_length=1)
+    api_key: Secret | None = None
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: PositiveInt = 1024
+    timeout_s: PositiveFloat = Field(60, description="Longest time for one whole call, seconds")
+    context_tokens: PositiveInt = Field(4000, description="Room for evidence in the prompt")
+
+
+class ModelsSettings(Section):
+    """Language models by role. None at all: answers are extractive and nothing leaves the machine."""
+
+    main: ModelSettings | None = None
+    light: ModelSettings | None = Field(
+        None, description="For rewriting and look-back; main is used when this is empty"
+    )
+
+
+class BudgetSettings(Section):
+    """The deadline of one answer and the shares of its optional stages."""
+
+    deadline_s: PositiveFloat = 30
+    rewrite: Share = 0.15
+    search: Share = 0.25
+    rerank: Share = 0.1
+    look_back: Share = 0.2
+
+
+class AnswerSettings(Section):
+    """How answers are made."""
+
+    history_turns: int = Field(10, ge=0, le=100)
+    passages: PositiveInt = Field(8, description="Passages that reach the summarizer at most")
+    max_question_chars: PositiveInt = Field(4000, description="Longer questions are refused with a hint")
+    persona: str = Field("", description="Added to the summarizer's instructions")
+
+
+class TelegramSettings(Section):
+    """One Telegram bot."""
+
+    token: Secret
+    api_url: str = Field("https://api.telegram.org", description="Another Bot API server, for a local one")
+    allow_private: bool = Field(True, description="Answer in private chats")
+    chats: tuple[int, ...] = Field((), description="Group ids where the bot answers; none means all")
+
+
+class RunSettings(Section):
+    """The daemon."""
+
+    workers: PositiveInt = Field(64, description="Answers in the making at the same time")
+    grace_s: PositiveFloat = Field(20, description="After SIGTERM: time to finish what is in flight")
+
+
+class LogSettings(Section):
+    """Where the log goes is standard error; this is how it looks. auto: console in a terminal, JSON in a service."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"
+
+
+class Settings(Section):
+    """The whole configuration."""
+
+    name: str = Field("KIMAs", min_length=1, max_length=64, description="What the bot calls itself")
+    data_dir: Path = Field(
+        Path("~/.local/share/kimas"), description="Passages, clones, the journal and the model's cache"
+    )
+    sources: dict[Name, SourceSettings] = Field(default_factory=dict)
+    agents: dict[Name, AgentSettings] = Field(default_factory=dict, description="Empty: one agent per source")
+    knowledge: KnowledgeSettings = KnowledgeSettings()
+    models: ModelsSettings = ModelsSettings()
+    answer: AnswerSettings = AnswerSettings()
+    budget: BudgetSettings = BudgetSettings()
+    telegram: TelegramSettings | None = None
+    run: RunSettings = RunSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _agents_name_known_sources(self) -> Settings:
+        for name, agent in self.agents.items():
+            for source in agent.sources:
+                if source not in self.sources:
+                    known = ", ".join(sorted(self.sources)) or "none"
+                    raise ValueError(f"agents.{name}.sources: no source is named {source!r} (known: {known})")
+        return self
+
+    def retrieval_agents(self) -> dict[str, AgentSettings]:
+        """Return the configured agents, or one agent per source where none are configured."""
+        return dict(self.agents) or {name: AgentSettings(sources=(name,)) for name in self.sources}

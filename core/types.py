@@ -1,0 +1,129 @@
+"""The values that cross the boundaries between packages. All frozen: nothing is changed behind anybody's back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+Speaker = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationKey:
+    """Where a conversation takes place. Two chats, or two threads of a chat, never share a memory."""
+
+    platform: str
+    chat: str
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a platform delivered.
+
+    `id` is unique within its chat. `addressed` is true when the bot was meant: a private chat, a mention, a reply
+    to the bot, a command. `command` is the command's name without the slash (`ask`), its argument is then in `text`.
+    `reference` holds what the adapter needs to reply (plain JSON values); nobody else looks inside.
+    """
+
+    id: str
+    key: ConversationKey
+    author_id: str
+    author: str
+    text: str
+    sent_at: datetime
+    private: bool = False
+    addressed: bool = False
+    command: str = ""
+    reply_to: str = ""
+    quoted: str = ""
+    reference: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One earlier contribution to a conversation, oldest first in every sequence of turns."""
+
+    role: Speaker
+    text: str
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A message that the gate let through, with its conversation (without the question itself)."""
+
+    text: str
+    history: tuple[Turn, ...] = ()
+    id: str = ""
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a source.
+
+    `path` is the document's path within its source; `start_line` and `end_line` (1-based, inclusive; 0 for none) are
+    its place there. `url` is empty where nothing can be linked. Scores belong to one query: `similarity` is the cosine
+    with the query (-1 to 1), `lexical` the BM25 score (0 and up), `score` what the last ranking stage made of them
+    (0 to 1).
+    """
+
+    id: str
+    source: str
+    path: str
+    title: str
+    text: str
+    url: str = ""
+    kind: str = "text"
+    start_line: int = 0
+    end_line: int = 0
+    similarity: float = 0.0
+    lexical: float = 0.0
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentScore:
+    """How well a retrieval agent's knowledge fits a query, after mix-in and scaling (KIMAs 3.2.2)."""
+
+    name: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """The link behind `[n]` in a reply."""
+
+    n: int
+    passage_id: str
+    source: str
+    title: str
+    path: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What happened on the way to a reply: the rewritten query, the agents asked, time per stage, what was cut."""
+
+    query: str
+    strategy: str
+    agents: tuple[str, ...]
+    timings_ms: Mapping[str, float]
+    cut: tuple[str, ...] = ()
+    dropped_citations: int = 0
+    tokens: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: Markdown text in which `[n]` points at `citations`, the passages it was made from, and its trace."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    extractive: bool = False
+    trace: Trace = field(default_factory=lambda: Trace("", "none", (), {}))

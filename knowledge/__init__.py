@@ -1,0 +1,1 @@
+"""Sources, chunking, embedding, stores, routing and retrieval. Imports `core`, never `bots`."""

@@ -1,0 +1,127 @@
+"""The Protocols of the knowledge package: where documents come from, what makes vectors, where passages live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.types import Passage
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a source holds right now: a fingerprint per path (a hash of the content) and what was passed over.
+
+    `revision` names the state (a commit for git). `skipped` counts by reason ("binary", "too large", ...). `stale` is
+    empty, or says why the listing is not the newest (a remote that cannot be reached).
+    """
+
+    fingerprints: Mapping[str, str]
+    revision: str = ""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    stale: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text of a source. `kind` is how to chunk it: markdown, rst, python, a language's name, faq or text.
+
+    `url` may carry the placeholders `{start}` and `{end}`, filled with each chunk's line range.
+    """
+
+    path: str
+    text: str
+    kind: str
+    title: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document. Lines are 1-based, inclusive; `title` is the heading path or enclosing definition."""
+
+    text: str
+    title: str
+    start_line: int
+    end_line: int
+
+
+class Source(Protocol):
+    """One body of knowledge."""
+
+    name: str
+
+    async def listing(self) -> Listing:
+        """Fetch what is new and list it. Raises `SourceError` when there is nothing usable at all."""
+        ...
+
+    def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
+        """Yield these paths of that listing, in any order. A path that vanished meanwhile is left out."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors. `name` identifies the model: vectors of different names never meet in one store."""
+
+    name: str
+    dimension: int
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return unit vectors, shape (len(texts), dimension), float32. Raises `EmbeddingError`."""
+        ...
+
+    def known_share(self, text: str) -> float:
+        """Return which share of the text's tokens the model knows (0 to 1): below a half its vectors mean little."""
+        ...
+
+    async def close(self) -> None:
+        """Free the model or the connection. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A passage as a store keeps it: with the fingerprint of its document, its lexical tokens and its vector."""
+
+    passage: Passage
+    fingerprint: str
+    tokens: str
+    vector: Vectors
+
+
+class Store(Protocol):
+    """Where passages live. Every write is atomic: a reader sees a document's old rows or its new ones, never a mix."""
+
+    async def manifest(self, source: str) -> Mapping[str, str]:
+        """Return path -> fingerprint of what is held of a source."""
+        ...
+
+    async def replace(self, source: str, paths: Collection[str], rows: Sequence[Row]) -> None:
+        """In one commit: these paths of the source now consist of exactly these rows (none: they are deleted).
+
+        Raises `StoreError` (disk full, damaged), after which the old rows are still there.
+        """
+        ...
+
+    async def search(
+        self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
+    ) -> Sequence[Passage]:
+        """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, unordered.
+
+        Every passage carries both of its true scores. `vector` None searches by tokens alone.
+        """
+        ...
+
+    async def vectors(self, source: str) -> Vectors:
+        """Return all vectors of a source, shape (passages, dimension), for the routing centroids."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the files or the connection. Idempotent."""
+        ...

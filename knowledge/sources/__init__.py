@@ -1,0 +1,1 @@
+"""Bodies of knowledge: one module per kind, each behind the `Source` protocol."""

@@ -1,0 +1,1 @@
+"""Where passages live: one module per database, each behind the `Store` protocol."""
