@@ -5,22 +5,26 @@ Every implementation runs the contract suite of its Protocol (`tests/contracts`)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Literal, Protocol
 
-from core.types import AgentScore, ConversationKey, Message, Passage, Reply, Turn
+from core.budget import Budget
+from core.types import AgentScore, Message, Passage, Reply, Turn
 
 Role = Literal["main", "light"]
 
 
 class ChatModel(Protocol):
-    """A language model behind named roles. Both calls raise `ModelError`; neither retries after the first token."""
+    """A language model behind named roles.
 
-    def stream(self, system: str, turns: Sequence[Turn], *, role: Role) -> AsyncIterator[str]:
-        """Yield the reply piece by piece; the pieces joined are the whole reply."""
+    Both calls end by the budget's deadline and add the tokens they used to it. Both raise `ModelError`.
+    """
+
+    def stream(self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget) -> AsyncGenerator[str]:
+        """Yield the reply piece by piece; the pieces joined are the whole reply. Never retried after the first."""
         ...
 
-    async def complete(self, system: str, turns: Sequence[Turn], *, role: Role) -> str:
+    async def complete(self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget) -> str:
         """Return the whole reply."""
         ...
 
@@ -79,6 +83,18 @@ class Sink(Protocol):
 Receive = Callable[[Message], Awaitable[None]]
 
 
+class Delivery(Protocol):
+    """What a sink tells about the first part of its reply, so that a crash leads to no second one."""
+
+    async def posting(self) -> None:
+        """Say that the first part is about to be posted."""
+        ...
+
+    async def posted(self, reply_id: str) -> None:
+        """Say that the platform has posted it under this id."""
+        ...
+
+
 class Adapter(Protocol):
     """One bot on one platform. `name` is the platform's name in conversation keys."""
 
@@ -92,18 +108,14 @@ class Adapter(Protocol):
         """Deliver messages until cancelled. A message is confirmed to the platform only after `receive` returned."""
         ...
 
-    def sink(self, message: Message) -> Sink:
-        """Return a sink that answers this message."""
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+        """Return a sink that answers this message; called in the task that owns the answer.
+
+        `delivery` is told around the posting of the first part, before anything else is posted. The id it was given,
+        handed back as `previous` after a crash, makes the sink edit that reply instead of posting a second one.
+        """
         ...
 
     async def close(self) -> None:
         """Let go of the connection. Idempotent."""
-        ...
-
-
-class Memory(Protocol):
-    """What the line needs of the journal: earlier turns of a conversation."""
-
-    async def conversation(self, key: ConversationKey, limit: int) -> Sequence[Turn]:
-        """Return the last `limit` turns, oldest first."""
         ...

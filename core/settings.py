@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 Share = Annotated[float, Field(gt=0, le=1)]
+# Capitals only: a key pasted in place of a variable's name does not pass, so that no message repeats it.
+VARIABLE = r"^[A-Z_][A-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
@@ -21,8 +24,8 @@ class Section(BaseModel):
 class Secret(Section):
     """Where a secret comes from: an environment variable or a file. Never the configuration itself."""
 
-    env: str | None = None
-    file: Path | None = None
+    env: str | None = Field(None, pattern=VARIABLE, description="Name of an environment variable")
+    file: Path | None = Field(None, description="A file that holds nothing but the secret")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Secret:
@@ -30,11 +33,14 @@ class Secret(Section):
             raise ValueError("give exactly one of env (a variable's name) or file (a path)")
         return self
 
-    def missing(self) -> str:
+    def missing(self, environment: Mapping[str, str] = os.environ) -> str:
         """Say what is missing, or return an empty string."""
         if self.env is not None:
-            return "" if os.environ.get(self.env) else f"environment variable {self.env} is not set"
-        return "" if self.file is not None and self.file.is_file() else f"file {self.file} does not exist"
+            return "" if environment.get(self.env) else f"environment variable {self.env} is not set"
+        try:
+            return "" if self.value() else f"file {self.file} is empty"
+        except (OSError, UnicodeDecodeError) as error:
+            return f"file {self.file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
 
     def value(self) -> str:
         """Return the secret. Raises `KeyError` or `OSError` when it is missing (`configuration` checks that first)."""
@@ -54,7 +60,7 @@ class FilesSource(LinkedSource):
     """A folder, or a single file."""
 
     kind: Literal["files"]
-    path: Path
+    path: Path = Field(description="The folder or file")
 
 
 class GitSource(LinkedSource):
@@ -70,7 +76,7 @@ class FaqSource(Section):
     """Questions with answers, from YAML, CSV or JSON Lines."""
 
     kind: Literal["faq"]
-    path: Path
+    path: Path = Field(description="A file ending in .yaml, .yml, .csv or .jsonl")
     link: str = Field("", description="Link template with {path}, {start} and {end}")
 
 
@@ -80,7 +86,7 @@ SourceSettings = Annotated[FilesSource | GitSource | FaqSource, Field(discrimina
 class AgentSettings(Section):
     """A retrieval agent: one or a few similar sources, and what routing should know about them (KIMAs 3.2.2)."""
 
-    sources: tuple[Name, ...] = Field(min_length=1)
+    sources: tuple[Name, ...] = Field(min_length=1, description="Names of its sources")
     description: str = Field("", description="Mixed into routing: what this agent knows, in the users' words")
     examples: tuple[str, ...] = Field((), description="Mixed into routing: questions this agent should get")
     mix_in_weight: float = Field(0.3, ge=0, le=1, description="Weight of description and examples against centroids")
@@ -99,13 +105,13 @@ class RoutingSettings(Section):
 class EmbeddingSettings(Section):
     """Which model makes the vectors: the built-in MiniLM, or an OpenAI-compatible endpoint."""
 
-    provider: Literal["local", "openai"] = "local"
+    provider: Literal["local", "openai"] = Field("local", description="local needs nothing and knows English only")
     base_url: str = Field("", description="For openai: the endpoint, for example http://localhost:11434/v1")
     model: str = Field("", description="For openai: the model's name")
     dimension: PositiveInt | None = Field(None, description="For openai: the vectors' length")
     api_key: Secret | None = None
     batch: PositiveInt = Field(64, description="For openai: texts per request")
-    timeout_s: PositiveFloat = 30
+    timeout_s: PositiveFloat = Field(30, description="For openai: longest time for one request, seconds")
 
     @model_validator(mode="after")
     def _complete(self) -> EmbeddingSettings:
@@ -117,7 +123,7 @@ class EmbeddingSettings(Section):
 class ChunkingSettings(Section):
     """How long passages are, in words-and-symbols tokens as the local model counts them (about 4 characters each)."""
 
-    tokens: int = Field(200, ge=50, le=2000)
+    tokens: int = Field(200, ge=50, le=2000, description="Length of a passage at most")
 
 
 class SearchSettings(Section):
@@ -125,7 +131,7 @@ class SearchSettings(Section):
 
     alpha: float = Field(0.5, ge=0, le=1, description="Weight of the dense score against the lexical one")
     candidates: PositiveInt = Field(100, description="Taken from each side before fusion")
-    rerank: Literal["embedding", "none"] = "embedding"
+    rerank: Literal["embedding", "none"] = Field("embedding", description="What orders the passages of all agents")
     min_similarity: float = Field(
         0.25, ge=-1, le=1, description="Without a language model: weaker evidence is no answer"
     )
@@ -144,19 +150,20 @@ class KnowledgeSettings(Section):
 class ModelSettings(Section):
     """One OpenAI-compatible chat endpoint."""
 
-    base_url: str = Field(min_length=1)
-    model: str = Field(min_length=1)
-    api_key: Secret | None = None
-    temperature: float | None = Field(None, ge=0, le=2)
-    max_tokens: PositiveInt = 1024
+    base_url: str = Field(min_length=1, description="The endpoint, for example http://localhost:11434/v1")
+    model: str = Field(min_length=1, description="The model's name there")
+    api_key: Secret | None = Field(None, description="Leave out where the endpoint asks for none")
+    temperature: float | None = Field(None, ge=0, le=2, description="null leaves it to the endpoint")
+    max_tokens: PositiveInt = Field(1024, description="Length of a reply at most")
     timeout_s: PositiveFloat = Field(60, description="Longest time for one whole call, seconds")
     context_tokens: PositiveInt = Field(4000, description="Room for evidence in the prompt")
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="Sent as is, for what only this server knows")
 
 
 class ModelsSettings(Section):
     """Language models by role. None at all: answers are extractive and nothing leaves the machine."""
 
-    main: ModelSettings | None = None
+    main: ModelSettings | None = Field(None, description="Writes the answers")
     light: ModelSettings | None = Field(
         None, description="For rewriting and look-back; main is used when this is empty"
     )
@@ -165,17 +172,20 @@ class ModelsSettings(Section):
 class BudgetSettings(Section):
     """The deadline of one answer and the shares of its optional stages."""
 
-    deadline_s: PositiveFloat = 30
-    rewrite: Share = 0.15
-    search: Share = 0.25
-    rerank: Share = 0.1
-    look_back: Share = 0.2
+    deadline_s: PositiveFloat = Field(30, description="Longest time for one answer, seconds")
+    rewrite: Share = Field(
+        0.15, description="Share of the deadline for making a question complete from its conversation"
+    )
+    route: Share = Field(0.1, description="Share of the deadline for choosing the agents")
+    search: Share = Field(0.25, description="Share of the deadline for asking the agents")
+    rerank: Share = Field(0.1, description="Share of the deadline for ordering their passages")
+    look_back: Share = Field(0.2, description="Share of the deadline for finding citations that the model did not give")
 
 
 class AnswerSettings(Section):
     """How answers are made."""
 
-    history_turns: int = Field(10, ge=0, le=100)
+    history_turns: int = Field(10, ge=0, le=100, description="Earlier messages of a conversation that are considered")
     passages: PositiveInt = Field(8, description="Passages that reach the summarizer at most")
     max_question_chars: PositiveInt = Field(4000, description="Longer questions are refused with a hint")
     persona: str = Field("", description="Added to the summarizer's instructions")
@@ -184,10 +194,15 @@ class AnswerSettings(Section):
 class TelegramSettings(Section):
     """One Telegram bot."""
 
-    token: Secret
+    token: Secret = Field(description="From @BotFather")
     api_url: str = Field("https://api.telegram.org", description="Another Bot API server, for a local one")
-    allow_private: bool = Field(True, description="Answer in private chats")
-    chats: tuple[int, ...] = Field((), description="Group ids where the bot answers; none means all")
+
+
+class GateSettings(Section):
+    """Where the bot may speak. Elsewhere it is silent, and the journal says why."""
+
+    private: bool = Field(True, description="Answer in private chats")
+    chats: tuple[str, ...] = Field((), description="Groups where the bot answers, as platform:chat; none means all")
 
 
 class RunSettings(Section):
@@ -200,8 +215,8 @@ class RunSettings(Section):
 class LogSettings(Section):
     """Where the log goes is standard error; this is how it looks. auto: console in a terminal, JSON in a service."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["auto", "json", "console"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="From which level up")
+    format: Literal["auto", "json", "console"] = Field("auto", description="One JSON object or one coloured line each")
 
 
 class Settings(Section):
@@ -217,6 +232,7 @@ class Settings(Section):
     models: ModelsSettings = ModelsSettings()
     answer: AnswerSettings = AnswerSettings()
     budget: BudgetSettings = BudgetSettings()
+    gate: GateSettings = GateSettings()
     telegram: TelegramSettings | None = None
     run: RunSettings = RunSettings()
     log: LogSettings = LogSettings()
@@ -230,6 +246,26 @@ class Settings(Section):
                     raise ValueError(f"agents.{name}.sources: no source is named {source!r} (known: {known})")
         return self
 
+    def secrets(self) -> dict[str, Secret]:
+        """Return every configured secret by its dotted path, for example `models.main.api_key`."""
+        return dict(_secrets(self, ()))
+
+    def evidence_tokens(self) -> int:
+        """Return the room for evidence in the prompt of the model that writes, in tokens."""
+        writer = self.models.main or self.models.light or ModelSettings(base_url="-", model="-")
+        return writer.context_tokens
+
     def retrieval_agents(self) -> dict[str, AgentSettings]:
         """Return the configured agents, or one agent per source where none are configured."""
         return dict(self.agents) or {name: AgentSettings(sources=(name,)) for name in self.sources}
+
+
+def _secrets(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Secret]]:
+    if isinstance(value, Secret):
+        yield ".".join(path), value
+    elif isinstance(value, Section):
+        for name in type(value).model_fields:
+            yield from _secrets(getattr(value, name), (*path, name))
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _secrets(item, (*path, str(name)))

@@ -95,18 +95,33 @@ class Row:
     vector: Vectors
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a store holds of one document: its fingerprint and its number of passages (0 for an empty document)."""
+
+    fingerprint: str
+    passages: int
+
+
 class Store(Protocol):
     """Where passages live. Every write is atomic: a reader sees a document's old rows or its new ones, never a mix."""
 
-    async def manifest(self, source: str) -> Mapping[str, str]:
-        """Return path -> fingerprint of what is held of a source."""
+    async def manifest(self, source: str) -> Mapping[str, Held]:
+        """Return what is held of a source, by path."""
         ...
 
-    async def replace(self, source: str, paths: Collection[str], rows: Sequence[Row]) -> None:
+    async def replace(
+        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+    ) -> None:
         """In one commit: these paths of the source now consist of exactly these rows (none: they are deleted).
 
+        `empty` names documents without a passage by path, with their fingerprints, so that the manifest knows them.
         Raises `StoreError` (disk full, damaged), after which the old rows are still there.
         """
+        ...
+
+    async def optimise(self) -> None:
+        """Bring files and indexes up to date after writes: without it searches are slower and BM25 less exact."""
         ...
 
     async def search(

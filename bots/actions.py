@@ -1,0 +1,196 @@
+"""What the commands do, once their arguments are read: each returns its exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
+
+from bots.app import App, open_app
+from bots.check import check as find
+from bots.console import ConsoleSink, console, ingest_progress, print_findings, print_passages, print_reports
+from bots.probes import make_probes
+from core.errors import KimasError, UsageError
+from core.settings import Settings
+from core.types import AgentScore, Passage, Question, Reply, Turn
+from knowledge.refresh import Refreshed
+
+GOODBYE = frozenset({"exit", "quit", ":q"})
+NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
+
+
+class SilentSink:
+    """Takes a reply and shows nothing: `--json` prints it as data."""
+
+    async def open(self) -> None:
+        """Show nothing."""
+
+    async def update(self, text: str) -> None:
+        """Show nothing."""
+
+    async def finish(self, reply: Reply) -> None:
+        """Show nothing."""
+
+    async def fail(self, text: str) -> None:
+        """Show nothing."""
+
+
+async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
+    """Answer one question."""
+    async with open_app(settings) as app:
+        _require_knowledge(app)
+        if as_json:
+            reply = await app.answer(Question(question), SilentSink())
+            print_json(reply_as_json(question, reply))
+        else:
+            await app.answer(Question(question), ConsoleSink(console()))
+    return 0
+
+
+async def chat(settings: Settings) -> int:
+    """Hold a conversation in the terminal until its end of input."""
+    out = console()
+    history: list[Turn] = []
+    async with open_app(settings) as app:
+        _require_knowledge(app)
+        out.print(f"{settings.name} answers from: {', '.join(settings.sources)}. Leave with Ctrl-D.", style="dim")
+        while (line := _read_line(out)) is not None:
+            if not line:
+                continue
+            sink = ConsoleSink(out)
+            recent = tuple(history[-settings.answer.history_turns :]) if settings.answer.history_turns else ()
+            try:
+                reply = await app.answer(Question(line, recent), sink)
+            except KimasError as fault:
+                await sink.fail(str(fault))
+                continue
+            out.print()
+            history += [Turn("user", line), Turn("assistant", reply.text)]
+    return 0
+
+
+async def search(settings: Settings, query: str, agent: str, top_k: int, *, as_json: bool) -> int:
+    """Retrieve without a language model: route, search, rerank."""
+    if not query.strip():
+        raise UsageError("the query is empty")
+    async with open_app(settings) as app:
+        _require_knowledge(app)
+        agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query))
+        found: list[Passage] = []
+        for one in agents:
+            found += await app.library.search(one.name, query, top_k)
+        best = list(await app.parts.reranker.rerank(query, found))[:top_k]
+    if as_json:
+        named = [{"name": one.name, "score": round(one.score, 4)} for one in agents]
+        print_json({"query": query, "agents": named, "passages": [passage_as_json(one) for one in best]})
+        return 0
+    out = console()
+    out.print("agents: " + ", ".join(f"{one.name} {one.score:.3f}" for one in agents), style="dim")
+    print_passages(out, best)
+    return 0
+
+
+async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_json: bool) -> int:
+    """Refresh sources. Exit code 1 when one of them failed; the others are refreshed all the same."""
+    if not settings.sources:
+        raise UsageError("no sources are configured: docs/sources.md says how to add one")
+    out = console(stderr=as_json)
+    async with open_app(settings, rebuild=rebuild) as app:
+        with nullcontext() if as_json else ingest_progress(out) as progress:
+            done = await app.refresh(names, progress)
+    if as_json:
+        print_json(refreshed_as_json(done))
+    else:
+        print_reports(out, done.reports)
+        for name, reason in done.failures.items():
+            out.print(f"{name} failed, what was known of it is kept: {reason}", style="red", markup=False)
+    return 1 if done.failures else 0
+
+
+async def check(settings: Settings, *, live: bool, as_json: bool) -> int:
+    """Validate what the configuration names; exit code 1 when something is wrong with it."""
+    findings = await find(settings, live=live, probes=make_probes(settings))
+    if as_json:
+        print_json({"findings": [asdict(finding) for finding in findings]})
+    else:
+        print_findings(console(), findings)
+    return 1 if any(finding.level == "error" for finding in findings) else 0
+
+
+def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
+    """Return the object that `kimas ask --json` prints (a contract)."""
+    return {
+        "question": question,
+        "query": reply.trace.query,
+        "strategy": reply.trace.strategy,
+        "agents": list(reply.trace.agents),
+        "answer": reply.text,
+        "citations": [
+            {
+                "n": one.n,
+                "passage_id": one.passage_id,
+                "source": one.source,
+                "title": one.title,
+                "path": one.path,
+                "url": one.url,
+            }
+            for one in reply.citations
+        ],
+        "passages": [passage_as_json(one) for one in reply.passages],
+        "timings_ms": dict(reply.trace.timings_ms),
+        "cut": list(reply.trace.cut),
+        "extractive": reply.extractive,
+    }
+
+
+def passage_as_json(passage: Passage) -> Mapping[str, Any]:
+    """Return a passage as every `--json` prints it (a contract)."""
+    return {
+        "passage_id": passage.id,
+        "source": passage.source,
+        "path": passage.path,
+        "url": passage.url,
+        "score": round(passage.score, 4),
+    }
+
+
+def refreshed_as_json(done: Refreshed) -> Mapping[str, Any]:
+    """Return the object that `kimas ingest --json` prints (a contract); failed sources carry an error instead."""
+    sources: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "added": one.added,
+            "updated": one.updated,
+            "deleted": one.deleted,
+            "unchanged": one.unchanged,
+            "passages": one.passages,
+            "seconds": round(one.seconds, 3),
+            "skipped": dict(one.skipped),
+            "stale": one.stale,
+        }
+        for one in done.reports
+    ]
+    return {"sources": sources + [{"name": name, "error": reason} for name, reason in done.failures.items()]}
+
+
+def print_json(value: object) -> None:
+    """Print one object on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def _require_knowledge(app: App) -> None:
+    if app.library.empty:
+        raise UsageError(NOTHING_INGESTED)
+
+
+def _read_line(out: Any) -> str | None:
+    """Return the next line, or None at the end. Reading blocks: nothing else runs in this process meanwhile."""
+    try:
+        line = str(out.input("[bold]> [/]")).strip()
+    except (EOFError, KeyboardInterrupt):
+        out.print()
+        return None
+    return None if line.lower() in GOODBYE else line

@@ -1,0 +1,154 @@
+"""The terminal: streamed answers with numbered links, progress bars, tables. Quiet where nobody is watching."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from core.types import Citation, Passage, Reply
+
+if TYPE_CHECKING:
+    from bots.check import Finding
+    from knowledge.sync import Progress as SyncProgress
+    from knowledge.sync import SyncReport
+
+REDRAWS_PER_SECOND = 12
+MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "error": "[red]error[/]"}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return the terminal, or standard error."""
+    return Console(stderr=stderr, highlight=False)
+
+
+class ConsoleSink:
+    """Shows one reply: live Markdown in a terminal, the finished text elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._drawn = 0.0
+
+    async def open(self) -> None:
+        """Show that work has begun."""
+        if self._console.is_terminal:
+            self._live = Live(
+                Text("…", style="dim"),
+                console=self._console,
+                transient=True,
+                auto_refresh=False,
+                vertical_overflow="ellipsis",
+            )
+            self._live.start(refresh=True)
+
+    async def update(self, text: str) -> None:
+        """Redraw, as often as an eye can follow."""
+        now = time.monotonic()
+        if self._live and now - self._drawn > 1 / REDRAWS_PER_SECOND:
+            self._drawn = now
+            self._live.update(Markdown(text), refresh=True)
+
+    async def finish(self, reply: Reply) -> None:
+        """Print the reply and its sources for good."""
+        self._stop()
+        if self._console.is_terminal:
+            self._console.print(Markdown(reply.text))
+        else:
+            self._console.print(Text(reply.text), soft_wrap=True)
+        if reply.citations:
+            self._console.print()
+            for citation in reply.citations:
+                self._console.print(source_line(citation), soft_wrap=True)
+
+    async def fail(self, text: str) -> None:
+        """Print what went wrong."""
+        self._stop()
+        self._console.print(Text(text, style="red"), soft_wrap=True)
+
+    def _stop(self) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+
+def source_line(citation: Citation) -> Text:
+    """Return "[1] title  where", with the link behind it where the terminal can."""
+    where = citation.url or f"{citation.source}: {citation.path}"
+    line = Text.assemble((f"[{citation.n}] ", "bold"), citation.title or citation.path, "  ")
+    line.append(where, style=f"cyan link {citation.url}" if citation.url else "cyan")
+    return line
+
+
+@contextmanager
+def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]]:
+    """Show one bar per source while the block runs; yields the function that moves them."""
+    bars = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("documents"),
+        TextColumn("{task.fields[passages]}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    rows: dict[str, int] = {}
+
+    def move(progress: SyncProgress) -> None:
+        if progress.source not in rows:
+            rows[progress.source] = int(bars.add_task(progress.source, total=None, passages=""))
+        rate = f"{progress.passages} passages, {progress.passages_per_second:.0f}/s" if progress.passages else ""
+        bars.update(
+            rows[progress.source],  # type: ignore[arg-type]
+            completed=progress.documents_done,
+            total=progress.documents_total,
+            description=f"{progress.source} [dim]{progress.stage}[/]",
+            passages=rate,
+        )
+
+    with bars:
+        yield move
+
+
+def print_reports(console: Console, reports: Sequence[SyncReport]) -> None:
+    """Print what a refresh did, one line per source, skips and staleness below."""
+    table = Table("source", box=None, header_style="bold", pad_edge=False)
+    for heading in ("added", "updated", "deleted", "unchanged", "passages", "seconds"):
+        table.add_column(heading, justify="right")
+    for report in reports:
+        numbers = (report.added, report.updated, report.deleted, report.unchanged, report.passages)
+        table.add_row(report.name, *map(str, numbers), f"{report.seconds:.1f}")
+    console.print(table)
+    for report in reports:
+        if report.skipped:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(report.skipped.items()))
+            console.print(f"[dim]{escape(report.name)}: skipped {escape(reasons)}[/]", soft_wrap=True)
+        if report.stale:
+            console.print(f"[yellow]{escape(report.name)} is not up to date: {escape(report.stale)}[/]", soft_wrap=True)
+
+
+def print_passages(console: Console, passages: Sequence[Passage]) -> None:
+    """Print search results: score, title, place, and the beginning of the text."""
+    for number, passage in enumerate(passages, 1):
+        title = Text.assemble((f"{number:2}. ", "bold"), (f"{passage.score:.3f}  ", "green"), passage.title)
+        console.print(title, soft_wrap=True)
+        lines = f":{passage.start_line}-{passage.end_line}" if passage.start_line else ""
+        console.print(Text(f"     {passage.source}: {passage.path}{lines}", style="cyan"), soft_wrap=True)
+        console.print(Text("     " + " ".join(passage.text.split())[:200], style="dim"), soft_wrap=True)
+
+
+def print_findings(console: Console, findings: Sequence[Finding]) -> None:
+    """Print what a check found, one line each."""
+    for finding in findings:
+        console.print(f"{MARKS[finding.level]:>8} ", Text(f"{finding.subject}: {finding.text}"), soft_wrap=True)

@@ -1,0 +1,223 @@
+"""Telegram as a platform: who the bot is, and our own poll loop, which confirms an update only when it is safe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bots.telegram.convert import Identity, Ignored, to_message
+from bots.telegram.failures import Conflict, RetryLater, TokenRefused, Unreachable
+from bots.telegram.loading import load_client
+from bots.telegram.pace import Pace
+from bots.telegram.sink import TelegramSink
+from core.commands import COMMANDS
+from core.errors import PlatformError
+from core.logs import logger
+from core.types import Message
+
+if TYPE_CHECKING:
+    from bots.telegram.client import Client
+    from core.ports import Delivery, Receive
+    from core.settings import TelegramSettings
+
+OPEN_ATTEMPTS = 4
+UNREADABLE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
+
+
+class UpdateOffsets(Protocol):
+    """Where the stream of updates stands, kept across restarts: the id of the first update not taken yet."""
+
+    async def load(self) -> int | None:
+        """Return the saved offset, or None before the first."""
+        ...
+
+    async def save(self, offset: int) -> None:
+        """Keep the offset durably."""
+        ...
+
+
+class TelegramAdapter:
+    """One Telegram bot.
+
+    Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch is handed to
+    `receive`, which makes it durable, then the offset is saved, and only then the next batch is asked for. `skipped`
+    counts updates that became no message, by reason.
+    """
+
+    name = "telegram"
+
+    def __init__(self, settings: TelegramSettings, offsets: UpdateOffsets, pace: Pace | None = None) -> None:
+        self._settings = settings
+        self._offsets = offsets
+        self._pace = pace or Pace()
+        self._client: Client | None = None
+        self._me = Identity(0, "")
+        self.skipped: Counter[str] = Counter()
+
+    async def open(self) -> None:
+        """Learn who the bot is, remove a webhook, set the command menu.
+
+        Raises `PlatformError` for a token that is missing or refused, or if Telegram cannot be reached in a few tries.
+        """
+        self._client = client = await asyncio.to_thread(_connect, self._settings)
+        try:
+            await self._set_up(client)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def listen(self, receive: Receive) -> None:
+        """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
+        outage = _Outage(self._pace)
+        offset = await self._offsets.load()
+        while True:
+            try:
+                batch = await self._opened().updates(offset, self._pace.poll_s)
+            except TokenRefused:
+                raise
+            except PlatformError as failure:
+                await outage.wait(failure)
+                continue
+            following, fault = await self._take(batch, offset, receive)
+            if fault is None:
+                outage.over()
+            offset = following
+            if fault is not None:
+                await outage.wait(fault)
+
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> TelegramSink:
+        """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
+        return TelegramSink(self._opened(), message, delivery, previous, self._pace)
+
+    async def close(self) -> None:
+        """Close the connection. Idempotent."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _opened(self) -> Client:
+        if self._client is None:
+            raise PlatformError("the Telegram adapter is not open")
+        return self._client
+
+    async def _set_up(self, client: Client) -> None:
+        self._me = await self._reached(client)
+        webhook = await client.remove_webhook()
+        if webhook:
+            logger(__name__).warning("telegram.webhook_removed", url=webhook, why="it would keep all updates from us")
+        try:
+            await client.offer_commands([(command.name, command.summary) for command in COMMANDS])
+        except PlatformError as failure:
+            logger(__name__).warning("telegram.command_menu_not_set", error=str(failure))
+        logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.reads_all)
+
+    async def _reached(self, client: Client) -> Identity:
+        """Ask who the bot is, patiently: the network may come up later than we do."""
+        for attempt in range(1, OPEN_ATTEMPTS):
+            try:
+                return await client.identity()
+            except RetryLater as failure:
+                await asyncio.sleep(failure.seconds)
+            except Unreachable as failure:
+                logger(__name__).warning("telegram.unreachable", error=str(failure))
+                await asyncio.sleep(self._pace.backoff(attempt))
+        return await client.identity()
+
+    async def _take(
+        self, batch: list[Any], offset: int | None, receive: Receive
+    ) -> tuple[int | None, Exception | None]:
+        """Hand a batch on. Return the offset to ask for next, and what kept us from going further, if anything did."""
+        # Not compared with the old offset: after a quiet week Telegram may begin again at a lower number.
+        following = 0
+        fault: Exception | None = None
+        for raw in batch:
+            try:
+                await self._hand_on(raw, receive)
+            except Exception as error:
+                # Whatever it is: a message that is not safe must not be confirmed.
+                fault = error
+                break
+            following = max(following, (_update_id(raw) or -1) + 1)
+        if not following:
+            unusable = PlatformError("Telegram delivers updates without a number") if batch else None
+            return offset, fault or unusable
+        try:
+            await self._offsets.save(following)
+        except Exception as error:
+            return offset, error
+        return following, fault
+
+    async def _hand_on(self, raw: object, receive: Receive) -> None:
+        message = self._converted(raw)
+        if isinstance(message, Message):
+            await receive(message)
+            return
+        self.skipped[message.reason] += 1
+        tell = logger(__name__).debug if message.expected else logger(__name__).warning
+        tell("telegram.update_skipped", update_id=_update_id(raw), reason=message.reason)
+
+    def _converted(self, raw: object) -> Message | Ignored:
+        try:
+            return to_message(self._opened().parse(raw), self._me)
+        except Exception as error:
+            # An update that breaks the conversion would come again for ever, and hold up all others behind it.
+            logger(__name__).warning("telegram.update_malformed", update_id=_update_id(raw), error=str(error)[:500])
+            return Ignored("malformed", expected=False)
+
+
+async def identify(settings: TelegramSettings) -> str:
+    """Return the username of the bot that the token belongs to, changing nothing. Raises `PlatformError`."""
+    client = await asyncio.to_thread(_connect, settings)
+    try:
+        return (await client.identity()).username
+    finally:
+        await client.close()
+
+
+class _Outage:
+    """A row of failures: the first one is logged, each waits longer than the one before, the end is logged."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._failures = 0
+        self._kind: type[Exception] | None = None
+
+    async def wait(self, failure: Exception) -> None:
+        """Log the failure unless it is the same again, and wait."""
+        self._failures += 1
+        wait_s = failure.seconds if isinstance(failure, RetryLater) else self._pace.backoff(self._failures)
+        if type(failure) is not self._kind:
+            self._kind = type(failure)
+            logger(__name__).error(
+                "telegram.polling_stopped", error=str(failure), hint=_hint(failure), retry_in_s=round(wait_s, 2)
+            )
+        await asyncio.sleep(wait_s)
+
+    def over(self) -> None:
+        """Note that it works again."""
+        if self._failures:
+            logger(__name__).info("telegram.polling_resumed", failures=self._failures)
+        self._failures, self._kind = 0, None
+
+
+def _hint(failure: Exception) -> str:
+    if isinstance(failure, Conflict):
+        return "stop the other program, or give this one its own bot; retrying until then"
+    if isinstance(failure, PlatformError):
+        return "retrying; messages wait on Telegram's servers for up to 24 hours"
+    return "a message could not be made safe; Telegram keeps it until it can"
+
+
+def _connect(settings: TelegramSettings) -> Client:
+    """Read the token and load aiogram, which takes seconds: for a worker thread."""
+    try:
+        token = settings.token.value()
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise PlatformError(UNREADABLE.format(error=error)) from error
+    return load_client().connect(token, settings.api_url)
+
+
+def _update_id(raw: object) -> int | None:
+    number = raw.get("update_id") if isinstance(raw, dict) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None

@@ -1,0 +1,232 @@
+"""The Bot API through aiogram: the few calls we make, typed, with every failure mapped.
+
+Importing aiogram takes seconds: get this module through `loading.load_client`, in a worker thread. No other module
+here uses aiogram outside of type checking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiogram import Bot, types
+from aiogram import exceptions as refusals
+from aiogram.client.session.aiohttp import AiohttpSession
+from aiogram.client.telegram import TelegramAPIServer
+from aiogram.methods import (
+    DeleteWebhook,
+    EditMessageText,
+    GetMe,
+    GetUpdates,
+    GetWebhookInfo,
+    SendChatAction,
+    SendMessage,
+    SendMessageDraft,
+    SetMyCommands,
+    TelegramMethod,
+)
+from aiogram.types import (
+    BotCommand,
+    BotCommandScopeAllGroupChats,
+    BotCommandScopeAllPrivateChats,
+    LinkPreviewOptions,
+    Message,
+    ReplyParameters,
+    ResponseParameters,
+    Update,
+    User,
+    WebhookInfo,
+)
+from aiogram.utils.token import TokenValidationError
+from pydantic import ValidationError
+
+from bots.telegram.convert import Identity
+from bots.telegram.failures import (
+    Conflict,
+    MarkupRejected,
+    Moved,
+    NotAllowed,
+    NotEditable,
+    NotModified,
+    RetryLater,
+    TokenRefused,
+    Unreachable,
+)
+from core.errors import MessageGone, PlatformError
+
+if TYPE_CHECKING:
+    from aiogram.methods.base import TelegramType
+
+ALLOWED_UPDATES = ["message", "edited_message"]
+ANSWER_TIMEOUT_S = 20
+REFUSED = "telegram.token was refused: get the bot's token from @BotFather (/mybots, API Token), without spaces"
+
+# Every model that the calls below build or receive.
+_USED = (
+    *(User, Message, Update, WebhookInfo, ResponseParameters),
+    *(ReplyParameters, LinkPreviewOptions, BotCommand, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats),
+    *(GetMe, GetUpdates, GetWebhookInfo, DeleteWebhook, SetMyCommands),
+    *(SendMessage, SendMessageDraft, EditMessageText, SendChatAction),
+)
+
+# What Telegram says, in lower case, and what it means. The first match counts.
+_REFUSED_BECAUSE: tuple[tuple[str, type[PlatformError], str], ...] = (
+    ("message is not modified", NotModified, "the message already looks like that"),
+    ("can't parse entities", MarkupRejected, "the markup was rejected"),
+    ("message to be replied not found", MessageGone, "the question was deleted"),
+    ("replied message not found", MessageGone, "the question was deleted"),
+    ("message thread not found", MessageGone, "the topic of the question was deleted"),
+    ("topic_deleted", MessageGone, "the topic of the question was deleted"),
+    ("message to edit not found", MessageGone, "the reply was deleted while it was written"),
+    ("message_id_invalid", MessageGone, "the reply was deleted while it was written"),
+    ("message can't be edited", NotEditable, "the reply can no longer be edited"),
+    ("topic_closed", NotAllowed, "the topic is closed; make the bot an administrator who may manage topics"),
+    ("not enough rights", NotAllowed, "the bot may not write in this chat"),
+    ("have no rights", NotAllowed, "the bot may not write in this chat"),
+)
+
+_MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[PlatformError], str], ...] = (
+    ((refusals.TelegramUnauthorizedError, refusals.TelegramNotFound), TokenRefused, REFUSED),
+    ((refusals.TelegramConflictError,), Conflict, "another program takes this bot's updates: {said}"),
+    ((refusals.TelegramForbiddenError,), NotAllowed, "the bot may not write there: {said}"),
+    (
+        (refusals.TelegramNetworkError, refusals.TelegramServerError, refusals.ClientDecodeError, OSError),
+        Unreachable,
+        "Telegram cannot be reached for {call}: {said}",
+    ),
+    ((ValidationError,), Unreachable, "Telegram's answer to {call} makes no sense: {said}"),
+)
+
+
+class RawUpdates(GetUpdates):
+    """getUpdates with the updates as they came: aiogram's own refuses the whole batch for one bad update."""
+
+    __returning__ = list[Any]
+
+
+def complete_models() -> None:
+    """Complete the models that are used here, when aiogram was loaded without that."""
+    names = {name: getattr(types, name) for name in types.__all__}
+    for model in _USED:
+        model.model_rebuild(_types_namespace=names)
+
+
+class Client:
+    """One bot's connection. Every call raises a `PlatformError` of `failures`, chained with aiogram's."""
+
+    def __init__(self, bot: Bot, token: str) -> None:
+        self._bot = bot
+        self._token = token
+
+    @classmethod
+    def connect(cls, token: str, api_url: str) -> Client:
+        """Make a client; nothing is sent yet. Raises `TokenRefused` for a text that cannot be a token."""
+        session = AiohttpSession(api=TelegramAPIServer.from_base(api_url), timeout=ANSWER_TIMEOUT_S)
+        try:
+            return cls(Bot(token, session=session), token)
+        except TokenValidationError as error:
+            raise TokenRefused(REFUSED) from error
+
+    async def identity(self) -> Identity:
+        """Return who the bot is."""
+        me = await self._call(GetMe())
+        return Identity(me.id, me.username or "", bool(me.can_read_all_group_messages))
+
+    async def updates(self, offset: int | None, wait_s: int) -> list[Any]:
+        """Return what came in at or after `offset`, as raw JSON values, waiting at most `wait_s` for the first."""
+        method = RawUpdates(offset=offset, timeout=wait_s, allowed_updates=ALLOWED_UPDATES)
+        return await self._call(method, timeout_s=wait_s + ANSWER_TIMEOUT_S)
+
+    def parse(self, raw: object) -> Update:
+        """Read one raw update. Raises `ValueError` for a malformed one."""
+        return Update.model_validate(raw, context={"bot": self._bot})
+
+    async def remove_webhook(self) -> str:
+        """Remove a webhook, which would keep all updates from us, and return its URL; pending updates stay."""
+        url = (await self._call(GetWebhookInfo())).url
+        if url:
+            await self._call(DeleteWebhook(drop_pending_updates=False))
+        return url
+
+    async def offer_commands(self, commands: Sequence[tuple[str, str]]) -> None:
+        """Set the command menu of private chats and of groups, as (name, description)."""
+        menu = [BotCommand(command=name, description=summary) for name, summary in commands]
+        for scope in (BotCommandScopeAllPrivateChats(), BotCommandScopeAllGroupChats()):
+            await self._call(SetMyCommands(commands=menu, scope=scope))
+
+    async def send(
+        self, chat_id: int, thread_id: int | None, text: str, *, markup: bool, reply_to: int | None = None
+    ) -> int:
+        """Send a message and return its id. `markup` says whether the text is HTML or plain."""
+        reply = ReplyParameters(message_id=reply_to) if reply_to is not None else None
+        method = SendMessage(
+            chat_id=chat_id,
+            message_thread_id=thread_id,
+            text=text,
+            parse_mode="HTML" if markup else None,
+            reply_parameters=reply,
+            link_preview_options=LinkPreviewOptions(is_disabled=True),
+        )
+        return (await self._call(method)).message_id
+
+    async def edit(self, chat_id: int, message_id: int, text: str, *, markup: bool) -> None:
+        """Replace the text of one of the bot's messages."""
+        await self._call(
+            EditMessageText(
+                chat_id=chat_id,
+                message_id=message_id,
+                text=text,
+                parse_mode="HTML" if markup else None,
+                link_preview_options=LinkPreviewOptions(is_disabled=True),
+            )
+        )
+
+    async def draft(self, chat_id: int, thread_id: int | None, draft_id: int, text: str, *, markup: bool) -> None:
+        """Show a text that is still being written, in a private chat. `draft_id` is not zero."""
+        await self._call(
+            SendMessageDraft(
+                chat_id=chat_id,
+                message_thread_id=thread_id,
+                draft_id=draft_id,
+                text=text,
+                parse_mode="HTML" if markup else None,
+            )
+        )
+
+    async def typing(self, chat_id: int, thread_id: int | None) -> None:
+        """Show for about 5 s that the bot is typing."""
+        await self._call(SendChatAction(chat_id=chat_id, message_thread_id=thread_id, action="typing"))
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        await self._bot.session.close()
+
+    async def _call(self, method: TelegramMethod[TelegramType], timeout_s: int | None = None) -> TelegramType:
+        try:
+            result: TelegramType = await self._bot(method, request_timeout=timeout_s)
+        except (refusals.AiogramError, OSError, ValidationError) as error:
+            # Some network errors repeat the URL, and with it the token.
+            said = (getattr(error, "message", "") or str(error)).replace(self._token, "<token>")
+            raise _failure(error, method.__api_method__, said) from error
+        return result
+
+
+def _failure(error: Exception, call: str, said: str) -> PlatformError:
+    """Return what an error of aiogram means to us."""
+    lowered = said.lower()
+    failure: PlatformError = PlatformError(f"Telegram refused {call}: {said}")
+    if isinstance(error, refusals.TelegramRetryAfter):
+        failure = RetryLater(f"Telegram asks to wait {error.retry_after} s before {call}", float(error.retry_after))
+    elif "too many requests" in lowered:
+        failure = RetryLater(f"Telegram asks to slow down before {call}", 1.0)
+    elif isinstance(error, refusals.TelegramMigrateToChat):
+        failure = Moved(f"the group became the supergroup {error.migrate_to_chat_id}", error.migrate_to_chat_id)
+    elif isinstance(error, refusals.TelegramBadRequest):
+        for words, kind, meaning in _REFUSED_BECAUSE:
+            if words in lowered:
+                return kind(f"{meaning} (Telegram: {said})")
+    elif "method not found" not in lowered:
+        for errors, kind, meaning in _MEANINGS:
+            if isinstance(error, errors):
+                return kind(meaning.format(call=call, said=said[:300]))
+    return failure

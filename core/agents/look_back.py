@@ -1,0 +1,45 @@
+"""Look-back: finds the citations of an answer whose model did not cite (KIMAs 3.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from core.budget import Budget
+from core.citations import mark_sentences, overlap_support, sentences
+from core.evidence import render
+from core.parts import Parts
+from core.ports import ChatModel
+from core.types import Passage, Turn
+
+_LINE = re.compile(r"^\W*(\d{1,3})\W*[:：]\s*(.*)$", re.MULTILINE)
+_ID = re.compile(r"p\s?(\d{1,3})", re.IGNORECASE)
+
+
+async def look_back(
+    text: str, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget, /
+) -> str:
+    """Return the answer with passage ids behind the sentences that passages support.
+
+    The light model says which; when it is too slow or fails, shared words decide.
+    """
+    found = sentences(text)
+    numbered = "\n".join(f"{number}: {' '.join(sentence.split())}" for number, sentence in enumerate(found, 1))
+    request = f"<evidence>\n{render(passages, parts.settings.evidence_tokens())}\n</evidence>\n<answer>\n{numbered}\n</answer>"
+    reply = await budget.within(
+        "look_back",
+        model.complete(parts.prompts.fill("look_back"), [Turn("user", request)], role="light", budget=budget),
+        lambda: "",
+    )
+    cut = "look_back" in budget.cut
+    support = overlap_support(text, passages) if cut else _parse(reply, found, len(passages))
+    return mark_sentences(text, support)
+
+
+def _parse(reply: str, found: Sequence[str], passages: int) -> dict[str, list[int]]:
+    support: dict[str, list[int]] = {}
+    for number, ids in _LINE.findall(reply):
+        positions = [int(digits) - 1 for digits in _ID.findall(ids)]
+        if 0 < int(number) <= len(found):
+            support[found[int(number) - 1]] = [position for position in positions if 0 <= position < passages]
+    return support

@@ -1,0 +1,64 @@
+"""The summarizer: writes the answer from the evidence, streaming (KIMAs 3.4), or quotes it when no model can."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from core.budget import Budget
+from core.evidence import defuse, estimate_tokens, render
+from core.extract import extract
+from core.parts import Parts
+from core.ports import ChatModel, Library
+from core.settings import Settings
+from core.types import Passage, Question, Turn
+
+HISTORY_TOKENS = 1500
+NO_EVIDENCE = "I found nothing about this in the sources I know ({sources})."
+EXTRACTIVE_NOTE = "*Quoted from the sources; no language model is configured.*"
+FALLBACK_NOTE = "*The language model could not answer. This is quoted from the sources.*"
+CUT_NOTE = "*The answer was cut short: the language model stopped.*"
+
+
+async def stream(
+    question: Question, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget
+) -> AsyncGenerator[str]:
+    """Yield the answer piece by piece, with passage ids as marks. Raises `ModelError`."""
+    settings = parts.settings
+    evidence = render(passages, settings.evidence_tokens()) or "(no passages were found)"
+    system = parts.prompts.fill("summarizer", name=settings.name, persona=settings.answer.persona)
+    asked = Turn("user", f"<evidence>\n{evidence}\n</evidence>\n<question>\n{defuse(question.text)}\n</question>")
+    turns = [*_recent(question.history), asked]
+    async with aclosing(model.stream(system, turns, role="main", budget=budget)) as pieces:
+        async for piece in pieces:
+            yield piece
+
+
+async def quote(
+    question: str, passages: Sequence[Passage], library: Library, settings: Settings, note: str = EXTRACTIVE_NOTE
+) -> str:
+    """Return the extractive answer, with passage ids as marks, or say that nothing was found."""
+    strong = [one for one in passages if one.similarity >= settings.knowledge.search.min_similarity or one.lexical > 0]
+    best = max((one.similarity for one in strong), default=0.0)
+    quoted = await extract(question, strong, library) if best >= settings.knowledge.search.min_similarity else ""
+    if not quoted:
+        return no_evidence(settings)
+    return f"{quoted}\n\n{note}"
+
+
+def no_evidence(settings: Settings) -> str:
+    """Return the sentence that says so plainly, with what the bot does know."""
+    return NO_EVIDENCE.format(sources=", ".join(settings.sources) or "none are configured")
+
+
+def _recent(history: Sequence[Turn]) -> list[Turn]:
+    """Return the latest turns that fit, each user turn with its author so that people are kept apart."""
+    kept: list[Turn] = []
+    left = HISTORY_TOKENS
+    for turn in reversed(history):
+        left -= estimate_tokens(turn.text)
+        if left < 0:
+            break
+        name = f"{turn.author}: " if turn.role == "user" and turn.author else ""
+        kept.append(Turn(turn.role, defuse(name + turn.text)))
+    return list(reversed(kept))

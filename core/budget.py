@@ -1,0 +1,79 @@
+"""The deadline of one answer, each stage's share of it, and the record of what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from core.errors import ServiceError
+from core.logs import logger
+from core.settings import BudgetSettings
+
+T = TypeVar("T")
+
+
+class Budget:
+    """Starts with the question and is handed along the line.
+
+    `timings_ms` holds milliseconds by stage, `cut` the stages whose stand-in was used, `tokens` what the language
+    models consumed, by "role.prompt" and "role.completion".
+    """
+
+    def __init__(self, settings: BudgetSettings) -> None:
+        self._settings = settings
+        self._started = time.monotonic()
+        self.timings_ms: dict[str, float] = {}
+        self.cut: list[str] = []
+        self.tokens: Counter[str] = Counter()
+
+    def remaining(self) -> float:
+        """Return the seconds left before the deadline, never below zero."""
+        return max(0.0, self._started + self._settings.deadline_s - time.monotonic())
+
+    def share(self, stage: str) -> float:
+        """Return the seconds that a stage may take: its share of the whole, and never more than what is left."""
+        share: float = getattr(self._settings, stage)
+        return min(share * self._settings.deadline_s, self.remaining())
+
+    def elapsed_ms(self) -> float:
+        """Return the milliseconds since the question."""
+        return (time.monotonic() - self._started) * 1000
+
+    def mark(self, name: str) -> None:
+        """Note how long after the question something happened (the first token), in milliseconds."""
+        self.timings_ms[name] = round(self.elapsed_ms(), 2)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Note the time that the block takes; of runs at the same time, such as a speculative search, the longest."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            spent = (time.monotonic() - started) * 1000
+            self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent), 2)
+
+    def cut_off(self, stage: str) -> None:
+        """Note that a stage's stand-in was used."""
+        if stage not in self.cut:
+            self.cut.append(stage)
+
+    async def within(self, stage: str, work: Awaitable[T], stand_in: Callable[[], T]) -> T:
+        """Await an optional stage inside its share; when it overruns or its service fails, use the stand-in.
+
+        Errors other than `ServiceError` are not the stage's to forgive and leave.
+        """
+        with self.timed(stage):
+            try:
+                async with asyncio.timeout(self.share(stage)):
+                    return await work
+            except TimeoutError:
+                logger(__name__).warning("stage.overran", stage=stage, share_s=round(self.share(stage), 3))
+            except ServiceError as fault:
+                logger(__name__).warning("stage.failed", stage=stage, error=str(fault))
+            self.cut_off(stage)
+            return stand_in()

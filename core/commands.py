@@ -1,0 +1,40 @@
+"""Slash commands: one table that every platform renders in its own way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command's name without the slash and what the menu says about it."""
+
+    name: str
+    summary: str
+
+
+COMMANDS = (
+    Command("ask", "Ask a question: /ask How do I install it?"),
+    Command("help", "What this bot knows and how to ask"),
+    Command("start", "Say hello"),
+)
+
+
+def help_text(settings: Settings) -> str:
+    """Return the Markdown that `/help` and `/start` show."""
+    agents = settings.retrieval_agents()
+    known = "\n".join(
+        f"- **{name}**" + (f": {agent.description}" if agent.description else "") for name, agent in agents.items()
+    )
+    return (
+        f"I am {settings.name}. I answer questions from these sources and say where each statement comes from:\n\n"
+        f"{known or '- no sources are configured yet'}\n\n"
+        "Ask me in a private chat; in a group mention me, reply to one of my messages, or write `/ask` with a question."
+    )
+
+
+def unknown_command(name: str) -> str:
+    """Return the hint for a command that does not exist."""
+    return f"I do not know `/{name}`. I understand: " + ", ".join(f"`/{command.name}`" for command in COMMANDS) + "."

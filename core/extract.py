@@ -1,0 +1,113 @@
+"""The extractive answer: the best sentences of the evidence, quoted with citations, when no model can write one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.evidence import handle
+from core.ports import Library
+from core.rewrite import content_words
+from core.types import Passage
+
+PASSAGES_READ = 5
+SENTENCES_READ = 40
+SENTENCES_QUOTED = 4
+SENTENCES_PER_PASSAGE = 2
+CODE_LINES_QUOTED = 12
+_MIN_CHARS, _MAX_CHARS = 25, 400
+_DENSE_WEIGHT = 0.6
+
+_BLOCK = re.compile(r"```.*?(?:```|\Z)|^\s*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.DOTALL | re.MULTILINE)
+_PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)])\s)")
+_ENDING = re.compile(r"(?<=[.!?])\s+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
+_LEAD = re.compile(r"^\s*(?:[-*+•]|\d+[.)]|>|#+)\s+")
+_DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
+_COMMENT = re.compile(r"(?m)^\s*(?:#|//|\*)\s?(?!!)(.*)$")
+PROSE_KINDS = frozenset({"markdown", "rst", "text", "faq", "html"})
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A sentence with the position of its passage (from 0) and how well it fits (0 to 1)."""
+
+    text: str
+    position: int
+    score: float
+
+
+async def extract(question: str, passages: Sequence[Passage], library: Library) -> str:
+    """Return Markdown that quotes what fits the question best, each quote with its passage's id; empty for none."""
+    quotes = await _best_quotes(question, passages[:PASSAGES_READ], library)
+    blocks = [f"> {quote.text} [{handle(quote.position)}]" for quote in quotes]
+    if passages and passages[0].kind not in PROSE_KINDS:
+        blocks.append(_code_block(passages[0]) + f"\n\n[{handle(0)}]")
+    return "\n\n".join(blocks)
+
+
+async def _best_quotes(question: str, passages: Sequence[Passage], library: Library) -> list[Quote]:
+    candidates = [
+        (sentence, position)
+        for position, passage in enumerate(passages)
+        for sentence in _sentences(passage)[: SENTENCES_READ // max(1, len(passages))]
+    ]
+    if not candidates:
+        return []
+    closeness = await library.similarity(question, [sentence for sentence, _ in candidates])
+    wanted = set(content_words(question))
+    ranked = sorted(
+        (
+            Quote(sentence, position, _fit(sentence, close, wanted, passages[position].score))
+            for (sentence, position), close in zip(candidates, closeness, strict=True)
+        ),
+        key=lambda quote: -quote.score,
+    )
+    return _diverse(ranked)
+
+
+def _fit(sentence: str, closeness: float, wanted: set[str], passage_score: float) -> float:
+    shared = len(wanted & set(content_words(sentence))) / max(1, len(wanted))
+    fit = _DENSE_WEIGHT * max(0.0, closeness) + (1 - _DENSE_WEIGHT) * shared
+    return fit * (0.5 + 0.5 * passage_score)
+
+
+def _diverse(ranked: Sequence[Quote]) -> list[Quote]:
+    chosen: list[Quote] = []
+    for quote in ranked:
+        words = set(content_words(quote.text))
+        if sum(one.position == quote.position for one in chosen) >= SENTENCES_PER_PASSAGE or any(
+            _alike(words, set(content_words(one.text))) for one in chosen
+        ):
+            continue
+        if chosen and quote.score < 0.5 * chosen[0].score:
+            break
+        chosen.append(quote)
+        if len(chosen) == SENTENCES_QUOTED:
+            break
+    return chosen
+
+
+def _alike(one: set[str], other: set[str]) -> bool:
+    return len(one & other) > 0.7 * min(len(one), len(other))
+
+
+def _sentences(passage: Passage) -> list[str]:
+    text = passage.text
+    if passage.kind not in PROSE_KINDS:
+        prose = [match[2] for match in _DOCSTRING.finditer(text)]
+        comments = "\n".join(match[1] for match in _COMMENT.finditer(_DOCSTRING.sub("", text)))
+        text = "\n\n".join([*prose, comments])
+    found: list[str] = []
+    for paragraph in _PARAGRAPH.split(_BLOCK.sub("\n\n", text)):
+        for sentence in _ENDING.split(" ".join(_LEAD.sub("", paragraph).split())):
+            if _MIN_CHARS <= len(sentence) <= _MAX_CHARS and len(content_words(sentence)) > 2:
+                found.append(sentence.strip())
+    return found
+
+
+def _code_block(passage: Passage) -> str:
+    lines = _DOCSTRING.sub("", passage.text).split("\n")
+    lines = [line for line in lines if line.strip()]
+    more = "\n…" if len(lines) > CODE_LINES_QUOTED else ""
+    return f"```{passage.kind}\n" + "\n".join(lines[:CODE_LINES_QUOTED]).replace("```", "'''") + f"{more}\n```"

@@ -1,0 +1,145 @@
+"""The intake: every delivered message is journalled, judged, and answered once, or its silence has a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from weakref import WeakValueDictionary
+
+from core import commands, gate
+from core.errors import KimasError, MessageGone, PlatformError, ServiceError, UsageError
+from core.journal import Journal
+from core.logs import context, logger
+from core.ports import Adapter, Receive, Sink
+from core.settings import Settings
+from core.types import ConversationKey, Message, Question, Reply
+
+SORRY = "Sorry, I could not answer this. {reason}"
+OUTSIDE = "Something that I depend on is not available right now; please ask again in a few minutes."
+INSIDE = "Something went wrong on my side; whoever runs me finds it in the log."
+
+Answer = Callable[[Question, Sink], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """Tells the journal around the posting of one reply's first part."""
+
+    journal: Journal
+    message: Message
+
+    async def posting(self) -> None:
+        await self.journal.posting(self.message)
+
+    async def posted(self, reply_id: str) -> None:
+        await self.journal.posted(self.message, reply_id)
+
+
+class Intake:
+    """Takes messages from all adapters, in order within a conversation; conversations do not wait for each other."""
+
+    def __init__(self, settings: Settings, journal: Journal, answer: Answer) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._answer = answer
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(settings.run.workers)
+        self._lanes: WeakValueDictionary[ConversationKey, asyncio.Lock] = WeakValueDictionary()
+
+    def receiver(self, adapter: Adapter) -> Receive:
+        """Return what the adapter hands its messages to. It returns once the message is in the journal."""
+        return partial(self._receive, adapter)
+
+    async def resume(self, adapter: Adapter) -> None:
+        """Take up what the last run received but did not settle."""
+        doubtful = await self._journal.uncertain(adapter.name)
+        pending = await self._journal.pending(adapter.name)
+        if doubtful or pending:
+            logger(__name__).info("intake.resumed", platform=adapter.name, pending=len(pending), doubtful=doubtful)
+        for message, previous in pending:
+            self._start(adapter, message, previous)
+
+    async def drain(self, grace_s: float) -> int:
+        """Wait for answers in the making, at most `grace_s` seconds; return how many are left to the next start."""
+        _, late = await asyncio.wait(self._tasks, timeout=grace_s) if self._tasks else (set(), set())
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        return len(late)
+
+    async def _receive(self, adapter: Adapter, message: Message) -> None:
+        if message.reference.get("edited"):
+            taken = await self._journal.edited(message)
+            logger(__name__).debug("message.edited", message=message.id, in_time=taken)
+        elif await self._journal.received(message):
+            self._start(adapter, message, "")
+
+    def _start(self, adapter: Adapter, message: Message, previous: str) -> None:
+        lane = self._lanes.setdefault(message.key, asyncio.Lock())
+        task = asyncio.create_task(self._in_turn(lane, adapter, message, previous))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _in_turn(self, lane: asyncio.Lock, adapter: Adapter, message: Message, previous: str) -> None:
+        key = message.key
+        async with lane, self._slots:
+            with context(message=message.id, platform=key.platform, chat=key.chat):
+                try:
+                    await self._settle(adapter, message, previous)
+                except Exception as fault:
+                    # The last place before the loop: the journal itself may be what failed, so only the log is left.
+                    logger(__name__).exception("message.unsettled", error=str(fault))
+
+    async def _settle(self, adapter: Adapter, message: Message, previous: str) -> None:
+        verdict = gate.decide(message, self._settings.gate)
+        if not verdict.speak:
+            await self._journal.silent(message, verdict.reason)
+            return
+        sink = adapter.sink(message, _Delivery(self._journal, message), previous)
+        try:
+            reply = await self._reply(message, sink)
+        except MessageGone:
+            await self._journal.silent(message, "the question was deleted before it was answered")
+        except PlatformError as fault:
+            logger(__name__).error("reply.refused", error=str(fault))
+            await self._journal.failed(message, str(fault))
+        except Exception as fault:
+            await self._tell(message, sink, fault)
+        else:
+            await self._journal.answered(message, reply)
+            logger(__name__).info(
+                "message.answered", citations=len(reply.citations), cut=reply.trace.cut, **reply.trace.timings_ms
+            )
+
+    async def _reply(self, message: Message, sink: Sink) -> Reply:
+        if message.command in ("help", "start") or (message.command == "ask" and not message.text.strip()):
+            return await _say(sink, commands.help_text(self._settings))
+        if message.command not in ("", "ask"):
+            return await _say(sink, commands.unknown_command(message.command))
+        text = await self._journal.current_text(message)
+        history = await self._journal.conversation(message.key, self._settings.answer.history_turns)
+        quoted = f"{text}\n\n> {message.quoted}" if message.quoted and text.strip() else text or message.quoted
+        return await self._answer(Question(quoted, tuple(history), message.id, message.author), sink)
+
+    async def _tell(self, message: Message, sink: Sink, fault: Exception) -> None:
+        """Tell the asker plainly, and the log in full."""
+        expected = isinstance(fault, KimasError)
+        if isinstance(fault, UsageError):
+            reason = str(fault)
+            logger(__name__).info("question.refused", reason=reason)
+        else:
+            reason = OUTSIDE if isinstance(fault, ServiceError) else INSIDE
+            logger(__name__).error("answer.failed", error=str(fault), exc_info=None if expected else fault)
+        try:
+            await sink.fail(str(fault) if isinstance(fault, UsageError) else SORRY.format(reason=reason))
+        except PlatformError as refusal:
+            logger(__name__).error("reply.refused", error=str(refusal))
+        await self._journal.failed(message, str(fault) or type(fault).__name__)
+
+
+async def _say(sink: Sink, text: str) -> Reply:
+    reply = Reply(text)
+    await sink.finish(reply)
+    return reply

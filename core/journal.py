@@ -1,0 +1,271 @@
+"""The journal: messages received, answers given, and where each platform's stream of updates stands.
+
+SQLite in WAL mode by default; SQLAlchemy keeps PostgreSQL possible for several machines. A message that is in here is
+never lost: it is answered, or its silence has a reason, or it is still pending and is taken up at the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    event,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy import Row as ResultRow
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from core.errors import StoreError
+from core.types import ConversationKey, Message, Reply, Turn
+
+State = Literal["received", "sending", "answered", "silent", "failed"]
+
+_tables = MetaData()
+
+_messages = Table(
+    "messages",
+    _tables,
+    Column("number", Integer, primary_key=True),
+    Column("platform", String(32), nullable=False),
+    Column("chat", String(128), nullable=False),
+    Column("thread", String(128), nullable=False),
+    Column("id", String(128), nullable=False),
+    Column("author_id", String(128), nullable=False),
+    Column("author", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("command", String(64), nullable=False),
+    Column("reply_to", String(128), nullable=False),
+    Column("quoted", Text, nullable=False),
+    Column("private", Boolean, nullable=False),
+    Column("addressed", Boolean, nullable=False),
+    Column("reference", JSON, nullable=False),
+    Column("sent_at", DateTime(timezone=True), nullable=False),
+    Column("received_at", DateTime(timezone=True), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=False, default=""),
+    Column("reply_id", String(128), nullable=False, default=""),
+    Column("reply", Text, nullable=False, default=""),
+    Column("citations", JSON),
+    Column("trace", JSON),
+    Column("settled_at", DateTime(timezone=True)),
+    Index("messages_identity", "platform", "chat", "id", unique=True),
+    Index("messages_conversation", "platform", "chat", "thread", "number"),
+    Index("messages_state", "state"),
+)
+
+_cursors = Table(
+    "cursors", _tables, Column("name", String(128), primary_key=True), Column("position", Integer, nullable=False)
+)
+
+
+class Journal:
+    """The durable record. Every method raises `StoreError` when the database refuses."""
+
+    def __init__(self, engine: AsyncEngine, where: str) -> None:
+        self._engine = engine
+        self._where = where
+
+    @classmethod
+    async def open(cls, path: Path) -> Journal:
+        """Open the journal file, making it when it is not there."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+        event.listen(engine.sync_engine, "connect", _prepare)
+        journal = cls(engine, str(path))
+        async with journal._writing() as connection:
+            await connection.run_sync(_tables.create_all)
+        return journal
+
+    async def received(self, message: Message) -> bool:
+        """Record a message durably. False when it is known already (the platform delivered it again)."""
+        values = {
+            "platform": message.key.platform,
+            "chat": message.key.chat,
+            "thread": message.key.thread,
+            **{name: getattr(message, name) for name in _COPIED},
+            "reference": dict(message.reference),
+            "received_at": datetime.now(UTC),
+            "state": "received",
+        }
+        async with self._writing() as connection:
+            try:
+                async with connection.begin_nested():
+                    await connection.execute(insert(_messages).values(values))
+            except IntegrityError:
+                return False
+        return True
+
+    async def edited(self, message: Message) -> bool:
+        """Take over the new text of a message that is not being answered yet. False when it is too late."""
+        async with self._writing() as connection:
+            done = await connection.execute(
+                update(_messages)
+                .where(*_identity(message), _messages.c.state == "received", _messages.c.reply_id == "")
+                .values(text=message.text)
+            )
+        return done.rowcount > 0
+
+    async def current_text(self, message: Message) -> str:
+        """Return the message's text with all edits so far."""
+        async with self._reading() as connection:
+            text = await connection.scalar(select(_messages.c.text).where(*_identity(message)))
+        return message.text if text is None else str(text)
+
+    async def posting(self, message: Message) -> None:
+        """Note that the reply is about to be posted; a crash from here on leaves in doubt whether it was."""
+        await self._change(message, state="sending")
+
+    async def posted(self, message: Message, reply_id: str) -> None:
+        """Note the platform's id of the reply: after a crash it is edited, and no second one is posted."""
+        await self._change(message, state="received", reply_id=reply_id)
+
+    async def answered(self, message: Message, reply: Reply) -> None:
+        """Close a message with its reply."""
+        citations = [{"n": one.n, "passage_id": one.passage_id, "source": one.source} for one in reply.citations]
+        trace = {
+            "query": reply.trace.query,
+            "strategy": reply.trace.strategy,
+            "agents": list(reply.trace.agents),
+            "timings_ms": dict(reply.trace.timings_ms),
+            "cut": list(reply.trace.cut),
+            "dropped_citations": reply.trace.dropped_citations,
+            "tokens": dict(reply.trace.tokens),
+        }
+        await self._settle(message, "answered", reply=reply.text, citations=citations, trace=trace)
+
+    async def silent(self, message: Message, reason: str) -> None:
+        """Close a message that gets no answer, with the reason."""
+        await self._settle(message, "silent", reason=reason)
+
+    async def failed(self, message: Message, reason: str) -> None:
+        """Close a message whose answer failed; the asker was told, or could not be."""
+        await self._settle(message, "failed", reason=reason)
+
+    async def pending(self, platform: str) -> Sequence[tuple[Message, str]]:
+        """Return the messages that were received but not settled, oldest first, each with its reply's id or ""."""
+        query = (
+            select(_messages)
+            .where(_messages.c.platform == platform, _messages.c.state == "received")
+            .order_by(_messages.c.number)
+        )
+        async with self._reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [(_message(row), row.reply_id) for row in rows]
+
+    async def uncertain(self, platform: str) -> int:
+        """Settle what a crash left in the state "sending" and return how many.
+
+        The platform may or may not have posted those replies and cannot be asked. Posting again could answer twice, so
+        they are closed, with that reason.
+        """
+        async with self._writing() as connection:
+            done = await connection.execute(
+                update(_messages)
+                .where(_messages.c.platform == platform, _messages.c.state == "sending")
+                .values(state="failed", reason="killed while the reply was being posted", settled_at=datetime.now(UTC))
+            )
+        return done.rowcount
+
+    async def conversation(self, key: ConversationKey, limit: int) -> Sequence[Turn]:
+        """Return the last `limit` turns of answered questions, oldest first."""
+        query = (
+            select(_messages.c.text, _messages.c.author, _messages.c.reply)
+            .where(
+                _messages.c.platform == key.platform,
+                _messages.c.chat == key.chat,
+                _messages.c.thread == key.thread,
+                _messages.c.state == "answered",
+                _messages.c.command.in_(("", "ask")),
+            )
+            .order_by(_messages.c.number.desc())
+            .limit((limit + 1) // 2)
+        )
+        async with self._reading() as connection:
+            rows = (await connection.execute(query)).all()
+        turns: list[Turn] = []
+        for row in reversed(rows):
+            turns += [Turn("user", row.text, row.author), Turn("assistant", row.reply)]
+        return turns[-limit:] if limit else []
+
+    async def position(self, cursor: str) -> int | None:
+        """Return where a platform's stream of updates stands, or None for a new one."""
+        async with self._reading() as connection:
+            found = await connection.scalar(select(_cursors.c.position).where(_cursors.c.name == cursor))
+        return None if found is None else int(found)
+
+    async def advance(self, cursor: str, position: int) -> None:
+        """Record where a platform's stream of updates stands."""
+        async with self._writing() as connection:
+            done = await connection.execute(update(_cursors).where(_cursors.c.name == cursor).values(position=position))
+            if not done.rowcount:
+                await connection.execute(insert(_cursors).values(name=cursor, position=position))
+
+    async def close(self) -> None:
+        """Close the database. Idempotent."""
+        await self._engine.dispose()
+
+    async def _settle(self, message: Message, state: State, **values: Any) -> None:
+        await self._change(message, state=state, settled_at=datetime.now(UTC), **values)
+
+    async def _change(self, message: Message, **values: Any) -> None:
+        async with self._writing() as connection:
+            await connection.execute(update(_messages).where(*_identity(message)).values(values))
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with self._engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as fault:
+            raise StoreError(f"the journal {self._where} refuses to be written: {_cause(fault)}") from fault
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as fault:
+            raise StoreError(f"the journal {self._where} cannot be read: {_cause(fault)}") from fault
+
+
+_COPIED = ("id", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at")
+
+
+def _identity(message: Message) -> tuple[Any, ...]:
+    key, columns = message.key, _messages.c
+    return columns.platform == key.platform, columns.chat == key.chat, columns.id == message.id
+
+
+def _message(row: ResultRow[Any]) -> Message:
+    values = {name: getattr(row, name) for name in _COPIED}
+    values["sent_at"] = row.sent_at if row.sent_at.tzinfo else row.sent_at.replace(tzinfo=UTC)
+    return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
+
+
+def _prepare(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    # FULL: an update is confirmed to the platform once it is in here, so it must survive a power cut as well.
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _cause(fault: SQLAlchemyError) -> str:
+    return str(getattr(fault, "orig", None) or fault)

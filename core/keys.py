@@ -1,0 +1,76 @@
+"""Every key that the configuration may have, read off the settings model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from core.settings import Secret, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. In `path`, `*` stands for a name that the user gives; `kind` is set below sections that have a kind."""
+
+    path: tuple[str, ...]
+    field: FieldInfo
+    kind: str = ""
+
+    def matches(self, path: Sequence[str | int], kind: str = "") -> bool:
+        """Say whether a path of the configuration is this key; `kind` narrows it, empty takes any."""
+        return (
+            len(path) == len(self.path)
+            and all(known in ("*", given) for known, given in zip(self.path, path, strict=True))
+            and (not kind or not self.kind or kind == self.kind)
+        )
+
+    def is_path(self) -> bool:
+        """Say whether the value names a file or folder."""
+        return Path in _members(self.field.annotation)
+
+    def is_text(self) -> bool:
+        """Say whether the value is plain text, to be taken as it stands."""
+        return set(_members(self.field.annotation)) <= {str, type(None)}
+
+    def is_secret(self) -> bool:
+        """Say whether the value is a `Secret`."""
+        return Secret in _members(self.field.annotation)
+
+
+def known_keys(section: type[BaseModel] = Settings, path: tuple[str, ...] = (), kind: str = "") -> Iterator[Key]:
+    """Yield all keys of a section, parents before children."""
+    for name, field in section.model_fields.items():
+        yield Key((*path, name), field, kind)
+        yield from _below(field.annotation, (*path, name), kind)
+
+
+def kind_at(data: object, path: Sequence[str | int]) -> str:
+    """Return the kind of the section of a raw configuration that encloses this path, or nothing."""
+    kind = ""
+    for step in path:
+        if not isinstance(data, Mapping):
+            break
+        kind = str(data.get("kind") or "") or kind
+        data = data.get(step)
+    return kind
+
+
+def _below(annotation: Any, path: tuple[str, ...], kind: str) -> Iterator[Key]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        tag = annotation.model_fields.get("kind")
+        yield from known_keys(annotation, path, get_args(tag.annotation)[0] if tag else kind)
+    elif get_origin(annotation) is dict:
+        yield from _below(get_args(annotation)[1], (*path, "*"), kind)
+    else:
+        for member in get_args(annotation):
+            yield from _below(member, path, kind)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """Return the alternatives of a union, or the type itself."""
+    return get_args(annotation) if type(None) in get_args(annotation) else (annotation,)

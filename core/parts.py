@@ -1,0 +1,20 @@
+"""What an answer is made with: wired once at the start, the same for every question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.ports import ChatModel, Library, Reranker
+from core.prompts import Prompts
+from core.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The collaborators of the line. `model` is None when no language model is configured."""
+
+    settings: Settings
+    library: Library
+    reranker: Reranker
+    model: ChatModel | None
+    prompts: Prompts

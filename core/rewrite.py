@@ -1,0 +1,87 @@
+"""Query rewriting without a language model: the stand-in for every model rewrite (AgentKit's rule-based fallback)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from core.types import Turn
+
+CARRIED_TERMS = 8
+
+# A question that leans on the conversation: pronouns, demonstratives, or an opening that continues.
+_LEANING = re.compile(
+    r"\b(it|its|that|this|these|those|they|them|their|there|he|she|one|ones|same|else|instead|former|latter)\b"
+    r"|^\s*(and|but|or|so|then|also|what about|how about)\b"
+    r"|[它这那其该]|他们|上面|刚才|前者|后者|继续",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Za-z_][\w.\-]*\w|[A-Za-z]|\d[\w.]*|[\u3400-\u9fff]{2,}")
+_CITATION = re.compile(r"\[\d+\]")
+# With fewer words of content a question says too little alone; with more, a pronoun in it points within the question.
+_SHORT_QUESTION_WORDS = 3
+_LONG_QUESTION_WORDS = 7
+_COMMON = frozenset(
+    """
+    a about above after again all also am an and any are as at be because been before being below between both
+    but by can could did do does doing done down during each explain few for from further get give had has have
+    having he help her here hers him his how i if in into is it its just know let like make many may me mean
+    might more most much must my need no nor not now of off on once one only or other our out over own please
+    same say see she should show so some such tell than that the their them then there these they this those
+    through to too under until up use used using very want was we were what when where which while who whom why
+    will with would you your yours
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+
+
+def leans_on_history(question: str) -> bool:
+    """Say whether a question is probably incomplete without the conversation."""
+    words = len(content_words(question))
+    return words < _SHORT_QUESTION_WORDS or (words < _LONG_QUESTION_WORDS and bool(_LEANING.search(question)))
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words that carry meaning, lower-case, in order; runs of Chinese as pairs of characters."""
+    words: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if word[0] >= "\u3400":
+            words += [word[at : at + 2] for at in range(len(word) - 1)]
+        elif word not in _COMMON:
+            words.append(word)
+    return words
+
+
+def rule_rewrite(question: str, history: Sequence[Turn], author: str = "") -> str:
+    """Complete a question with the weighted terms of the asker's last turns.
+
+    A term weighs by how often it was said, how recently, and by whom: the asker's own words count double, what others
+    in the group asked counts nothing. A question that stands alone is returned as it is.
+    """
+    turns = own_turns(history, author)
+    if not turns or not leans_on_history(question):
+        return question
+    weights: dict[str, float] = defaultdict(float)
+    present = set(content_words(question))
+    for age, turn in enumerate(reversed(turns[-4:])):
+        factor = (2.0 if turn.role == "user" else 1.0) / (1 + age)
+        # An answer mentions far more than it is about: only its beginning speaks for it.
+        words = content_words(turn.text if turn.role == "user" else _CITATION.sub("", turn.text[:300]))
+        for word in set(words) - present:
+            weights[word] += factor * (1 + 0.25 * (words.count(word) - 1))
+    carried = sorted(weights, key=lambda word: (-weights[word], word))[:CARRIED_TERMS]
+    return f"{question} {' '.join(carried)}" if carried else question
+
+
+def own_turns(history: Sequence[Turn], author: str) -> list[Turn]:
+    """Return the turns that belong to one asker: what they said and what was answered to it."""
+    if not author:
+        return list(history)
+    turns: list[Turn] = []
+    mine = False
+    for turn in history:
+        if turn.role == "user":
+            mine = turn.author in ("", author)
+        if mine:
+            turns.append(turn)
+    return turns

@@ -1,0 +1,194 @@
+"""YAML as plain data with line numbers. The one module that imports `yaml`.
+
+Scalars follow the core schema of YAML 1.2: only `true` and `false` are booleans (`no` and `on` are words), `12:30` and
+`2024-05-01` stay text. Keys are words or whole numbers. Tags beyond that schema and merge keys (`<<`) are not
+supported; anchors and aliases are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Keys = tuple[str | int, ...]
+
+MAX_NODES = 1_000_000
+MAX_DEPTH = 100
+
+_TAG = "tag:yaml.org,2002:"
+_RESOLVERS = (
+    ("null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+    ("bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+    # Longer digit strings are identifiers, not numbers: they stay text.
+    ("int", re.compile(r"^(?:[-+]?(?:0|[1-9][0-9]{0,17})|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,20})$"), list("-+0123456789")),
+    (
+        "float",
+        re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$"),
+        list("-+.0123456789"),
+    ),
+)
+
+
+class YamlFault(ValueError):
+    """A file that is not usable YAML. The message starts with `file:line:column`, or with `file` where no line fits."""
+
+    def __init__(self, path: Path, problem: str, line: int = 0, column: int = 0) -> None:
+        self.path = path
+        self.problem = problem
+        self.line = line
+        self.column = column
+        super().__init__(f"{path}:{line}:{column}: {problem}" if line else f"{path}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class YamlFile:
+    """What a YAML file says. `lines` maps the path of every key and list item to its 1-based line."""
+
+    path: Path
+    data: Any
+    lines: Mapping[Keys, int]
+
+    def line_of(self, keys: Sequence[str | int]) -> int:
+        """Return the line of a key or item, or of its nearest ancestor that the file has; 1 when there is none."""
+        for length in range(len(keys), 0, -1):
+            line = self.lines.get(tuple(keys[:length]))
+            if line is not None:
+                return line
+        return 1
+
+
+def read_yaml(path: Path) -> YamlFile:
+    """Read one YAML document. An empty file has the data None.
+
+    Raises `YamlFault` when the file cannot be read, is not UTF-8 (or UTF-16) text, is not valid YAML, has a key twice
+    in one mapping, or contains itself through an alias.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise YamlFault(path, f"cannot be read: {error.strerror or error}") from error
+    builder = _Builder(path)
+    try:
+        node = _compose(raw)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise YamlFault(path, _explain(error), line, column) from error
+    except yaml.YAMLError as error:
+        line = _bad_line(raw)
+        raise YamlFault(
+            path, "is not readable text: " + _one_line(str(error).split(' in "')[0]), line, 1 if line else 0
+        ) from error
+    except RecursionError as error:
+        raise YamlFault(path, f"is nested deeper than {MAX_DEPTH} levels") from error
+    data = None if node is None else builder.build(node, ())
+    return YamlFile(path, data, builder.lines)
+
+
+def _compose(raw: bytes) -> yaml.Node | None:
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader_class = type("CoreSchemaLoader", (base,), {"yaml_implicit_resolvers": {}})
+    for name, pattern, first in _RESOLVERS:
+        loader_class.add_implicit_resolver(_TAG + name, pattern, first)  # type: ignore[attr-defined]
+    loader = loader_class(raw)
+    try:
+        node: yaml.Node | None = loader.get_single_node()
+        return node
+    finally:
+        loader.dispose()
+
+
+class _Builder:
+    """Turns nodes into data and notes the lines on the way."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: dict[Keys, int] = {}
+        self.open: set[int] = set()
+        self.count = 0
+
+    def build(self, node: yaml.Node, keys: Keys) -> Any:
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise self.fault(node, f"has more than {MAX_NODES} values (aliases repeated too often?)")
+        if len(keys) > MAX_DEPTH:
+            raise self.fault(node, f"is nested deeper than {MAX_DEPTH} levels")
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(node)
+        if id(node) in self.open:
+            raise self.fault(node, "an alias makes this value contain itself")
+        self.open.add(id(node))
+        data = self.mapping(node, keys) if isinstance(node, yaml.MappingNode) else self.sequence(node, keys)
+        self.open.remove(id(node))
+        return data
+
+    def mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str | int, Any]:
+        self.expect_tag(node, "map")
+        data: dict[str | int, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise self.fault(key_node, "a key must be a single word or number")
+            plain = self.scalar(key_node)
+            key = plain if isinstance(plain, int) and not isinstance(plain, bool) else str(key_node.value)
+            if key in data:
+                first = self.lines[*keys, key]
+                raise self.fault(key_node, f"the key {key!r} is given twice (first on line {first})")
+            self.lines[*keys, key] = key_node.start_mark.line + 1
+            data[key] = self.build(value_node, (*keys, key))
+        return data
+
+    def sequence(self, node: yaml.Node, keys: Keys) -> list[Any]:
+        self.expect_tag(node, "seq")
+        data = []
+        for index, item in enumerate(node.value):
+            self.lines[*keys, index] = item.start_mark.line + 1
+            data.append(self.build(item, (*keys, index)))
+        return data
+
+    def scalar(self, node: yaml.ScalarNode) -> Any:
+        text: str = node.value
+        try:
+            match node.tag.removeprefix(_TAG):
+                case "str" | "!":
+                    return text
+                case "null":
+                    return None
+                case "bool":
+                    return {"true": True, "false": False}[text.lower()]
+                case "int":
+                    return int(text, 0)
+                case "float":
+                    return float(text)
+        except (ValueError, KeyError) as error:
+            raise self.fault(node, f"{text!r} does not fit its tag {node.tag.removeprefix(_TAG)}") from error
+        raise self.fault(node, f"the tag {node.tag} is not supported")
+
+    def expect_tag(self, node: yaml.Node, name: str) -> None:
+        if node.tag not in (_TAG + name, "!"):
+            raise self.fault(node, f"the tag {node.tag} is not supported")
+
+    def fault(self, node: yaml.Node, problem: str) -> YamlFault:
+        return YamlFault(self.path, problem, node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _explain(error: yaml.MarkedYAMLError) -> str:
+    parts = [part for part in (error.problem, error.context) if part]
+    return _one_line("not valid YAML: " + ", ".join(parts))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _bad_line(raw: bytes) -> int:
+    """Return the 1-based line of the first byte that is not UTF-8, or 0 when all of them are."""
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return raw.count(b"\n", 0, error.start) + 1
+    return 0

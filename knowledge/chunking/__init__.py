@@ -1,0 +1,26 @@
+"""Cutting documents into chunks (KIMAs 3.1): by heading, by definition, by paragraph."""
+
+from __future__ import annotations
+
+from knowledge.chunking.code import LANGUAGES, chunk_code
+from knowledge.chunking.markdown import chunk_markdown
+from knowledge.chunking.plain import chunk_faq, chunk_plain
+from knowledge.chunking.python import chunk_python
+from knowledge.chunking.rst import chunk_rst
+from knowledge.ports import Chunk, Document
+
+__all__ = ["chunk"]
+
+
+def chunk(document: Document, tokens: int = 200) -> list[Chunk]:
+    """Cut a document into chunks of about `tokens` (estimated: 4 characters each, 1 per CJK character).
+
+    How is chosen by `document.kind`; an unknown kind is cut as plain text. Every line with content is in some chunk,
+    except front matter and the markers of tutorial cells. No chunk exceeds twice `tokens`. A chunk's text comes from
+    its lines; lines that are cut inside share their number. Blocking: call it off the event loop.
+    """
+    if not document.text.strip():
+        return []
+    by_kind = {"markdown": chunk_markdown, "rst": chunk_rst, "python": chunk_python, "faq": chunk_faq}
+    other = chunk_code if document.kind in LANGUAGES else chunk_plain
+    return by_kind.get(document.kind, other)(document, tokens)

@@ -1,0 +1,174 @@
+"""Markdown by heading (CommonMark's block rules as far as borders need them)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from knowledge.chunking.lines import Lines, Section, Span, chunks_of, root_name, rooted, spans_from
+from knowledge.ports import Chunk, Document
+
+_ATX = re.compile(r"(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_SETEXT = re.compile(r"(=+|-{2,})[ \t]*$")
+_FENCE = re.compile(r"(`{3,}|~{3,})(.*)$")
+_ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
+_NOT_PARAGRAPH = re.compile(r"[ \t]{4}|[ \t]*(?:#{1,6}[ \t]|[>|]|(?:[-*+]|\d{1,9}[.)])[ \t]|`{3}|~{3}|[=-]+[ \t]*$)")
+_HTML_ENDS = {"<!--": "-->", "<pre": "</pre>", "<script": "</script>", "<style": "</style>"}
+_FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*[ \t]*[:=]|#")
+_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.+)")
+_INLINE = (
+    (re.compile(r"!\[([^\]]*)\]\([^)]*\)"), r"\1"),
+    (re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])"), r"\1"),
+    (re.compile(r"[ \t]*\{#[^}]*\}[ \t]*$"), ""),
+    (re.compile(r"</?[A-Za-z][^>]*>"), ""),
+    (re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`+)(?=\S)(.+?)(?<=\S)\1(?!\w)"), r"\2"),
+    (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
+)
+_MAX_SETEXT_LINES = 3
+
+Heading = tuple[int, int, str]
+
+
+def chunk_markdown(document: Document, tokens: int) -> list[Chunk]:
+    """Split by heading; long sections at paragraphs, list items, fences and tables."""
+    lines = Lines.of(document.text)
+    first, title = _front_matter(lines)
+    sections = sections_of(lines, list(_headings(lines, first)), first)
+    named = rooted(sections, document.title or title or root_name(document))
+    return chunks_of(lines, named, tokens, lambda section: _blocks(lines, section.span))
+
+
+def sections_of(lines: Lines, headings: list[Heading], first: int) -> list[Section]:
+    """Build sections from headings `(line, level, name)`. A heading without a body opens its first subsection."""
+    sections = []
+    names: list[tuple[int, str]] = []
+    start = first
+    pending = not headings or headings[0][0] > first
+    for index, (line, level, name) in enumerate(headings):
+        if pending and line > start:
+            sections.append(Section(tuple(known for _, known in names), start, line - 1))
+            start = line
+        names = [*(known for known in names if known[0] < level), (level, name)]
+        following = headings[index + 1] if index + 1 < len(headings) else None
+        empty = following is not None and lines.blank(_after_heading(lines, line), following[0] - 1)
+        pending = following is None or not (empty and following[1] > level)
+    if start <= len(lines):
+        sections.append(Section(tuple(known for _, known in names), start, len(lines)))
+    return sections
+
+
+def _after_heading(lines: Lines, number: int) -> int:
+    """Return the line after a heading, its underline included."""
+    if _ATX.match(lines[number].strip()):
+        return number + 1
+    while number < len(lines) and not _SETEXT.match(lines[number].strip()):
+        number += 1
+    return number + 1
+
+
+def _front_matter(lines: Lines) -> tuple[int, str]:
+    """Return the first line after front matter, and the title that it gives."""
+    fence = lines[1].rstrip()
+    if fence not in ("---", "+++") or len(lines) < 3 or not _FRONT_KEY.match(lines[2]):
+        return 1, ""
+    title = ""
+    for number in range(2, len(lines) + 1):
+        line = lines[number].rstrip()
+        if line == fence or (fence == "---" and line == "..."):
+            return number + 1, title
+        if match := _FRONT_TITLE.match(line):
+            title = match[1].strip().strip("\"'")
+    return 1, ""
+
+
+def _headings(lines: Lines, first: int) -> Iterator[Heading]:
+    number = first
+    while number <= len(lines):
+        line = lines[number]
+        text = line.lstrip()
+        if text and text[0] in "#`~<=-":
+            end = _opaque_end(lines, number, text)
+            if end:
+                number = end + 1
+                continue
+            if len(line) - len(text) <= 3:
+                if match := _ATX.match(text):
+                    yield number, len(match[1]), _plain(match[2] or "")
+                elif match := _SETEXT.match(text):
+                    start = _setext_start(lines, number, first)
+                    if start:
+                        name = " ".join(lines[above].strip() for above in range(start, number))
+                        yield start, 1 if match[1][0] == "=" else 2, _plain(name)
+        number += 1
+
+
+def _opaque_end(lines: Lines, number: int, text: str) -> int:
+    """Return the last line of a fence or HTML block that opens here, or 0 when none opens."""
+    if match := _FENCE.match(text):
+        mark, rest = match[1], match[2]
+        if mark[0] == "`" and "`" in rest:
+            return 0
+        for below in range(number + 1, len(lines) + 1):
+            closing = lines[below].strip()
+            if closing.startswith(mark) and not closing.strip(mark[0]):
+                return below
+        return len(lines)
+    lowered = text[:8].lower()
+    for opening, closing in _HTML_ENDS.items():
+        if lowered.startswith(opening):
+            for below in range(number, len(lines) + 1):
+                if closing in lines[below].lower():
+                    return below
+            return len(lines)
+    return 0
+
+
+def _setext_start(lines: Lines, underline: int, first: int) -> int:
+    """Return where the paragraph above an underline starts, or 0 when there is none that can be a heading."""
+    start = underline
+    while start > first and lines[start - 1].strip() and not _NOT_PARAGRAPH.match(lines[start - 1]):
+        start -= 1
+    if start == underline or underline - start > _MAX_SETEXT_LINES:
+        return 0
+    interrupted = start > first and lines[start - 1].strip() and not _ends_block(lines[start - 1])
+    return 0 if interrupted else start
+
+
+def _ends_block(line: str) -> bool:
+    """Tell whether a paragraph may start right below this line: a heading, an underline or a fence."""
+    text = line.strip()
+    return bool(_ATX.match(text) or _SETEXT.match(text) or _FENCE.match(text))
+
+
+def _plain(name: str) -> str:
+    """Strip inline markup from a heading."""
+    for pattern, replacement in _INLINE:
+        name = pattern.sub(replacement, name)
+    return " ".join(name.split()) or "(untitled)"
+
+
+def _blocks(lines: Lines, span: Span) -> list[Span]:
+    """Divide a section into paragraphs, list items, fences and tables."""
+    starts = [span.start]
+    number = span.start
+    item_indent = -1
+    while number <= span.end:
+        line = lines[number]
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        if text:
+            item = _ITEM.match(line)
+            after_blank = number > span.start and not lines[number - 1].strip()
+            inside = item_indent >= 0 and indent > item_indent
+            if item and not (inside and item_indent >= 0):
+                item_indent = indent
+                starts.append(number)
+            elif after_blank and not inside:
+                item_indent = -1
+                starts.append(number)
+            end = min(_opaque_end(lines, number, text), span.end)
+            if end and not inside:
+                starts += [number, end + 1]
+            number = max(number, end)
+        number += 1
+    return spans_from([start for start in sorted(set(starts)) if start <= span.end], span.end)

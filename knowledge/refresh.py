@@ -1,0 +1,58 @@
+"""Refreshing many sources: one after the other, each failure its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import EmbeddingError, SourceError, UsageError
+from core.logs import logger
+from core.settings import SourceSettings
+from knowledge.ports import Embedder, Store
+from knowledge.sources import open_source
+from knowledge.sync import Progress, SyncReport, refresh, refresh_lock
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What a refresh did: a report per source that worked, and the reason by name for each that did not."""
+
+    reports: tuple[SyncReport, ...]
+    failures: Mapping[str, str]
+
+
+async def refresh_sources(
+    sources: Mapping[str, SourceSettings],
+    names: Collection[str],
+    store: Store,
+    embedder: Embedder,
+    data_dir: Path,
+    *,
+    chunk_tokens: int,
+    progress: Callable[[Progress], None] | None = None,
+) -> Refreshed:
+    """Bring the named sources up to date (all of them when none is named).
+
+    A source that fails keeps its old knowledge and does not stop the others. Raises `UsageError` for an unknown name,
+    `StoreLocked` when another process is at it, `StoreError` when nothing can be written.
+    """
+    unknown = sorted(set(names) - set(sources))
+    if unknown:
+        known = ", ".join(sorted(sources)) or "none are configured"
+        raise UsageError(f"no source is named {', '.join(map(repr, unknown))}; the sources are: {known}")
+    reports: list[SyncReport] = []
+    failures: dict[str, str] = {}
+    with refresh_lock(data_dir):
+        for name in [name for name in sources if not names or name in names]:
+            source = open_source(name, sources[name], data_dir)
+            try:
+                report = await refresh(source, store, embedder, chunk_tokens=chunk_tokens, progress=progress)
+            except (SourceError, EmbeddingError) as fault:
+                logger(__name__).error("source.failed", source=name, error=str(fault))
+                failures[name] = str(fault)
+                continue
+            reports.append(report)
+            if report.stale:
+                logger(__name__).warning("source.stale", source=name, reason=report.stale)
+    return Refreshed(tuple(reports), failures)

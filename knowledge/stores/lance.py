@@ -1,0 +1,299 @@
+"""The embedded passage store: LanceDB through its async API. The only module that knows lancedb and pyarrow."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from core.errors import StoreError, StoreMismatch
+from core.types import Passage
+from knowledge.ports import Held, Row, Vectors
+from knowledge.stores.lance_faults import explained, mapped
+from knowledge.stores.lance_import import light_import
+from knowledge.stores.lance_search import PASSAGE_COLUMNS, hybrid, listed, matrix, quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+TABLE = "passages"
+FORMAT = "1"
+# A flat search reads every vector from disk: 15 ms at 10,000 rows, where the index takes 3 and finds the same.
+FLAT_ROWS = 2_000
+KEPT_VERSIONS = timedelta(hours=1)
+STALENESS = timedelta(seconds=1)
+# LanceDB's own limits are 6 GB and 1 GB; these hold the indexes of about a million passages.
+INDEX_CACHE, METADATA_CACHE = 512 << 20, 64 << 20
+COMMIT_ATTEMPTS = 5
+EMPTY = "empty:"
+PRIMARY_KEY = b"lance-schema:unenforced-primary-key:position"
+
+
+async def open_lance(directory: Path, embedder_name: str, dimension: int, *, rebuild: bool = False) -> LanceStore:
+    """Open the store in a directory, which need not exist yet: what another process writes there is seen in a second.
+
+    `rebuild` empties it first. Raises `StoreMismatch` when it holds another model's vectors (`embedder_name`,
+    `dimension`) or another format, `StoreError` when it is damaged or cannot be accessed.
+    """
+    directory = await asyncio.to_thread(lambda: directory.expanduser().absolute())
+    await asyncio.to_thread(_import_lancedb)
+    import lancedb
+
+    with mapped(directory, "opened"):
+        connection = await lancedb.connect_async(
+            directory, read_consistency_interval=STALENESS, session=lancedb.Session(INDEX_CACHE, METADATA_CACHE)
+        )
+    store = LanceStore(connection, directory, embedder_name, dimension)
+    await (store.rebuild() if rebuild else store.check())
+    return store
+
+
+class LanceStore:
+    """A `Store` in one LanceDB table. Any number of readers; writers take turns."""
+
+    def __init__(self, connection: Any, directory: Path, embedder_name: str, dimension: int) -> None:
+        self._connection = connection
+        self._directory = directory
+        self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": FORMAT}
+        self._dimension = dimension
+        self._table: Any | None = None
+        self._view: tuple[int, Any] | None = None
+        self._writer = asyncio.Lock()
+
+    async def check(self) -> None:
+        """Raise `StoreMismatch` or `StoreError` when the store cannot be used."""
+        with mapped(self._directory, "opened"):
+            await self._open()
+
+    async def rebuild(self) -> None:
+        """Empty the store, also one that is damaged or holds another model's vectors, in one commit where possible."""
+        async with self._writer:
+            with mapped(self._directory, "rebuilt"):
+                try:
+                    with suppress(StoreMismatch), mapped(self._directory, "opened"):
+                        await self._open()
+                except StoreError:
+                    await asyncio.to_thread(shutil.rmtree, self._directory / f"{TABLE}.lance")
+                await self._create("overwrite")
+
+    async def manifest(self, source: str) -> Mapping[str, Held]:
+        """Return what is held of a source, by path."""
+
+        async def work(table: Any) -> Mapping[str, Held]:
+            query = table.query().where(f"source = {quoted(source)}").select(["path", "fingerprint", "id"])
+            return await asyncio.to_thread(_held, await query.to_arrow())
+
+        return await self._read(work, {})
+
+    async def replace(
+        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+    ) -> None:
+        """In one commit: these paths now consist of exactly these rows; `empty` keeps fingerprints of paths without."""
+        if not (paths or rows or empty):
+            return
+        async with self._writer:
+            with mapped(self._directory, "written"):
+                table = await self._open()
+                if table is None and not (rows or empty):
+                    return
+                table = table or await self._create("keep")
+                await self._prepare(table)
+                gone = f"source = {quoted(source)} AND path IN {listed({*paths, *(empty or ())})}"
+                if not (rows or empty):
+                    await table.delete(gone)
+                    return
+                batch = await asyncio.to_thread(self._batch, source, rows, empty or {})
+                merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                # Rows of paths without passages carry a null vector, which "error" would refuse.
+                merge = merge.when_not_matched_by_source_delete(gone)
+                await merge.execute(batch, on_bad_vectors="null")
+
+    async def search(
+        self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
+    ) -> Sequence[Passage]:
+        """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, each with both true scores.
+
+        BM25 counts words over all sources; between `replace` and `optimise` over those of the indexed rows.
+        """
+        if not sources or not (tokens or vector is not None):
+            return []
+        where = f"source IN {listed(sources)}"
+
+        async def work(table: Any) -> Sequence[Passage]:
+            return await hybrid(table, tokens, vector, where, limit)
+
+        return await self._read(work, [])
+
+    async def vectors(self, source: str) -> Vectors:
+        """Return all vectors of a source, shape (passages, dimension), float32."""
+
+        async def work(table: Any) -> Vectors:
+            query = table.query().where(f"source = {quoted(source)} AND vector IS NOT NULL").select(["vector"])
+            return matrix(await query.to_arrow(), self._dimension)
+
+        return await self._read(work, np.empty((0, self._dimension), np.float32))
+
+    async def optimise(self) -> None:
+        """Merge small files and bring the indexes up to date; versions older than an hour go.
+
+        Without it searches get slower with every `replace`. Raises `StoreError`; nothing is lost then.
+        """
+        async with self._writer:
+            with mapped(self._directory, "written"):
+                table = await self._open()
+                if table is None:
+                    return
+                await self._prepare(table)
+                for attempt in range(1, COMMIT_ATTEMPTS + 1):
+                    try:
+                        await table.optimize(cleanup_older_than=KEPT_VERSIONS)
+                        break
+                    except (RuntimeError, ValueError) as fault:
+                        if "conflict" not in str(fault).lower() or attempt == COMMIT_ATTEMPTS:
+                            raise
+                        await table.checkout_latest()
+                await _index_vectors(table)
+
+    async def close(self) -> None:
+        """Let go of the files. Idempotent."""
+        self._table = self._view = None
+        self._connection.close()
+
+    async def _open(self) -> Any | None:
+        """Return the table, or None where nothing was written yet; what it holds is compared with what is asked for."""
+        if self._table is None:
+            try:
+                self._table = await self._connection.open_table(TABLE)
+            except ValueError as fault:
+                if "was not found" not in str(fault):
+                    raise
+                # A process killed while it created the table leaves an empty folder; without a manifest, data is lost.
+                if await asyncio.to_thread(_any_file, self._directory / f"{TABLE}.lance" / "data"):
+                    raise StoreError(explained(self._directory, "opened", "its versions are missing")) from fault
+                return None
+        metadata = (await self._table.schema()).metadata or {}
+        held = {key: metadata.get(key.encode(), b"unknown").decode() for key in self._labels}
+        if held != self._labels:
+            self._table = None
+            raise StoreMismatch(
+                f"the passage store {self._directory} was built with {_described(held)}, but the configuration asks "
+                f"for {_described(self._labels)}; go back to that configuration, or run `kimas ingest --rebuild`"
+            )
+        return self._table
+
+    async def _fixed(self) -> Any | None:
+        """Return the newest version of the table (up to a second old), fixed: the queries of one search must agree."""
+        table = await self._open()
+        if table is None:
+            return None
+        version = await table.version()
+        if self._view is None or self._view[0] != version:
+            self._view = version, await self._connection.open_table(TABLE, version=version)
+        return self._view[1]
+
+    async def _read(self, work: Callable[[Any], Awaitable[T]], nothing: T) -> T:
+        """Read from the table; on failure once more from a newly opened one: another process may have rebuilt it."""
+        with mapped(self._directory, "read"):
+            try:
+                table = await self._fixed()
+                return nothing if table is None else await work(table)
+            except (RuntimeError, ValueError, OSError):
+                self._table = self._view = None
+            table = await self._fixed()
+            return nothing if table is None else await work(table)
+
+    async def _create(self, mode: str) -> Any:
+        choice = {"mode": mode} if mode == "overwrite" else {"exist_ok": True}
+        self._table = await self._connection.create_table(TABLE, schema=self._schema(), **choice)
+        return self._table
+
+    def _schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        text, number = pa.string(), pa.int32()
+        types = {"start_line": number, "end_line": number, "vector": pa.list_(pa.float32(), self._dimension)}
+        columns = (*PASSAGE_COLUMNS, "fingerprint", "tokens", "vector")
+        return pa.schema([pa.field(name, types.get(name, text), name == "vector") for name in columns], self._labels)
+
+    async def _prepare(self, table: Any) -> None:
+        """Add what a new table, or one whose creator was killed, lacks: the primary key and the indexes."""
+        from lancedb.index import FTS, Bitmap, BTree
+
+        if PRIMARY_KEY not in ((await table.schema()).field("id").metadata or {}):
+            await table.set_unenforced_primary_key("id")
+        # The tokens are ours: everything that would change them is switched off.
+        words = FTS(
+            base_tokenizer="whitespace",
+            max_token_length=None,
+            lower_case=False,
+            stem=False,
+            remove_stop_words=False,
+            ascii_folding=False,
+        )
+        present = {column for index in await table.list_indices() for column in index.columns}
+        for column, config in {"tokens": words, "source": Bitmap(), "id": BTree(), "path": BTree()}.items():
+            if column not in present:
+                await table.create_index(column, config=config)
+
+    def _batch(self, source: str, rows: Sequence[Row], empty: Mapping[str, str]) -> pa.Table:
+        import pyarrow as pa
+
+        wrong = next((row.vector.shape for row in rows if row.vector.shape != (self._dimension,)), None)
+        if wrong:
+            raise StoreMismatch(f"the passage store {self._directory} takes vectors of {self._dimension}, not {wrong}")
+        columns: dict[str, Any] = {name: [getattr(row.passage, name) for row in rows] for name in PASSAGE_COLUMNS} | {
+            "fingerprint": [row.fingerprint for row in rows],
+            "tokens": [row.tokens for row in rows],
+        }
+        for path, fingerprint in empty.items():
+            marker = EMPTY + hashlib.sha256(f"{source}\0{path}".encode()).hexdigest()
+            known = {"id": marker, "source": source, "path": path, "fingerprint": fingerprint}
+            for name, values in columns.items():
+                values.append(known.get(name, 0 if name.endswith("_line") else ""))
+        numbers = np.zeros((len(rows) + len(empty), self._dimension), np.float32)
+        if rows:
+            numbers[: len(rows)] = [row.vector for row in rows]
+        nothing = pa.array([False] * len(rows) + [True] * len(empty))
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), self._dimension, mask=nothing)
+        return pa.table(columns, schema=self._schema())
+
+
+async def _index_vectors(table: Any) -> None:
+    """Give a table that has outgrown flat search its vector index; `optimize` keeps it up to date from then on."""
+    from lancedb.index import IvfSq
+
+    indexed = any("vector" in index.columns for index in await table.list_indices())
+    if not indexed and await table.count_rows("vector IS NOT NULL") >= FLAT_ROWS:
+        await table.create_index("vector", config=IvfSq(distance_type="cosine"))
+
+
+def _held(rows: pa.Table) -> Mapping[str, Held]:
+    fingerprints: dict[str, str] = {}
+    passages: dict[str, int] = {}
+    columns = (rows.column(name).to_pylist() for name in ("path", "fingerprint", "id"))
+    for path, fingerprint, identifier in zip(*columns, strict=True):
+        fingerprints[path] = fingerprint
+        passages[path] = passages.get(path, 0) + (not identifier.startswith(EMPTY))
+    return {path: Held(fingerprint, passages[path]) for path, fingerprint in fingerprints.items()}
+
+
+def _any_file(directory: Path) -> bool:
+    return directory.is_dir() and next(directory.iterdir(), None) is not None
+
+
+def _described(labels: Mapping[str, str]) -> str:
+    return f"{labels['embedder']} (dimension {labels['dimension']}, format {labels['format']})"
+
+
+def _import_lancedb() -> None:
+    with light_import():
+        import lancedb.index  # noqa: F401

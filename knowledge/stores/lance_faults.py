@@ -1,0 +1,36 @@
+"""What goes wrong in the LanceDB store, said plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from core.errors import StoreError
+
+REBUILD = "`kimas ingest --rebuild` builds it anew from the sources"
+# What operating systems say of a disk, a quota or a file size limit that is reached, and of missing rights.
+FULL = ("No space left", "File too large", "quota exceeded", "os error 28", "os error 27", "os error 122")
+FORBIDDEN = ("Permission denied", "Read-only file system", "Not a directory", "File exists", "os error 13")
+
+
+@contextmanager
+def mapped(directory: Path, doing: str) -> Iterator[None]:
+    """Turn LanceDB's failures into `StoreError`: it raises ValueError and RuntimeError for nearly everything.
+
+    `doing` says what was tried (opened, read, written).
+    """
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError) as fault:
+        raise StoreError(explained(directory, doing, str(fault))) from fault
+
+
+def explained(directory: Path, doing: str, reason: str) -> str:
+    """Say what happened to the store and the way out. LanceDB's reasons end in places of its own source code."""
+    short = reason.splitlines()[0].split(", /")[0][:300] if reason else "no reason given"
+    if any(mark.lower() in reason.lower() for mark in FULL):
+        return f"no space for the passage store {directory}: free some and try again; what it held is kept ({short})"
+    if any(mark.lower() in reason.lower() for mark in FORBIDDEN):
+        return f"the passage store {directory} could not be {doing}: check the folder and its permissions ({short})"
+    return f"the passage store {directory} could not be {doing}, it may be damaged: {REBUILD} ({short})"

@@ -1,0 +1,267 @@
+"""Incremental refresh of one source: what changed is read, chunked, embedded and swapped in, batch by batch.
+
+Three tasks work side by side: documents are read and chunked, passages are embedded, batches are written. A batch holds
+whole documents and is one commit. A refresh that is interrupted keeps the batches it has written, and the next one goes
+on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock, Timeout
+
+from core.errors import StoreError, StoreLocked
+from core.tasks import task_group
+from core.types import Passage
+from knowledge.chunking import chunk
+from knowledge.ports import Document, Embedder, Held, Listing, Row, Source, Store
+from knowledge.tokens import lexical_tokens
+
+# Raise it when chunking, titles or lexical tokens change: every document is then read again.
+FORMAT = 1
+BATCH_PASSAGES = 2000
+# Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
+EMBED_PASSAGES = 128
+DOCUMENTS_AHEAD = 64
+LOCK_FILE = "refresh.lock"
+
+Stage = Literal["listing", "embedding", "writing", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a refresh has come. Documents are those that have to be read; the rate is of this refresh so far."""
+
+    source: str
+    stage: Stage
+    documents_done: int
+    documents_total: int
+    passages: int
+    passages_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What a refresh changed, in documents. `passages` is how many the source holds now; `stale` as in `Listing`."""
+
+    name: str
+    added: int
+    updated: int
+    deleted: int
+    unchanged: int
+    passages: int
+    skipped: Mapping[str, int]
+    stale: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A document cut into passages, each with the text to embed and its lexical tokens."""
+
+    path: str
+    passages: tuple[tuple[Passage, str, str], ...]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Whole documents on their way into the store."""
+
+    rows: list[Row] = field(default_factory=list)
+    empty: dict[str, str] = field(default_factory=dict)
+    paths: set[str] = field(default_factory=set)
+
+
+@contextmanager
+def refresh_lock(data_dir: Path) -> Iterator[None]:
+    """Hold the right to refresh the knowledge in a data directory. Raises `StoreLocked` when another process has it."""
+    path = data_dir / LOCK_FILE
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, blocking=False)
+        lock.acquire()
+    except Timeout as fault:
+        raise StoreLocked(
+            f"another process is refreshing the knowledge in {data_dir} and holds {path}; wait for it or stop it "
+            "(the lock goes with the process, the file may stay)"
+        ) from fault
+    except OSError as fault:
+        raise StoreError(
+            f"the lock file {path} cannot be used: {fault}; check the folder and its permissions"
+        ) from fault
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+async def refresh(
+    source: Source,
+    store: Store,
+    embedder: Embedder,
+    *,
+    chunk_tokens: int,
+    progress: Callable[[Progress], None] | None = None,
+    batch_passages: int = BATCH_PASSAGES,
+) -> SyncReport:
+    """Bring a source's passages up to date. Hold `refresh_lock` around it.
+
+    A batch is written when it holds `batch_passages`, give or take the documents that are embedded together.
+    Raises `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
+    """
+    report = progress or (lambda _: None)
+    return await _Refresh(source, store, embedder, chunk_tokens, batch_passages, report).run()
+
+
+class _Refresh:
+    """One refresh while it runs."""
+
+    def __init__(
+        self,
+        source: Source,
+        store: Store,
+        embedder: Embedder,
+        chunk_tokens: int,
+        batch_passages: int,
+        report: Callable[[Progress], None],
+    ) -> None:
+        self._source, self._store, self._embedder = source, store, embedder
+        self._chunk_tokens, self._batch_passages = chunk_tokens, batch_passages
+        self._report = report
+        self._began = time.monotonic()
+        self._wanted: dict[str, str] = {}
+        self._held: Mapping[str, Held] = {}
+        self._total = 0
+        self._done: dict[str, int] = {}
+        self._embedded = 0
+
+    async def run(self) -> SyncReport:
+        self._tell("listing")
+        listing = await self._source.listing()
+        suffix = f":{FORMAT}:{self._chunk_tokens}"
+        self._wanted = {path: fingerprint + suffix for path, fingerprint in listing.fingerprints.items()}
+        self._held = await self._store.manifest(self._source.name)
+        known = {path: held.fingerprint for path, held in self._held.items()}
+        changed = [path for path, fingerprint in self._wanted.items() if known.get(path) != fingerprint]
+        deleted = known.keys() - self._wanted.keys()
+        self._total = len(changed)
+        if changed or deleted:
+            await self._update(listing, changed, deleted)
+        self._tell("done")
+        return self._summary(listing, deleted)
+
+    async def _update(self, listing: Listing, changed: Collection[str], deleted: Collection[str]) -> None:
+        prepared: asyncio.Queue[_Prepared | None] = asyncio.Queue(DOCUMENTS_AHEAD)
+        batches: asyncio.Queue[_Batch | None] = asyncio.Queue(1)
+        async with task_group() as tasks:
+            tasks.create_task(self._prepare(listing, changed, prepared))
+            tasks.create_task(self._embed(prepared, batches, deleted))
+            tasks.create_task(self._write(batches))
+
+    async def _prepare(
+        self, listing: Listing, changed: Collection[str], prepared: asyncio.Queue[_Prepared | None]
+    ) -> None:
+        if changed:
+            async for document in self._source.documents(listing, changed):
+                await prepared.put(await asyncio.to_thread(_cut, self._source.name, document, self._chunk_tokens))
+        await prepared.put(None)
+
+    async def _embed(
+        self,
+        prepared: asyncio.Queue[_Prepared | None],
+        batches: asyncio.Queue[_Batch | None],
+        deleted: Collection[str],
+    ) -> None:
+        batch, waiting = _Batch(), list[_Prepared]()
+        while (document := await prepared.get()) is not None:
+            waiting.append(document)
+            if sum(len(one.passages) for one in waiting) < EMBED_PASSAGES:
+                continue
+            await self._add(waiting, batch)
+            waiting = []
+            if len(batch.rows) >= self._batch_passages:
+                await batches.put(batch)
+                batch = _Batch()
+        await self._add(waiting, batch)
+        batch.paths.update(deleted)
+        self._tell("writing")
+        await batches.put(batch)
+        await batches.put(None)
+
+    async def _add(self, documents: Collection[_Prepared], batch: _Batch) -> None:
+        """Embed whole documents into a batch."""
+        pieces = [(one.path, *piece) for one in documents for piece in one.passages]
+        for start in range(0, len(pieces), EMBED_PASSAGES):
+            part = pieces[start : start + EMBED_PASSAGES]
+            vectors = await self._embedder.embed([text for _, _, text, _ in part])
+            for (path, passage, _, tokens), vector in zip(part, vectors, strict=True):
+                batch.rows.append(Row(passage, self._wanted[path], tokens, vector))
+            self._embedded += len(part)
+            self._tell("embedding")
+        for document in documents:
+            batch.paths.add(document.path)
+            self._done[document.path] = len(document.passages)
+            if not document.passages:
+                batch.empty[document.path] = self._wanted[document.path]
+        self._tell("embedding")
+
+    async def _write(self, batches: asyncio.Queue[_Batch | None]) -> None:
+        while (batch := await batches.get()) is not None:
+            await self._store.replace(self._source.name, batch.paths, batch.rows, batch.empty)
+            # After every batch: a first ingest takes minutes, and questions are answered meanwhile.
+            await self._store.optimise()
+
+    def _tell(self, stage: Stage) -> None:
+        elapsed = time.monotonic() - self._began
+        rate = self._embedded / elapsed if elapsed > 0 else 0.0
+        self._report(Progress(self._source.name, stage, len(self._done), self._total, self._embedded, rate))
+
+    def _summary(self, listing: Listing, deleted: Collection[str]) -> SyncReport:
+        kept = [held.passages for path, held in self._held.items() if path in self._wanted and path not in self._done]
+        updated = len(self._done.keys() & self._held.keys())
+        return SyncReport(
+            name=self._source.name,
+            added=len(self._done) - updated,
+            updated=updated,
+            deleted=len(deleted),
+            unchanged=len(self._wanted) - self._total,
+            passages=sum(kept) + sum(self._done.values()),
+            skipped=dict(listing.skipped),
+            stale=listing.stale,
+            seconds=time.monotonic() - self._began,
+        )
+
+
+def _cut(source: str, document: Document, chunk_tokens: int) -> _Prepared:
+    """Chunk a document. Its title goes into the embedded text, its title and path into the lexical tokens."""
+    passages = []
+    for ordinal, piece in enumerate(chunk(document, chunk_tokens)):
+        title = piece.title or document.title or document.path
+        url = document.url.replace("{start}", str(piece.start_line)).replace("{end}", str(piece.end_line))
+        passage = Passage(
+            id=passage_id(source, document.path, ordinal),
+            source=source,
+            path=document.path,
+            title=title,
+            text=piece.text,
+            url=url,
+            kind=document.kind,
+            start_line=piece.start_line,
+            end_line=piece.end_line,
+        )
+        tokens = lexical_tokens(f"{document.path}\n{title}\n{piece.text}")
+        passages.append((passage, f"{title}\n{piece.text}", tokens))
+    return _Prepared(document.path, tuple(passages))
+
+
+def passage_id(source: str, path: str, ordinal: int) -> str:
+    """Return the id of a document's passage: the same on every machine and after every refresh, 16 hex digits."""
+    return hashlib.sha256(f"{source}\0{path}\0{ordinal}".encode()).hexdigest()[:16]

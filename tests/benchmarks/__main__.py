@@ -1,0 +1,43 @@
+"""`make bench`: what the house promises, measured on this machine. Prints tables; compares within one run only."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks import daemon, ingest, line, search
+from tests.benchmarks.figures import Figure
+
+SUITES = {"ingest": ingest.measure, "search": search.measure, "line": line.measure, "daemon": daemon.measure}
+
+
+async def measure(names: list[str]) -> list[Figure]:
+    figures: list[Figure] = []
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="kimas-bench-") as folder:
+            figures += await SUITES[name](Path(folder))
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="all of them unless named")
+    names = parser.parse_args().suites or list(SUITES)
+    table = Table("what", "measured", "promised", "", box=None, header_style="bold", pad_edge=False)
+    figures = asyncio.run(measure(names))
+    for figure in figures:
+        mark = "" if figure.limit is None else "[green]ok[/]" if figure.value <= figure.limit else "[red]over[/]"
+        limit = "" if figure.limit is None else f"under {figure.limit:g} {figure.unit}"
+        table.add_row(figure.what, f"{figure.value:.4g} {figure.unit}", limit, mark)
+    Console().print(table)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The daemon with a repository of 500 files: from start to ready, and its memory after some answers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.benchmarks.corpus import repository_of_500_files
+from tests.benchmarks.figures import Figure, median
+from tests.deployment import Deployment
+from tests.peers.language_model import LanguageModelPeer
+from tests.peers.telegram import TelegramPeer
+
+STARTS, QUESTIONS, CHAT = 3, 20, 4711
+
+
+async def measure(folder: Path) -> list[Figure]:
+    repository = await asyncio.to_thread(repository_of_500_files, folder / "repository")
+    async with TelegramPeer() as telegram, LanguageModelPeer(reply="It retries [p1].") as model:
+        deployment = Deployment(
+            folder,
+            {
+                "sources": {"code": {"kind": "git", "url": str(repository)}},
+                "models": {"main": {"base_url": model.base_url, "model": "peer"}},
+                "telegram": {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url},
+            },
+            {"BOT_TOKEN": telegram.token, "NOTIFY_SOCKET": str(folder / "notify")},
+            (),
+        )
+        await asyncio.to_thread(deployment.kimas, "ingest")
+        ready: list[float] = []
+        memory = 0.0
+        for _ in range(STARTS):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+                (folder / "notify").unlink(missing_ok=True)
+                notify.bind(str(folder / "notify"))
+                started = time.monotonic()
+                async with deployment.daemon() as process:
+                    await asyncio.to_thread(notify.recv, 100)
+                    ready.append(time.monotonic() - started)
+                    for number in range(QUESTIONS):
+                        telegram.say(CHAT, f"How does client {number} retry a request that timed out?")
+                    await telegram.wait_until(lambda: len(model.requests) >= QUESTIONS, 60)
+                    await asyncio.sleep(3)
+                    memory = max(memory, psutil.Process(process.pid).memory_info().rss / 2**20)
+                    model.requests.clear()
+    return [
+        Figure("daemon: start to ready", median(ready), "s", 3),
+        Figure("daemon: resident memory", memory, "MiB", 400),
+    ]

@@ -1,0 +1,94 @@
+"""The line's own time: first token of an answer less the model's, beside a bare loop over the same client and model."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bots.app import open_app
+from core.answer import answer
+from core.configuration import load_settings
+from core.endpoint import Endpoint
+from core.types import Question, Reply
+from tests.benchmarks.corpus import repository_of_500_files
+from tests.benchmarks.figures import Figure, median, percentile
+from tests.deployment import ROOT, Deployment
+
+QUESTIONS, TTFT_S, RATE = 40, 0.3, 50
+
+
+class StopWatch:
+    """A sink that notes when the first text arrived."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.first_ms = 0.0
+
+    async def open(self) -> None:
+        return None
+
+    async def update(self, text: str) -> None:
+        self.first_ms = self.first_ms or (time.perf_counter() - self.started) * 1000
+
+    async def finish(self, reply: Reply) -> None:
+        return None
+
+    async def fail(self, text: str) -> None:
+        raise AssertionError(text)
+
+
+@asynccontextmanager
+async def model_process() -> AsyncIterator[str]:
+    """The model in a process of its own, so that its work is not counted as ours."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.peers.language_model", "--port", "0"),
+        *("--ttft", str(TTFT_S), "--rate", str(RATE)),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def measure(folder: Path) -> list[Figure]:
+    repository = await asyncio.to_thread(repository_of_500_files, folder / "repository")
+    async with model_process() as base_url:
+        source = {"kind": "git", "url": str(repository)}
+        model = {"base_url": base_url, "model": "peer"}
+        deployment = Deployment(folder, {"sources": {"code": source}, "models": {"main": model}}, interpreter=())
+        await asyncio.to_thread(deployment.kimas, "ingest")
+        async with open_app(load_settings([deployment.config])) as app:
+            ours: list[float] = []
+            for number in range(QUESTIONS):
+                watch = StopWatch()
+                question = f"How does the session number {number} handle timeouts and retries of requests?"
+                await answer(Question(question), watch, app.parts)
+                ours.append(watch.first_ms)
+        bare = await _bare(base_url)
+    direct = TTFT_S * 1000
+    return [
+        Figure("line: first token less the model's, p50", median(ours[5:]) - direct, "ms", 30),
+        Figure("line: the same, p95", percentile(ours[5:], 0.95) - direct, "ms"),
+        Figure("line: a bare call of the same client, p50", median(bare[5:]) - direct, "ms"),
+    ]
+
+
+async def _bare(base_url: str) -> list[float]:
+    endpoint = Endpoint.open(base_url, "", 30)
+    times: list[float] = []
+    for number in range(QUESTIONS):
+        started = time.perf_counter()
+        request = {"model": "peer", "messages": [{"role": "user", "content": f"Question {number}?"}]}
+        async for _ in endpoint.stream(request):
+            times.append((time.perf_counter() - started) * 1000)
+            break
+    await endpoint.close()
+    return times

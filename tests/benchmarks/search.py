@@ -1,0 +1,61 @@
+"""Search in process at 10,000 passages: real words, random order, vectors around a few hundred topics."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+
+from core.settings import EmbeddingSettings
+from core.types import Passage
+from knowledge.embedding import open_embedder
+from knowledge.ports import Row
+from knowledge.stores.lance import open_lance
+from knowledge.tokens import lexical_tokens, query_tokens
+from tests.benchmarks.corpus import installed
+from tests.benchmarks.figures import Figure, median, percentile
+
+PASSAGES, QUERIES, AT_ONCE = 10_000, 100, 16
+
+
+async def measure(folder: Path) -> list[Figure]:
+    embedder = await open_embedder(EmbeddingSettings(), folder / "models")
+    store = await open_lance(folder / "passages", embedder.name, embedder.dimension)
+    dice = random.Random(1)
+    words = " ".join(path.read_text("utf-8") for path in installed("*.py")[:60]).split()
+    topics = np.random.default_rng(1).normal(size=(300, embedder.dimension)).astype(np.float32)
+    for batch in range(PASSAGES // 2000):
+        await store.replace("code", [f"{batch}.py"], [_row(dice, words, topics, batch, at) for at in range(2000)])
+    await store.optimise()
+    queries = [" ".join(dice.choices(words, k=8)) for _ in range(QUERIES)]
+
+    async def once(query: str) -> float:
+        started = time.perf_counter()
+        vector = (await embedder.embed([query]))[0]
+        await store.search(query_tokens(query), vector, ["code"], 100)
+        return (time.perf_counter() - started) * 1000
+
+    for query in queries[:10]:
+        await once(query)
+    alone = [await once(query) for query in queries]
+    together: list[float] = []
+    for at in range(0, QUERIES, AT_ONCE):
+        together += await asyncio.gather(*map(once, queries[at : at + AT_ONCE]))
+    await store.close()
+    await embedder.close()
+    return [
+        Figure("search: embed and search 10,000 passages, p50", median(alone), "ms", 20),
+        Figure("search: the same, p95", percentile(alone, 0.95), "ms"),
+        Figure(f"search: {AT_ONCE} at once, p50", median(together), "ms"),
+    ]
+
+
+def _row(dice: random.Random, words: list[str], topics: np.ndarray, batch: int, at: int) -> Row:
+    text = " ".join(dice.choices(words, k=60))
+    vector = topics[dice.randrange(len(topics))] + np.random.default_rng(at).normal(size=topics.shape[1]) * 0.7
+    unit = (vector / np.linalg.norm(vector)).astype(np.float32)
+    passage = Passage(f"{batch}-{at}", "code", f"{batch}.py", f"part {at}", text)
+    return Row(passage, "1", lexical_tokens(text), unit)

@@ -1,0 +1,167 @@
+"""What `kimas check` finds, on real folders, repositories and probes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.check import Finding, Probe, check
+from core.settings import Settings
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init")
+    git(folder, "commit", "--allow-empty", "-m", "first")
+    return folder
+
+
+def settings(tmp_path: Path, **parts: Any) -> Settings:
+    return Settings.model_validate({"data_dir": tmp_path / "data", **parts})
+
+
+async def found(chosen: Settings, subject: str, *, live: bool = False, probes: tuple[Probe, ...] = ()) -> Finding:
+    findings = [one for one in await check(chosen, live=live, probes=probes, probe_s=5) if one.subject == subject]
+    assert findings, f"nothing was said about {subject}"
+    return findings[-1]
+
+
+async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# A\n", "utf-8")
+    (tmp_path / "faq.csv").write_text("question,answer\n", "utf-8")
+    sources = {
+        "docs": {"kind": "files", "path": tmp_path / "docs"},
+        "faq": {"kind": "faq", "path": tmp_path / "faq.csv"},
+        "code": {"kind": "git", "url": str(repository)},
+    }
+    findings = await check(settings(tmp_path, sources=sources), live=True)
+    assert [one for one in findings if one.level != "ok"] == []
+    subjects = [one.subject for one in findings]
+    assert subjects == [
+        *("data_dir", "git", "sources.docs", "sources.faq", "sources.code", "agents", "knowledge.embedding", "models")
+    ]
+    assert "extractive" in findings[-1].text
+    assert not (tmp_path / "data").exists()
+
+
+async def test_nothing_to_answer_from(tmp_path: Path) -> None:
+    assert (await found(settings(tmp_path), "sources")).level == "warning"
+
+
+async def test_sources_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    git(tmp_path / "empty", "init")
+    sources = {
+        "files": {"kind": "files", "path": tmp_path / "no"},
+        "faq": {"kind": "faq", "path": tmp_path / "no.csv"},
+        "git": {"kind": "git", "url": str(tmp_path / "no")},
+        "empty": {"kind": "git", "url": str(tmp_path / "empty")},
+    }
+    findings = await check(settings(tmp_path, sources=sources), live=False)
+    errors = {one.subject: one.text for one in findings if one.level == "error"}
+    assert set(errors) == {f"sources.{name}" for name in sources}
+    assert "No such file" in errors["sources.files"]
+    assert "no such folder" in errors["sources.git"]
+    assert "no commit at HEAD" in errors["sources.empty"]
+
+
+async def test_an_unknown_branch(tmp_path: Path, repository: Path) -> None:
+    good = {"a": {"kind": "git", "url": str(repository), "branch": "main"}}
+    bad = {"a": {"kind": "git", "url": str(repository), "branch": "nope"}}
+    assert (await found(settings(tmp_path, sources=good), "sources.a")).level == "ok"
+    assert "no commit at nope" in (await found(settings(tmp_path, sources=bad), "sources.a")).text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_an_unreadable_folder(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir(mode=0)
+    sources = {"a": {"kind": "files", "path": tmp_path / "docs"}}
+    assert (await found(settings(tmp_path, sources=sources), "sources.a")).level == "error"
+    (tmp_path / "docs").chmod(0o700)
+
+
+async def test_remote_repositories_are_asked_only_live(tmp_path: Path, repository: Path) -> None:
+    here = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}"}})
+    gone = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone"}})
+    assert "--live" in (await found(gone, "sources.a")).text
+    assert (await found(gone, "sources.a")).level == "ok"
+    assert "HEAD is at" in (await found(here, "sources.a", live=True)).text
+    assert (await found(gone, "sources.a", live=True)).level == "error"
+
+
+async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    chosen = settings(tmp_path, sources={"a": {"kind": "git", "url": str(repository)}})
+    assert (await found(chosen, "git")).level == "error"
+    assert (await found(chosen, "sources.a")).level == "error"
+
+
+async def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    chosen = settings(tmp_path, data_dir=tmp_path / "file" / "data")
+    finding = await found(chosen, "data_dir")
+    assert finding.level == "error"
+    assert "cannot be written" in finding.text
+
+
+async def test_a_source_that_no_agent_uses(tmp_path: Path) -> None:
+    source = {"kind": "files", "path": tmp_path}
+    chosen = settings(tmp_path, sources={"a": source, "b": source}, agents={"x": {"sources": ["a"]}})
+    assert (await found(chosen, "sources.b")).level == "warning"
+    assert (await found(chosen, "sources.a")).level == "ok"
+
+
+async def test_models_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THERE", "value-of-it")
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    light = {"base_url": "http://h/value-of-it", "model": "m", "api_key": {"env": "THERE"}}
+    chosen = settings(tmp_path, models={"light": light}, telegram={"token": {"env": "NOT_THERE"}})
+    assert (await found(chosen, "models.main")).level == "warning"
+    assert (await found(chosen, "models.light.api_key")).text == "from environment variable THERE"
+    assert await found(chosen, "telegram.token") == Finding(
+        "error", "telegram.token", "environment variable NOT_THERE is not set"
+    )
+    assert (await found(chosen, "models.light")).text == "m at http://h/[redacted]"
+
+
+async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Path) -> None:
+    async def good() -> str:
+        await asyncio.sleep(0.2)
+        return "answered"
+
+    async def bad() -> str:
+        await asyncio.sleep(0.2)
+        raise RuntimeError("refused by https://api.telegram.org/bot123456:ABCDEF/getMe")
+
+    async def wordless() -> str:
+        raise ConnectionResetError
+
+    async def slow() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    probes = (Probe("good", good), Probe("bad", bad), Probe("wordless", wordless), Probe("slow", slow))
+    started = time.monotonic()
+    findings = await check(settings(tmp_path), live=True, probes=probes, probe_s=0.5)
+    assert time.monotonic() - started < 2
+    assert findings[-4:] == [
+        Finding("ok", "good", "answered"),
+        Finding("error", "bad", "refused by https://api.telegram.org/bot[redacted]/getMe"),
+        Finding("error", "wordless", "ConnectionResetError"),
+        Finding("error", "slow", "no answer within 0.5 s"),
+    ]
+    assert not any(one.subject == "good" for one in await check(settings(tmp_path), live=False, probes=probes))

@@ -1,0 +1,64 @@
+"""The starter configuration: valid as written, and with every optional part switched on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bots.starter import SCHEMA_NAME, write_starter
+from core.configuration import load_settings
+from core.errors import UsageError
+from core.schema import json_schema
+from core.settings import FilesSource
+
+
+def test_is_valid_where_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "folder" / "kimas.yaml"
+    write_starter(file)
+    settings = load_settings([file], (), {})
+    source = settings.sources["documents"]
+    assert isinstance(source, FilesSource)
+    assert source.path == file.parent
+    assert settings.data_dir == file.parent / ".kimas"
+    assert settings.models.main is None
+
+
+def test_names_the_schema_next_to_it(tmp_path: Path) -> None:
+    write_starter(tmp_path / "kimas.yaml")
+    first = (tmp_path / "kimas.yaml").read_text("utf-8").split("\n")[0]
+    assert first == f"# yaml-language-server: $schema={SCHEMA_NAME}"
+    assert (tmp_path / SCHEMA_NAME).read_text("utf-8") == json_schema()
+
+
+def test_every_optional_part_is_valid(tmp_path: Path) -> None:
+    file = tmp_path / "kimas.yaml"
+    write_starter(file)
+    (tmp_path / "faq.yaml").write_text("[]\n", "utf-8")
+    text = file.read_text("utf-8")
+    # Parts are keys behind `# `; words have a capital or no colon at the end of their first word.
+    switched = re.sub(r"^( *)# ((?:  )*(?:# )?)([a-z_]+:(?: |$))", r"\1\2\3", text, flags=re.MULTILINE)
+    switched = switched.replace("    # api_key", "    api_key")
+    file.write_text(switched, "utf-8")
+    settings = load_settings([file], (), {}, require_secrets=False)
+    assert set(settings.sources) == {"documents", "project", "questions"}
+    assert set(settings.agents) == {"manual"}
+    assert settings.models.main is not None
+    assert settings.models.main.api_key is not None
+    assert settings.telegram is not None
+
+
+def test_refuses_to_overwrite(tmp_path: Path) -> None:
+    file = tmp_path / "kimas.yaml"
+    file.write_text("name: Mine\n", "utf-8")
+    with pytest.raises(UsageError, match="exists already"):
+        write_starter(file)
+    assert file.read_text("utf-8") == "name: Mine\n"
+    assert not (tmp_path / SCHEMA_NAME).exists()
+
+
+def test_says_when_it_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_starter(tmp_path / "file" / "kimas.yaml")

@@ -1,0 +1,356 @@
+"""The poll loop against a strict server: nothing is confirmed before it is safe, and no outage ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bots.telegram.adapter import TelegramAdapter, identify
+from bots.telegram.pace import Pace
+from core.errors import PlatformError, StoreError
+from core.settings import Secret, TelegramSettings
+from core.types import Message
+from tests.peers.telegram import TelegramPeer
+
+PACE = Pace(poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, patience_s=3)
+GROUP = -100
+
+
+class Offsets:
+    """Offsets that survive the adapter, as a journal's do."""
+
+    def __init__(self) -> None:
+        self.saved: list[int] = []
+        self.refusals = 0
+
+    async def load(self) -> int | None:
+        return self.saved[-1] if self.saved else None
+
+    async def save(self, offset: int) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreError("the disk is full")
+        self.saved.append(offset)
+
+
+class Inbox:
+    """Takes messages; `refusals` times it fails instead."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.refusals = 0
+        self.news = asyncio.Event()
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.messages]
+
+    async def receive(self, message: Message) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreError("the journal is locked")
+        self.messages.append(message)
+        self.news.set()
+
+    async def until(self, count: int, timeout: float = 5) -> None:
+        async with asyncio.timeout(timeout):
+            while len(self.messages) < count:
+                self.news.clear()
+                await self.news.wait()
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[TelegramPeer]:
+    async with TelegramPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def offsets() -> Offsets:
+    return Offsets()
+
+
+def settings(peer: TelegramPeer, folder: Path, token: str = "") -> TelegramSettings:
+    path = folder / "token"
+    path.write_text((token or peer.token) + "\n")
+    return TelegramSettings(token=Secret(file=path), api_url=peer.api_url)
+
+
+@pytest.fixture
+def make(peer: TelegramPeer, offsets: Offsets, tmp_path: Path) -> Callable[[], TelegramAdapter]:
+    return lambda: TelegramAdapter(settings(peer, tmp_path), offsets, PACE)
+
+
+@asynccontextmanager
+async def listening(adapter: TelegramAdapter, receive: Callable[[Message], Awaitable[None]]) -> AsyncIterator[None]:
+    await adapter.open()
+    task = asyncio.create_task(adapter.listen(receive))
+    try:
+        yield
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await adapter.close()
+
+
+Make = Callable[[], TelegramAdapter]
+
+
+async def test_open_sets_the_menu_and_close_is_idempotent(peer: TelegramPeer, make: Make) -> None:
+    adapter = make()
+    await adapter.open()
+    await adapter.close()
+    await adapter.close()
+    assert set(peer.commands) == {"all_private_chats", "all_group_chats"}
+    assert [command["command"] for command in peer.commands["all_group_chats"]] == ["ask", "help", "start"]
+
+
+async def test_identify_changes_nothing(peer: TelegramPeer, tmp_path: Path) -> None:
+    assert await identify(settings(peer, tmp_path)) == "kimas_bot"
+    assert [call.method for call in peer.calls] == ["getMe"]
+    with pytest.raises(PlatformError, match=r"telegram\.token"):
+        await identify(settings(peer, tmp_path, "43:wrong"))
+
+
+@pytest.mark.parametrize("token", ["43:wrong", "no token at all", "42 :x"])
+async def test_a_wrong_token_is_named_with_the_way_out(peer: TelegramPeer, tmp_path: Path, token: str) -> None:
+    adapter = TelegramAdapter(settings(peer, tmp_path, token), Offsets(), PACE)
+    with pytest.raises(PlatformError, match=r"telegram\.token.*@BotFather"):
+        await adapter.open()
+    await adapter.close()
+
+
+async def test_a_missing_token_is_named(peer: TelegramPeer, tmp_path: Path) -> None:
+    for secret in (Secret(env="NO_SUCH_VARIABLE_HERE"), Secret(file=tmp_path / "missing")):
+        adapter = TelegramAdapter(TelegramSettings(token=secret, api_url=peer.api_url), Offsets(), PACE)
+        with pytest.raises(PlatformError, match=r"telegram\.token"):
+            await adapter.open()
+    assert "NO_SUCH_VARIABLE_HERE" not in os.environ
+
+
+async def test_open_waits_for_the_network_but_not_for_ever(peer: TelegramPeer, make: Make) -> None:
+    peer.fail("getMe", 502, body="<html>Bad Gateway</html>")
+    peer.fail("getMe", drop="before")
+    adapter = make()
+    await adapter.open()
+    await adapter.close()
+    peer.fail("getMe", 500, times=10)
+    with pytest.raises(PlatformError, match="cannot be reached"):
+        await make().open()
+
+
+async def test_no_error_and_no_log_line_holds_the_token(
+    peer: TelegramPeer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = settings(peer, tmp_path).model_copy(update={"api_url": "http://127.0.0.1:1"})
+    with pytest.raises(PlatformError) as refusal:
+        await TelegramAdapter(found, Offsets(), PACE).open()
+    assert peer.token not in f"{refusal.value} {refusal.value.__cause__} {caplog.text}"
+
+
+async def test_a_webhook_is_removed_and_pending_updates_stay(peer: TelegramPeer, make: Make) -> None:
+    peer.webhook = "https://example.org/hook"
+    peer.say(GROUP, "@kimas_bot are you there?")
+    inbox = Inbox()
+    async with listening(make(), inbox.receive):
+        await inbox.until(1)
+    assert peer.webhook == ""
+    assert inbox.texts == ["are you there?"]
+
+
+async def test_an_update_is_confirmed_only_after_it_was_received(
+    peer: TelegramPeer, make: Make, offsets: Offsets
+) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def slow(message: Message) -> None:
+        entered.set()
+        await leave.wait()
+
+    async with listening(make(), slow):
+        peer.say(GROUP, "@kimas_bot hello")
+        (number,) = peer.pending()
+        await entered.wait()
+        await asyncio.sleep(0.1)
+        assert (peer.pending(), offsets.saved) == ([number], [])
+        leave.set()
+        await peer.wait_until(lambda: not peer.pending(), 5)
+    assert offsets.saved == [number + 1]
+    assert peer.confirmed == [number]
+    assert peer.allowed_updates == ["message", "edited_message"]
+
+
+async def test_killed_while_receiving_it_is_delivered_again(peer: TelegramPeer, make: Make) -> None:
+    entered = asyncio.Event()
+
+    async def hanging(message: Message) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    peer.say(GROUP, "@kimas_bot hello")
+    async with listening(make(), hanging):
+        await entered.wait()
+    inbox = Inbox()
+    async with listening(make(), inbox.receive):
+        await inbox.until(1)
+    assert inbox.texts == ["hello"]
+
+
+async def test_killed_before_the_confirmation_the_saved_offset_is_used(
+    peer: TelegramPeer, make: Make, offsets: Offsets
+) -> None:
+    peer.say(GROUP, "@kimas_bot one")
+    offsets.saved.append(peer.pending()[0] + 1)
+    peer.say(GROUP, "@kimas_bot two")
+    inbox = Inbox()
+    async with listening(make(), inbox.receive):
+        await inbox.until(1)
+        await peer.wait_until(lambda: not peer.pending(), 5)
+    assert inbox.texts == ["two"]
+
+
+async def test_bad_updates_are_skipped_and_lose_no_others(peer: TelegramPeer, make: Make) -> None:
+    peer.say(GROUP, "@kimas_bot one")
+    peer.inject({"message": {"message_id": "many", "chat": 7}})
+    peer.inject({"brand_new_kind": {"x": 1}})
+    peer.inject({"message": []})
+    peer.inject("no object at all", numbered=False)
+    peer.inject({"message": None})
+    peer.inject({"poll_answer": {"poll_id": "1", "option_ids": [], "option_persistent_ids": []}})
+    peer.inject({"message": {**peer._service(peer.chat(GROUP)), "migrate_to_chat_id": -1009}})
+    peer.say(GROUP, "@kimas_bot two")
+    adapter, inbox = make(), Inbox()
+    async with listening(adapter, inbox.receive):
+        await inbox.until(2)
+        await peer.wait_until(lambda: not peer.pending(), 5)
+    assert inbox.texts == ["one", "two"]
+    assert adapter.skipped["malformed"] == 3
+    assert sum(adapter.skipped.values()) == 7
+
+
+async def test_a_failing_receiver_holds_the_offset_and_nothing_is_lost(
+    peer: TelegramPeer, make: Make, offsets: Offsets, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox = Inbox()
+    peer.say(GROUP, "@kimas_bot one")
+    first = peer.pending()[0]
+
+    async def receive(message: Message) -> None:
+        if message.text == "two" and inbox.refusals == 0 and "two" not in inbox.texts:
+            inbox.refusals = 3
+        if message.text == "two" and inbox.refusals > 1:
+            inbox.refusals -= 1
+            raise StoreError("the journal is locked")
+        inbox.refusals = 0
+        await inbox.receive(message)
+
+    peer.say(GROUP, "@kimas_bot two")
+    peer.say(GROUP, "@kimas_bot three")
+    with caplog.at_level(logging.INFO):
+        async with listening(make(), receive):
+            await inbox.until(3)
+            await peer.wait_until(lambda: not peer.pending(), 5)
+    assert inbox.texts == ["one", "two", "three"]
+    assert offsets.saved == [first + 1, first + 3]
+    assert caplog.text.count("polling_stopped") == 1
+
+
+async def test_an_offset_that_cannot_be_saved_is_not_used(peer: TelegramPeer, make: Make, offsets: Offsets) -> None:
+    offsets.refusals = 2
+    inbox = Inbox()
+    peer.say(GROUP, "@kimas_bot one")
+    async with listening(make(), inbox.receive):
+        await peer.wait_until(lambda: not peer.pending(), 5)
+    assert inbox.texts == ["one"] * 3
+    assert len(offsets.saved) == 1
+
+
+async def test_updates_that_begin_again_at_lower_numbers_are_taken(
+    peer: TelegramPeer, make: Make, offsets: Offsets
+) -> None:
+    offsets.saved.append(400)
+    inbox = Inbox()
+    peer._next_update = 1000
+    peer.say(GROUP, "@kimas_bot one")
+    async with listening(make(), inbox.receive):
+        await inbox.until(1)
+    assert offsets.saved == [400, 1001]
+
+
+async def test_two_pollers_are_told_and_the_loop_goes_on(
+    peer: TelegramPeer, make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox = Inbox()
+    with caplog.at_level(logging.INFO):
+        async with listening(make(), inbox.receive):
+            await peer.wait_until(lambda: bool(peer.offsets), 5)
+            other = TelegramAdapter(settings(peer, tmp_path), Offsets(), PACE)
+            await other.open()
+            for _ in range(2):
+                task = asyncio.create_task(other.listen(Inbox().receive))
+                await asyncio.sleep(0.15)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            await other.close()
+            peer.say(GROUP, "@kimas_bot still there?")
+            await inbox.until(1)
+    assert any(call.status == 409 for call in peer.called("getUpdates"))
+    assert "another program takes this bot's updates" in caplog.text
+
+
+async def test_outages_are_waited_out_and_logged_once(
+    peer: TelegramPeer, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox = Inbox()
+    with caplog.at_level(logging.INFO):
+        async with listening(make(), inbox.receive):
+            peer.fail("getUpdates", 502, body="<html>Bad Gateway</html>", times=2)
+            peer.fail("getUpdates", drop="before", times=2)
+            peer.fail("getUpdates", 500, times=2)
+            peer.fail("getUpdates", 200, body='{"ok": true, "result": "nonsense"}')
+            peer.say(GROUP, "@kimas_bot hello")
+            await inbox.until(1)
+    assert inbox.texts == ["hello"]
+    assert caplog.text.count("polling_stopped") == 1
+    assert caplog.text.count("polling_resumed") == 1
+
+
+async def test_it_waits_as_long_as_it_is_told(peer: TelegramPeer, make: Make) -> None:
+    inbox = Inbox()
+    peer.fail("getUpdates", 429, description="Too Many Requests: retry after 1", retry_after=1)
+    peer.say(GROUP, "@kimas_bot hello")
+    async with listening(make(), inbox.receive):
+        await inbox.until(1)
+    refused, following = peer.called("getUpdates")[:2]
+    assert refused.status == 429
+    assert following.at - refused.at >= 1
+
+
+async def test_a_revoked_token_ends_it(peer: TelegramPeer, make: Make) -> None:
+    adapter = make()
+    await adapter.open()
+    peer.fail("getUpdates", 401, description="Unauthorized")
+    with pytest.raises(PlatformError, match=r"telegram\.token"):
+        await adapter.listen(Inbox().receive)
+    await adapter.close()
+
+
+async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:
+    before = asyncio.all_tasks()
+    async with listening(make(), Inbox().receive):
+        await peer.wait_until(lambda: bool(peer.offsets), 5)
+    await asyncio.sleep(0.05)
+    assert {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)} == set()
+
+
+async def test_an_idle_bot_polls_slowly(peer: TelegramPeer, make: Make) -> None:
+    async with listening(make(), Inbox().receive):
+        await asyncio.sleep(1.3)
+    assert len(peer.called("getUpdates")) <= 2

@@ -1,0 +1,165 @@
+"""Markdown to Telegram's HTML: judged by the strict parser that also guards the peer."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from bots.telegram.markup import EMPTY, render, to_html
+from bots.telegram.parts import LIMIT, plain, split
+from core.types import Citation
+from tests.peers.telegram_text import parse_html, units
+
+CITATIONS = (
+    Citation(1, "p1", "docs", "Installing <it>", "docs/install.md", "https://example.org/a?b=1&c=2#x"),
+    Citation(2, "p2", "faq", "Frequently asked", "faq.yaml", ""),
+)
+
+
+@pytest.mark.parametrize(
+    ("markdown", "html"),
+    [
+        ("**bold** *it* ~~gone~~ `a < b`", "<b>bold</b> <i>it</i> <s>gone</s> <code>a &lt; b</code>"),
+        ("# Title\n\ntext", "<b>Title</b>\n\ntext"),
+        ("a & b < c > d", "a &amp; b &lt; c &gt; d"),
+        ("<script>x</script>", "&lt;script&gt;x&lt;/script&gt;"),
+        ("[site](https://e.org/?a=1&b=2)", '<a href="https://e.org/?a=1&amp;b=2">site</a>'),
+        ("<https://e.org>", '<a href="https://e.org">https://e.org</a>'),
+        ("[`code`](https://e.org)", '<a href="https://e.org">code</a>'),
+        ("[x](javascript:alert(1))", "[x](javascript:alert(1))"),
+        ("[x](tg://user?id=1) [y](../docs/y.md)", "x y"),
+        ("![logo](https://e.org/l.png)", '<a href="https://e.org/l.png">logo</a>'),
+        (
+            "```python\nif a < b:\n    pass\n```",
+            '<pre><code class="language-python">if a &lt; b:\n    pass</code></pre>',
+        ),
+        ("```\nplain\n```", "<pre>plain</pre>"),
+        ("```py\nopen = 1", '<pre><code class="language-py">open = 1</code></pre>'),
+        ("- a\n- b\n  - c\n\n1. x\n2. y", "• a\n• b\n  • c\n\n1. x\n2. y"),
+        ("3. x\n4. y", "3. x\n4. y"),
+        ("> quoted\n> > deeper", "<blockquote>quoted\n\ndeeper</blockquote>"),
+        ("a\n\n---\n\nb", "a\n\n———\n\nb"),
+        ("one\ntwo  \nthree", "one\ntwo\nthree"),
+        ("**unclosed and `half", "**unclosed and `half"),
+        ("[1]: https://e.org", "[1]: https://e.org"),
+        ("", ""),
+    ],
+)
+def test_markdown(markdown: str, html: str) -> None:
+    assert to_html(markdown) == html
+    parse_html(html)
+
+
+def test_tables_are_aligned_by_display_width() -> None:
+    html = to_html("| name | 数 |\n|---|---|\n| `a<b` | 1 |\n| 奶酪 | **22** |")
+    assert html == "<pre>name | 数\n-----+---\na&lt;b  | 1\n奶酪 | 22</pre>"
+
+
+def test_citations_become_links_but_not_in_code() -> None:
+    html = to_html("It works [1][2], see [3] and `[1]` and [the [1] page](https://e.org).", CITATIONS)
+    link = '<a href="https://example.org/a?b=1&amp;c=2#x">[1]</a>'
+    assert html == (f'It works {link}[2], see [3] and <code>[1]</code> and <a href="https://e.org">the [1] page</a>.')
+    parse_html(html)
+
+
+def test_the_sources_are_listed() -> None:
+    parts = render("It works [1].", CITATIONS)
+    assert len(parts) == 1
+    text, entities = parse_html(parts[0])
+    assert text == "It works [1].\n\nSources\n[1] Installing <it>\n[2] Frequently asked · faq.yaml"
+    assert [one["url"] for one in entities if one["type"] == "text_link"] == ["https://example.org/a?b=1&c=2#x"] * 2
+
+
+def test_nobody_is_rung_but_the_asker() -> None:
+    html = to_html("@all ask @ann or @bob_1, **@eve**, @**x**, me@mail.org, `@x`, https://e.org/@y", asker="Ann")
+    joiner = "\u2060"
+    assert html == (
+        f"@{joiner}all ask @ann or @{joiner}bob_1, <b>@{joiner}eve</b>, @{joiner}<b>x</b>, me@mail.org, "
+        "<code>@x</code>, https://e.org/@y"
+    )
+
+
+def test_an_empty_reply_is_still_a_message() -> None:
+    assert render("") == [EMPTY]
+    assert render("\u200b \n") != []
+
+
+PIECES = ["**", "*", "`", "```", "\n", "\n\n", "> ", "- ", "1. ", "[", "](https://e.org)", "|", "---", "#", " ", "<b>"]
+PIECES += ["&amp;", "&", "<", ">", "\\", "~~", "[1]", "@bob", "🦊", "奶", "\ud800", "\0", "x" * 30, "\t", "'", '"']
+
+
+def test_whatever_comes_renders_within_the_limit_and_parses() -> None:
+    chance = random.Random(7)
+    for _ in range(400):
+        markdown = "".join(chance.choices(PIECES, k=chance.randint(1, 120)))
+        for part in render(markdown, CITATIONS):
+            assert units(parse_html(part)[0]) <= LIMIT
+        for part in split(to_html(markdown, CITATIONS), 60):
+            assert units(parse_html(part)[0]) <= 60, markdown
+
+
+def test_deep_nesting_does_not_raise() -> None:
+    for markdown in ("> " * 3000 + "x", "- " * 2000 + "x", "*" * 9000, "[" * 9000, "**a " * 2000):
+        for part in render(markdown):
+            parse_html(part)
+
+
+def test_a_short_text_is_not_split() -> None:
+    html = "<b>a</b>\n\nb"
+    assert split(html) == [html]
+
+
+def test_split_prefers_blocks_then_lines_then_words() -> None:
+    assert split("aaaa bbbb\n\ncccc dddd\neeee", 20) == ["aaaa bbbb", "cccc dddd\neeee"]
+    assert split("aaaa bbbb\ncccc dddd", 14) == ["aaaa bbbb", "cccc dddd"]
+    assert split("aaaa bbbb cccc", 10) == ["aaaa bbbb", "cccc"]
+    assert split("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+
+
+def test_split_counts_what_is_shown_in_utf16() -> None:
+    assert split("&amp;" * 10, 10) == ["&amp;" * 10]
+    assert split("🦊" * 10, 10) == ["🦊" * 5, "🦊" * 5]
+    assert split("🦊" * 5, 9) == ["🦊" * 4, "🦊"]
+
+
+def test_a_code_block_goes_on_as_one_with_its_indentation() -> None:
+    code = "\n".join(f"    line_{n} = {n}" for n in range(400))
+    parts = split(to_html(f"Look:\n\n```python\n{code}\n```\n\nDone."))
+    assert len(parts) > 1
+    assert all(part.count('<pre><code class="language-python">') == 1 == part.count("</code></pre>") for part in parts)
+    texts = [parse_html(part)[0] for part in parts]
+    assert all(units(text) <= LIMIT for text in texts)
+    assert "\n".join(texts) == f"Look:\n\n{code}\n\nDone."
+    assert texts[1].startswith("    line_")
+
+
+def test_open_tags_are_closed_and_opened_again() -> None:
+    assert split("<b>aaaa <i>bbbb cccc</i></b> dd", 10) == ["<b>aaaa <i>bbbb</i></b>", "<b><i>cccc</i></b> dd"]
+
+
+def test_no_empty_block_is_left_when_the_split_is_at_its_end() -> None:
+    parts = split("<pre>" + "x" * 9 + "\n</pre>yyyy", 10)
+    assert parts == ["<pre>xxxxxxxxx\n</pre>", "yyyy"]
+
+
+def test_many_long_links_stay_below_the_raw_limit() -> None:
+    cited = tuple(Citation(n, str(n), "s", f"t{n}", "", f"https://e.org/{'x' * 900}/{n}") for n in range(1, 60))
+    parts = render(" ".join(f"[{n}]" for n in range(1, 60)), cited)
+    assert len(parts) > 1
+    assert all(len(part.encode()) < 32768 for part in parts)
+    assert sum(part.count("<a ") for part in parts) == 2 * 59
+
+
+def test_plain_is_what_is_shown() -> None:
+    html = to_html("**a** & [b](https://e.org) `<c>`")
+    assert plain(html) == parse_html(html)[0] == "a & b <c>"
+
+
+def test_it_is_fast_enough_for_the_loop_beside_it() -> None:
+    markdown = "Some **text** with `code`, [1] and a [link](https://e.org).\n\n- item\n- item\n\n" * 50
+    render(markdown, CITATIONS)
+    started = time.perf_counter()
+    render(markdown, CITATIONS)
+    assert time.perf_counter() - started < 0.5

@@ -1,0 +1,199 @@
+"""The peer must be as strict as Telegram, or the tests that rely on it prove nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.peers.telegram import TelegramPeer
+from tests.peers.telegram_text import ParseError, find_entities, parse_html
+
+GROUP, PERSON = -100, 7
+
+
+class Raw:
+    """A client without any library: parameters go out as they are."""
+
+    def __init__(self, peer: TelegramPeer, session: aiohttp.ClientSession) -> None:
+        self.peer = peer
+        self.session = session
+
+    async def __call__(self, method: str, token: str = "", **parameters: Any) -> dict[str, Any]:
+        url = f"{self.peer.api_url}/bot{token or self.peer.token}/{method}"
+        data = {key: value if isinstance(value, str) else json.dumps(value) for key, value in parameters.items()}
+        async with self.session.post(url, data=data) as response:
+            body: dict[str, Any] = await response.json()
+            assert body.get("error_code", 200) == response.status
+            return body
+
+
+@pytest.fixture
+async def call() -> AsyncIterator[Raw]:
+    async with TelegramPeer() as peer, aiohttp.ClientSession() as session:
+        peer.say(GROUP, "hello")
+        peer.say(PERSON, "hello")
+        yield Raw(peer, session)
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "status", "said"),
+    [
+        ("sendMessage", {"text": "x"}, 400, "chat_id is required"),
+        ("sendMessage", {"chat_id": "ann", "text": "x"}, 400, "can't parse chat_id"),
+        ("sendMessage", {"chat_id": "1.5", "text": "x"}, 400, "wrong type of chat_id"),
+        ("sendMessage", {"chat_id": "true", "text": "x"}, 400, "wrong type of chat_id"),
+        ("sendMessage", {"chat_id": GROUP}, 400, "message text is empty"),
+        ("sendMessage", {"chat_id": GROUP, "text": " \n "}, 400, "message text is empty"),
+        ("sendMessage", {"chat_id": GROUP, "text": "<b></b>", "parse_mode": "HTML"}, 400, "message text is empty"),
+        ("sendMessage", {"chat_id": GROUP, "text": "🦊" * 2049}, 400, "message is too long"),
+        ("sendMessage", {"chat_id": GROUP, "text": "<b>x", "parse_mode": "HTML"}, 400, "can't parse entities"),
+        ("sendMessage", {"chat_id": GROUP, "text": "x", "parse_mode": "Word"}, 400, "Unsupported parse_mode"),
+        ("sendMessage", {"chat_id": GROUP, "text": "x", "colour": "red"}, 400, "unknown parameter"),
+        ("sendMessage", {"chat_id": 999, "text": "x"}, 400, "chat not found"),
+        ("sendMessage", {"chat_id": GROUP, "text": "x", "message_thread_id": 5}, 400, "message thread not found"),
+        (
+            "sendMessage",
+            {"chat_id": GROUP, "text": "x", "reply_parameters": {"message_id": 99}},
+            400,
+            "message to be replied not found",
+        ),
+        ("sendMessage", {"chat_id": GROUP, "text": "x", "reply_parameters": {"message_id": "1"}}, 400, "ReplyParam"),
+        ("sendMessage", {"chat_id": GROUP, "text": "x", "reply_parameters": "nonsense"}, 400, "can't parse"),
+        ("sendMessageDraft", {"chat_id": GROUP, "draft_id": 1, "text": "x"}, 400, "PEER_INVALID"),
+        ("sendMessageDraft", {"chat_id": PERSON, "draft_id": 0, "text": "x"}, 400, "RANDOM_ID_INVALID"),
+        ("editMessageText", {"chat_id": GROUP, "message_id": 1, "text": "x"}, 400, "message can't be edited"),
+        ("editMessageText", {"chat_id": GROUP, "message_id": 99, "text": "x"}, 400, "message to edit not found"),
+        ("sendChatAction", {"chat_id": GROUP, "action": "sleeping"}, 400, "wrong parameter action"),
+        ("getUpdates", {"allowed_updates": ["mesage"]}, 400, "wrong update type"),
+        ("setMyCommands", {"commands": [{"command": "Ask", "description": "x"}]}, 400, "BOT_COMMAND_INVALID"),
+        ("noSuchMethod", {}, 404, "method not found"),
+    ],
+)
+async def test_refusals(call: Raw, method: str, parameters: dict[str, Any], status: int, said: str) -> None:
+    body = await call(method, **parameters)
+    assert (body["ok"], body["error_code"]) == (False, status)
+    assert said in body["description"]
+
+
+async def test_a_wrong_token_is_refused(call: Raw) -> None:
+    assert (await call("getMe", token="42:other"))["error_code"] == 401
+    assert (await call("getMe"))["result"]["username"] == "kimas_bot"
+
+
+async def test_updates_come_again_until_a_higher_offset_confirms_them(call: Raw) -> None:
+    first, second = call.peer.pending()
+    for _ in range(2):
+        assert [one["update_id"] for one in (await call("getUpdates"))["result"]] == [first, second]
+    assert [one["update_id"] for one in (await call("getUpdates", limit=1))["result"]] == [first]
+    assert [one["update_id"] for one in (await call("getUpdates", offset=second))["result"]] == [second]
+    assert call.peer.confirmed == [first]
+    assert (await call("getUpdates", offset=second + 1))["result"] == []
+    assert call.peer.pending() == []
+
+
+async def test_a_long_poll_waits_and_is_woken(call: Raw) -> None:
+    after = call.peer.pending()[-1] + 1
+    started = time.monotonic()
+    assert (await call("getUpdates", offset=after, timeout=1))["result"] == []
+    assert 0.9 < time.monotonic() - started < 1.5
+    polling = asyncio.create_task(call("getUpdates", offset=after, timeout=5))
+    await asyncio.sleep(0.1)
+    call.peer.say(GROUP, "news")
+    assert [one["message"]["text"] for one in (await polling)["result"]] == ["news"]
+
+
+async def test_a_second_poller_ends_the_first(call: Raw) -> None:
+    after = call.peer.pending()[-1] + 1
+    first = asyncio.create_task(call("getUpdates", offset=after, timeout=5))
+    await asyncio.sleep(0.1)
+    second = asyncio.create_task(call("getUpdates", offset=after, timeout=1))
+    assert (await first)["description"].startswith("Conflict: terminated by other getUpdates")
+    assert (await second)["ok"]
+
+
+async def test_edits_limits_and_what_is_shown(call: Raw) -> None:
+    sent = (await call("sendMessage", chat_id=GROUP, text="<b>a</b> &lt;", parse_mode="HTML"))["result"]
+    assert (sent["text"], sent["entities"]) == ("a <", [{"type": "bold", "offset": 0, "length": 1}])
+    same = {"chat_id": GROUP, "message_id": sent["message_id"], "text": "<b>a</b> &lt;", "parse_mode": "HTML"}
+    assert "message is not modified" in (await call("editMessageText", **same))["description"]
+    assert (await call("editMessageText", **{**same, "text": "b"}))["ok"]
+    call.peer.limit_per_chat = (1, 5)
+    assert (await call("sendMessage", chat_id=GROUP, text="x"))["ok"]
+    refused = await call("sendMessage", chat_id=GROUP, text="y")
+    assert (refused["error_code"], refused["parameters"]["retry_after"]) == (429, 5)
+    assert (await call("sendMessage", chat_id=PERSON, text="x"))["ok"]
+    assert [shown.text for shown in call.peer.messages(GROUP)] == ["b", "x"]
+
+
+async def test_faults_are_done_as_told(call: Raw) -> None:
+    call.peer.fail("sendMessage", drop="before")
+    call.peer.fail("sendMessage", drop="after")
+    for shown in (0, 1):
+        with pytest.raises(aiohttp.ClientError):
+            await call("sendMessage", chat_id=GROUP, text="x")
+        assert len(call.peer.messages(GROUP)) == shown
+    call.peer.chats[GROUP].kicked = True
+    assert (await call("sendMessage", chat_id=GROUP, text="x"))["error_code"] == 403
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<b>x",
+        "x</b>",
+        "<b><i>x</b></i>",
+        "<p>x</p>",
+        "a < b",
+        "<a>x</a>",
+        '<a href="javascript:x">x</a>',
+        "<b class='x'>y</b>",
+        "<pre><b>x</b></pre>",
+        "<code><b>x</b></code>",
+        "<blockquote><blockquote>x</blockquote></blockquote>",
+    ],
+)
+def test_bad_html_is_rejected(html: str) -> None:
+    with pytest.raises(ParseError):
+        parse_html(html)
+
+
+def test_entities_count_in_utf16() -> None:
+    assert parse_html("🦊<b>é</b>&amp;") == ("🦊é&", [{"type": "bold", "offset": 2, "length": 1}])
+    assert find_entities("🦊 @kimas_bot a@b.org /ask@x_bot") == [
+        {"type": "mention", "offset": 3, "length": 10},
+        {"type": "bot_command", "offset": 22, "length": 10},
+    ]
+
+
+async def test_it_runs_as_a_process() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.peers.telegram",
+        "--port",
+        "0",
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        assert process.stdout is not None
+        told = json.loads(await process.stdout.readline())
+        async with aiohttp.ClientSession() as session:
+            async with session.post(f"{told['control_url']}/say", json={"chat": -5, "text": "hi"}) as response:
+                assert (await response.json()) == {"message_id": 1}
+            send = f"{told['api_url']}/bot{told['token']}/sendMessage"
+            async with session.post(send, data={"chat_id": "-5", "text": "hello"}) as response:
+                assert (await response.json())["ok"]
+            async with session.get(f"{told['control_url']}/messages?chat=-5") as response:
+                assert [one["text"] for one in await response.json()] == ["hello"]
+    finally:
+        process.terminate()
+        await process.wait()

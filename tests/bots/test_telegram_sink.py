@@ -1,0 +1,410 @@
+"""One reply against a strict server: drafts, edits, limits, and everything that Telegram may refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bots.telegram.adapter import TelegramAdapter
+from bots.telegram.pace import Pace
+from bots.telegram.sink import TelegramSink
+from core.errors import MessageGone, PlatformError, StoreError
+from core.settings import Secret, TelegramSettings
+from core.types import Citation, ConversationKey, Message, Reply
+from tests.bots.test_telegram_convert import convert
+from tests.peers.telegram import TelegramPeer
+
+PACE = Pace(poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.1, draft_s=0.05, typing_s=0.1, patience_s=4)
+GROUP, PERSON = -100, 7
+CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
+
+
+class Delivered:
+    """Notes what it is told, in order; `down` makes it fail."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.down = False
+
+    async def posting(self) -> None:
+        if self.down:
+            raise StoreError("the journal is locked")
+        self.told.append("posting")
+
+    async def posted(self, reply_id: str) -> None:
+        self.told.append(reply_id)
+
+
+class Offsets:
+    async def load(self) -> int | None:
+        return None
+
+    async def save(self, offset: int) -> None:
+        return None
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[TelegramPeer]:
+    async with TelegramPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramAdapter]:
+    (tmp_path / "token").write_text(peer.token)
+    found = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
+    adapter = TelegramAdapter(found, Offsets(), PACE)
+    await adapter.open()
+    yield adapter
+    await adapter.close()
+
+
+@pytest.fixture
+def delivered() -> Delivered:
+    return Delivered()
+
+
+Ask = Callable[..., TelegramSink]
+
+
+@pytest.fixture
+def ask(peer: TelegramPeer, adapter: TelegramAdapter, delivered: Delivered) -> Ask:
+    """Have somebody ask and return the sink for the answer."""
+
+    def asked(chat: int = GROUP, *, previous: str = "", thread: int | None = None) -> TelegramSink:
+        number = peer.say(chat, "@kimas_bot what is it?", thread=thread)
+        where = peer.chat(chat)
+        message = convert(peer._message(where, where.messages[number]))
+        assert isinstance(message, Message)
+        return adapter.sink(message, delivered, previous)
+
+    return asked
+
+
+async def test_a_group_sees_typing_then_a_reply_that_grows(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
+    sink = ask()
+    await sink.open()
+    await peer.wait_until(lambda: len(peer.called("sendChatAction")) >= 2, 3)
+    await sink.update("The **first**")
+    first = await peer.wait_for_reply(GROUP, 3)
+    assert (first.text, first.reply_to) == ("The first", 1)
+    await asyncio.sleep(0.05)
+    assert delivered.told == ["posting", str(first.id)]
+    await sink.update("The **first** words")
+    await peer.wait_for_reply(GROUP, 3, containing="words")
+    await sink.finish(Reply("The **first** words are final [1].", CITED))
+    (shown,) = peer.messages(GROUP)
+    assert shown.text == "The first words are final [1].\n\nSources\n[1] Install"
+    assert shown.links() == ["https://example.org/install"] * 2
+    assert delivered.told == ["posting", str(shown.id)]
+    assert all(call.status == 200 for call in peer.calls)
+
+
+async def test_a_state_without_anything_to_see_is_not_shown(peer: TelegramPeer, ask: Ask) -> None:
+    sink = ask()
+    await sink.open()
+    for text in ("", " \n", "```", "```python\n"):
+        await sink.update(text)
+        await asyncio.sleep(0.03)
+    assert peer.messages(GROUP) == []
+    await sink.update("```python\nx = 1")
+    shown = await peer.wait_for_reply(GROUP, 3)
+    assert (shown.text, shown.entities[0]["type"]) == ("x = 1", "pre")
+    await sink.finish(Reply("```python\nx = 1\n```"))
+    assert peer.called("editMessageText") == []
+
+
+async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, ask: Ask) -> None:
+    sink = ask()
+    await sink.open()
+    for n in range(100):
+        await sink.update(f"word {n}")
+        await asyncio.sleep(0.005)
+    await sink.finish(Reply("done"))
+    (shown,) = peer.messages(GROUP)
+    times = [at for at, _ in shown.history]
+    assert 3 <= len(times) <= 10
+    assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
+    assert shown.history[0][1] in ("word 0", "word 1", "word 2", "word 3")
+    assert shown.text == "done"
+
+
+async def test_a_private_chat_sees_drafts_and_then_one_message(
+    peer: TelegramPeer, ask: Ask, delivered: Delivered
+) -> None:
+    sink = ask(PERSON)
+    await sink.open()
+    await sink.update("some")
+    await peer.wait_until(lambda: len(peer.drafts) == 1, 3)
+    await sink.update("some `words")
+    await peer.wait_until(lambda: len(peer.drafts) == 2, 3)
+    assert peer.messages(PERSON) == []
+    assert delivered.told == []
+    await sink.finish(Reply("some `words`"))
+    (shown,) = peer.messages(PERSON)
+    assert (shown.text, shown.reply_to) == ("some words", None)
+    assert [draft.text for draft in peer.drafts] == ["some", "some `words"]
+    assert len({draft.draft_id for draft in peer.drafts}) == 1
+    assert delivered.told == ["posting", str(shown.id)]
+
+
+async def test_without_drafts_the_final_message_still_comes(peer: TelegramPeer, ask: Ask) -> None:
+    peer.fail("sendMessageDraft", 404, description="Not Found: method not found", times=9)
+    sink = ask(PERSON)
+    await sink.open()
+    await sink.update("some")
+    await peer.wait_until(lambda: bool(peer.called("sendMessageDraft")), 3)
+    await sink.update("some words")
+    await asyncio.sleep(0.15)
+    await sink.finish(Reply("some words"))
+    assert [shown.text for shown in peer.messages(PERSON)] == ["some words"]
+    assert len(peer.called("sendMessageDraft")) == 1
+
+
+async def test_a_topic_is_answered_in_the_topic(peer: TelegramPeer, ask: Ask) -> None:
+    peer.forum(GROUP, 9)
+    sink = ask(thread=9)
+    await sink.open()
+    await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 3)
+    await sink.finish(Reply("x" * 5000))
+    assert [shown.thread for shown in peer.messages(GROUP)] == [9, 9]
+    assert all(call.parameters["message_thread_id"] == "9" for call in peer.called("sendChatAction"))
+
+
+async def test_after_a_crash_the_old_reply_is_edited(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
+    for chat in (GROUP, PERSON):
+        crashed = ask(chat)
+        await crashed.finish(Reply("half an"))
+        previous = delivered.told[-1]
+        delivered.told.clear()
+        sink = ask(chat, previous=previous)
+        await sink.open()
+        await sink.update("half an answer")
+        await peer.wait_for_reply(chat, 3, containing="answer")
+        await sink.finish(Reply("a whole answer"))
+        assert [shown.text for shown in peer.messages(chat)] == ["a whole answer"]
+        assert delivered.told == []
+    assert peer.drafts == []
+
+
+async def test_finishing_an_answer_that_is_there_already_is_fine(peer: TelegramPeer, ask: Ask) -> None:
+    await ask().finish(Reply("the answer"))
+    await ask(previous=str(peer.messages(GROUP)[0].id)).finish(Reply("the answer"))
+    assert [shown.text for shown in peer.messages(GROUP)] == ["the answer"]
+    assert peer.called("editMessageText")[0].status == 400
+
+
+async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
+    code = "\n".join(f"line {n}" for n in range(1500))
+    sink = ask()
+    await sink.open()
+    await sink.update(f"```\n{code}")
+    await peer.wait_for_reply(GROUP, 3)
+    await sink.finish(Reply(f"```\n{code}\n```\n\nThat is it [1].", CITED))
+    shown = peer.messages(GROUP)
+    assert len(shown) == 4
+    assert [one.reply_to for one in shown] == [1, None, None, None]
+    assert "\n".join(one.text for one in shown) == f"{code}\n\nThat is it [1].\n\nSources\n[1] Install"
+    assert delivered.told == ["posting", str(shown[0].id)]
+
+
+async def test_a_failure_takes_the_place_of_what_was_shown(peer: TelegramPeer, ask: Ask) -> None:
+    sink = ask()
+    await sink.open()
+    await sink.update("half a")
+    await peer.wait_for_reply(GROUP, 3)
+    await sink.fail("Sorry, <something> failed.")
+    assert [shown.text for shown in peer.messages(GROUP)] == ["Sorry, <something> failed."]
+    await ask(PERSON).fail("Too long.")
+    assert [shown.text for shown in peer.messages(PERSON)] == ["Too long."]
+
+
+async def test_it_waits_as_told_and_then_sends(peer: TelegramPeer, ask: Ask) -> None:
+    peer.fail("sendMessage", 429, description="Too Many Requests: retry after 1", retry_after=1)
+    await ask().finish(Reply("patience"))
+    refused, sent = peer.called("sendMessage")
+    assert (refused.status, sent.status) == (429, 200)
+    assert sent.at - refused.at >= 1
+    assert len(peer.messages(GROUP)) == 1
+
+
+async def test_too_long_a_wait_is_an_error(peer: TelegramPeer, ask: Ask) -> None:
+    peer.fail("sendMessage", 429, description="Too Many Requests: retry after 900", retry_after=900)
+    with pytest.raises(PlatformError, match="900"):
+        await ask().finish(Reply("patience"))
+
+
+async def test_states_are_skipped_not_queued_when_it_goes_too_fast(peer: TelegramPeer, ask: Ask) -> None:
+    peer.limit_per_chat = (3, 1.2)
+    sink = ask()
+    await sink.open()
+    for n in range(60):
+        await sink.update(f"word {n}")
+        await asyncio.sleep(0.02)
+    await sink.finish(Reply("done"))
+    (shown,) = peer.messages(GROUP)
+    assert shown.text == "done"
+    refused = [call for call in peer.calls if call.status == 429]
+    assert 1 <= len(refused) <= 3
+    assert len(peer.called("editMessageText")) <= 8
+
+
+async def test_rejected_markup_goes_out_as_plain_text(peer: TelegramPeer, ask: Ask) -> None:
+    said = "Bad Request: can't parse entities: Unsupported start tag"
+    peer.fail("sendMessage", 400, description=said)
+    await ask().finish(Reply("a **b** & `<c>`"))
+    (shown,) = peer.messages(GROUP)
+    assert (shown.text, shown.entities) == ("a b & <c>", [])
+    peer.fail("editMessageText", 400, description=said)
+    await ask(previous=str(shown.id)).finish(Reply("**d**"))
+    peer.fail("sendMessageDraft", 400, description=said)
+    sink = ask(PERSON)
+    await sink.open()
+    await sink.update("**e**")
+    await peer.wait_until(lambda: len(peer.drafts) == 1, 3)
+    await sink.finish(Reply("**f**"))
+    assert (peer.messages(GROUP)[0].text, peer.drafts[0].text, peer.messages(PERSON)[0].text) == ("d", "e", "f")
+
+
+async def test_a_deleted_question_is_told_by_the_next_call(peer: TelegramPeer, ask: Ask) -> None:
+    sink = ask()
+    await sink.open()
+    peer.delete(GROUP, 1)
+    await sink.update("some")
+    await peer.wait_until(lambda: bool(peer.called("sendMessage")), 3)
+    await asyncio.sleep(0.02)
+    with pytest.raises(MessageGone, match="deleted"):
+        await sink.update("some words")
+    with pytest.raises(MessageGone):
+        await sink.finish(Reply("some words"))
+    assert peer.messages(GROUP) == []
+    peer.delete(GROUP, peer.say(GROUP, "later"))
+    late = ask()
+    peer.delete(GROUP, max(peer.chat(GROUP).messages))
+    with pytest.raises(MessageGone):
+        await late.finish(Reply("words"))
+
+
+async def test_a_reply_deleted_by_a_moderator_stays_deleted(peer: TelegramPeer, ask: Ask) -> None:
+    sink = ask()
+    await sink.open()
+    await sink.update("some")
+    shown = await peer.wait_for_reply(GROUP, 3)
+    await asyncio.sleep(0.05)
+    peer.delete(GROUP, shown.id)
+    with pytest.raises(MessageGone):
+        await sink.finish(Reply("some words"))
+    assert peer.messages(GROUP) == []
+
+
+async def test_a_bot_that_was_removed_or_shut_out(peer: TelegramPeer, ask: Ask) -> None:
+    peer.forum(GROUP, 9)
+    closed, deleted, kicked = ask(thread=9), ask(thread=9), ask()
+    peer.chats[GROUP].topics[9] = False
+    with pytest.raises(PlatformError, match="topic is closed"):
+        await closed.finish(Reply("x"))
+    del peer.chats[GROUP].topics[9]
+    with pytest.raises(MessageGone, match="topic"):
+        await deleted.finish(Reply("x"))
+    peer.chats[GROUP].kicked = True
+    await kicked.open()
+    await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 3)
+    with pytest.raises(PlatformError, match="may not write"):
+        await kicked.finish(Reply("x"))
+
+
+async def test_a_group_that_became_a_supergroup_is_followed(peer: TelegramPeer, ask: Ask) -> None:
+    sink = ask()
+    await sink.open()
+    await sink.update("some")
+    await peer.wait_for_reply(GROUP, 3)
+    peer.upgrade(GROUP, -1009)
+    await sink.finish(Reply("some words"))
+    assert [shown.text for shown in peer.messages(-1009)] == ["some words"]
+
+
+async def test_broken_connections_and_server_errors_are_retried(peer: TelegramPeer, ask: Ask) -> None:
+    sink = ask()
+    await sink.open()
+    peer.fail("sendMessage", 502, body="<html>Bad Gateway</html>")
+    peer.fail("sendMessage", drop="before")
+    peer.fail("editMessageText", 500, times=2)
+    peer.fail("editMessageText", drop="after")
+    await sink.update("some")
+    await asyncio.sleep(0.3)
+    await sink.update("some more")
+    await sink.finish(Reply("some words"))
+    assert [shown.text for shown in peer.messages(GROUP)] == ["some words"]
+
+
+async def test_a_journal_that_fails_before_posting_posts_nothing(
+    peer: TelegramPeer, ask: Ask, delivered: Delivered
+) -> None:
+    delivered.down = True
+    with pytest.raises(StoreError):
+        await ask().finish(Reply("x"))
+    assert peer.messages(GROUP) == []
+
+
+async def test_the_stream_ends_with_the_task_that_made_the_sink(peer: TelegramPeer, ask: Ask) -> None:
+    before = asyncio.all_tasks()
+
+    async def cut_off() -> None:
+        sink = ask()
+        # As the answer does it: opened by a short-lived task beside the search.
+        await asyncio.create_task(sink.open())
+        await sink.update("some")
+        await peer.wait_for_reply(GROUP, 3)
+        raise RuntimeError("cut off")
+
+    with pytest.raises(RuntimeError):
+        await asyncio.create_task(cut_off())
+    await asyncio.sleep(0.05)
+    assert not [task for task in asyncio.all_tasks() - before if "telegram reply" in task.get_name()]
+    gc.collect()
+
+
+async def test_a_message_id_is_reported_even_when_finishing_comes_in_between(
+    peer: TelegramPeer, ask: Ask, delivered: Delivered
+) -> None:
+    sink = ask()
+    await sink.open()
+    await sink.update("some")
+    await asyncio.sleep(0)
+    await sink.finish(Reply("some words"))
+    assert [shown.text for shown in peer.messages(GROUP)] == ["some words"]
+    assert delivered.told[-1] == str(peer.messages(GROUP)[0].id)
+
+
+def test_a_message_of_the_journal_is_enough(tmp_path: Path) -> None:
+    """What a restart gives back is a message whose reference went through JSON."""
+
+    async def main() -> None:
+        async with TelegramPeer() as peer:
+            (tmp_path / "token").write_text(peer.token)
+            found = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
+            adapter = TelegramAdapter(found, Offsets(), PACE)
+            await adapter.open()
+            number = peer.say(GROUP, "hm")
+            reference = {"chat_id": GROUP, "message_id": number, "thread_id": None, "username": "ann"}
+            question = peer.chats[GROUP].messages[number]
+            message = Message(
+                str(number),
+                ConversationKey("telegram", str(GROUP)),
+                "1",
+                "Ann",
+                question.text,
+                sent_at=datetime.now(UTC),
+                reference=reference,
+            )
+            await adapter.sink(message, Delivered()).finish(Reply("yes, @ann"))
+            assert [shown.text for shown in peer.messages(GROUP)] == ["yes, @ann"]
+            await adapter.close()
+
+    asyncio.run(main())

@@ -1,0 +1,425 @@
+"""The contract of `Store`, run over every implementation. So far there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import StoreError, StoreMismatch
+from core.types import Passage
+from knowledge.ports import Row, Store, Vectors
+from knowledge.stores.lance import FLAT_ROWS, open_lance
+
+DIMENSION = 16
+WORDS = [f"word{number}" for number in range(60)]
+Open = Callable[..., Awaitable[Store]]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "not there yet" / "passages"
+
+
+@pytest.fixture
+async def store(directory: Path) -> AsyncIterator[Store]:
+    async with opened(directory) as store:
+        yield store
+
+
+@asynccontextmanager
+async def opened(
+    directory: Path, embedder: str = "test", dimension: int = DIMENSION, *, rebuild: bool = False
+) -> AsyncIterator[Store]:
+    store = await open_lance(directory, embedder, dimension, rebuild=rebuild)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def unit(seed: int, dimension: int = DIMENSION) -> Vectors:
+    vector = np.random.default_rng(seed).standard_normal(dimension)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def row(name: str, path: str, *, source: str = "docs", tokens: str = "", seed: int = 0, print_: str = "1") -> Row:
+    passage = Passage(
+        name, source, path, f"Title of {name}", f"Text of {name}", f"https://x.org/{name}", "markdown", 3, 9
+    )
+    return Row(passage, print_, tokens or name, unit(seed))
+
+
+def random_rows(count: int, *, source: str = "docs", seed: int = 1, per_document: int = 5) -> list[Row]:
+    random = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        tokens = " ".join(random.choice(WORDS, size=int(random.integers(3, 30)), p=None))
+        name = f"{source}-{seed}-{number}"
+        rows.append(
+            row(name, f"p{number // per_document}.md", source=source, tokens=tokens, seed=seed * 10**6 + number)
+        )
+    return rows
+
+
+async def put(store: Store, rows: Sequence[Row], source: str = "docs") -> None:
+    await store.replace(source, {row.passage.path for row in rows}, rows)
+
+
+def bm25(rows: Sequence[Row], query: str) -> dict[str, float]:
+    """The textbook formula (k1 1.2, b 0.75) over all rows. A word that the query repeats counts as often."""
+    documents = {row.passage.id: Counter(row.tokens.split()) for row in rows}
+    average = sum(document.total() for document in documents.values()) / len(documents)
+    scores = dict.fromkeys(documents, 0.0)
+    for word in query.split():
+        holding = sum(word in document for document in documents.values())
+        weight = math.log((len(documents) - holding + 0.5) / (holding + 0.5) + 1)
+        for name, document in documents.items():
+            count, length = document[word], document.total()
+            scores[name] += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / average))
+    return scores
+
+
+async def test_a_store_that_was_never_written_is_empty(store: Store) -> None:
+    assert await store.manifest("docs") == {}
+    assert await store.search("word", unit(1), ["docs"], 5) == []
+    assert (await store.vectors("docs")).shape == (0, DIMENSION)
+    await store.optimise()
+    await store.replace("docs", ["gone.md"], [])
+
+
+async def test_what_was_put_in_comes_out(store: Store) -> None:
+    one = row("a", "guide/intro.md", tokens="hello world", seed=1)
+    await put(store, [one])
+    (found,) = await store.search("hello", one.vector, ["docs"], 5)
+    assert found.similarity == pytest.approx(1, abs=1e-6)
+    assert found.lexical > 0
+    plain = {name: getattr(found, name) for name in ("id", "source", "path", "title", "text", "url", "kind")}
+    assert plain == {name: getattr(one.passage, name) for name in plain}
+    assert (found.start_line, found.end_line, found.score) == (3, 9, 0.0)
+    np.testing.assert_allclose(await store.vectors("docs"), [one.vector], rtol=1e-6)
+
+
+async def test_replacing_touches_only_its_source_and_paths(store: Store) -> None:
+    await put(store, [row("a1", "a.md"), row("a2", "a.md"), row("b1", "b.md")])
+    await put(store, [row("c1", "a.md", source="other")], "other")
+    await put(store, [row("a1", "a.md", tokens="newer", print_="2")])
+    manifest = await store.manifest("docs")
+    assert {path: (held.fingerprint, held.passages) for path, held in manifest.items()} == {
+        "a.md": ("2", 1),
+        "b.md": ("1", 1),
+    }
+    assert [passage.id for passage in await store.search("newer", None, ["docs", "other"], 9)] == ["a1"]
+    assert await store.search("a2", None, ["docs", "other"], 9) == []
+    assert len(await store.manifest("other")) == 1
+
+
+async def test_paths_without_rows_are_deleted(store: Store) -> None:
+    await put(store, [row("a", "a.md"), row("b", "b.md"), row("c", "c.md")])
+    await store.replace("docs", ["a.md"], [])
+    await store.replace("docs", ["b.md", "d.md"], [row("d", "d.md")])
+    assert set(await store.manifest("docs")) == {"c.md", "d.md"}
+    assert len(await store.vectors("docs")) == 2
+
+
+async def test_documents_without_passages_keep_their_fingerprint(store: Store) -> None:
+    await store.replace("docs", ["a.md", "empty.md"], [row("a", "a.md", seed=1)], {"empty.md": "77"})
+    held = (await store.manifest("docs"))["empty.md"]
+    assert (held.fingerprint, held.passages) == ("77", 0)
+    assert [passage.id for passage in await store.search("a", unit(1), ["docs"], 9)] == ["a"]
+    assert len(await store.vectors("docs")) == 1
+    await store.replace("docs", ["empty.md"], [row("filled", "empty.md", print_="78")])
+    held = (await store.manifest("docs"))["empty.md"]
+    assert (held.fingerprint, held.passages) == ("78", 1)
+    await store.replace("docs", ["empty.md"], [], {"empty.md": "79"})
+    assert (await store.manifest("docs"))["empty.md"].passages == 0
+    await store.replace("docs", ["empty.md"], [])
+    assert set(await store.manifest("docs")) == {"a.md"}
+
+
+ODD = [
+    "it's.md",
+    "100%.md",
+    'say "hi".md',
+    "back\\slash.md",
+    "日本語/ключ.md",
+    "a\nb.md",
+    "x'; DROP TABLE y; --",
+    "%_?*",
+]
+
+
+async def test_odd_paths_and_sources_are_just_text(store: Store) -> None:
+    source = "o'dd % source"
+    await put(store, [row(f"n{n}", path, source=source) for n, path in enumerate(ODD)], source)
+    assert set(await store.manifest(source)) == set(ODD)
+    assert len(await store.search("n1", unit(0), [source], 20)) == len(ODD)
+    for number, path in enumerate(ODD):
+        await store.replace(source, [path], [])
+        assert set(await store.manifest(source)) == set(ODD[number + 1 :])
+
+
+async def test_thousands_of_paths_in_one_commit(store: Store) -> None:
+    paths = [f"folder's/{number}.md" for number in range(5000)]
+    await store.replace("docs", paths, [row(f"n{number}", path) for number, path in enumerate(paths[:300])])
+    await store.replace("docs", paths, [row("last", "folder's/4999.md")])
+    assert set(await store.manifest("docs")) == {"folder's/4999.md"}
+    await store.replace("docs", paths, [])
+    assert await store.manifest("docs") == {}
+
+
+@pytest.mark.parametrize("optimised", [True, False])
+@pytest.mark.parametrize("count", [400, FLAT_ROWS + 500])
+async def test_both_scores_are_true(store: Store, count: int, optimised: bool) -> None:
+    ours, theirs = random_rows(count), random_rows(50, source="other", seed=2)
+    await put(store, ours)
+    await put(store, theirs, "other")
+    if optimised:
+        await store.optimise()
+    limit, query, vector = 25, "word1 word7 word30 word1 unknown", unit(5)
+    found = await store.search(query, vector, ["docs"], limit)
+    lexical = bm25([*ours, *theirs], query)
+    dense = {one.passage.id: float(one.vector @ vector) for one in ours}
+    for passage in found:
+        assert passage.similarity == pytest.approx(dense[passage.id], abs=1e-5)
+        # Until `optimise` the word statistics are those of the indexed rows.
+        assert (passage.lexical > 0) == (lexical[passage.id] > 0)
+        assert not optimised or passage.lexical == pytest.approx(lexical[passage.id], rel=1e-4)
+    identifiers = {passage.id for passage in found}
+    assert len(found) == len(identifiers) <= 2 * limit
+    if optimised:
+        best_words = sorted((lexical[name] for name in dense), reverse=True)[:limit]
+        assert sorted((one.lexical for one in found), reverse=True)[:limit] == pytest.approx(best_words, rel=1e-4)
+    nearest = sorted(dense, key=lambda name: -dense[name])[:limit]
+    assert len(identifiers & set(nearest)) >= limit - 1  # the vector index is allowed to miss one
+
+
+async def test_only_the_sources_asked_for(store: Store) -> None:
+    for number, source in enumerate(("one", "two", "three")):
+        await put(store, random_rows(40, source=source, seed=number + 1), source)
+    found = await store.search("word1 word2", unit(3), ["one", "three"], 30)
+    assert {passage.source for passage in found} == {"one", "three"}
+    assert await store.search("word1", unit(3), [], 30) == []
+    assert await store.search("word1", unit(3), ["nobody"], 30) == []
+
+
+async def test_a_small_source_beside_a_big_one_is_searched_completely(store: Store) -> None:
+    await put(store, random_rows(FLAT_ROWS + 100))
+    await put(store, random_rows(7, source="small", seed=9), "small")
+    await store.optimise()
+    assert len(await store.search("", unit(3), ["small"], 10)) == 7
+
+
+async def test_one_side_alone(store: Store) -> None:
+    await put(store, [row("a", "a.md", tokens="apple", seed=1), row("b", "b.md", tokens="banana", seed=2)])
+    words = await store.search("banana", None, ["docs"], 5)
+    assert [(passage.id, passage.similarity) for passage in words] == [("b", 0.0)]
+    assert words[0].lexical > 0
+    dense = await store.search("", unit(1), ["docs"], 1)
+    assert [(passage.id, passage.lexical) for passage in dense] == [("a", 0.0)]
+    assert await store.search("", None, ["docs"], 5) == []
+
+
+@pytest.mark.parametrize("tokens", ["nowhere", "a:b AND (", '"', "*", "字 漢字", "word1 " * 3000, "-", "\\", "c++"])
+async def test_any_tokens_are_just_words(store: Store, tokens: str) -> None:
+    await put(store, [row("a", "a.md", tokens="word1 c++ 漢字", seed=1)])
+    found = await store.search(tokens, unit(1), ["docs"], 5)
+    expected = bool(set(tokens.split()) & {"word1", "c++", "漢字"})
+    assert [(passage.id, passage.lexical > 0) for passage in found] == [("a", expected)]
+
+
+async def test_long_words_and_case_are_kept(store: Store) -> None:
+    long = "x" * 300
+    await put(store, [row("a", "a.md", tokens=f"{long} the running café")])
+    for word in (long, "the", "running", "café"):
+        assert len(await store.search(word, None, ["docs"], 5)) == 1
+    for word in ("run", "cafe", "x" * 299):
+        assert await store.search(word, None, ["docs"], 5) == []
+
+
+async def test_a_reader_never_sees_half_a_replacement(directory: Path, store: Store) -> None:
+    def version(number: int) -> list[Row]:
+        return [row(f"n{n}", "a.md", tokens=f"common v{number}", print_=str(number)) for n in range(number % 2 * 5 + 5)]
+
+    await put(store, version(0))
+    seen: set[int] = set()
+    done = asyncio.Event()
+
+    async def read(reader: Store) -> None:
+        while not done.is_set():
+            found = await reader.search("common", unit(0), ["docs"], 50)
+            seen.add(len(found))
+            manifest = await reader.manifest("docs")
+            assert manifest["a.md"].passages == int(manifest["a.md"].fingerprint) % 2 * 5 + 5
+
+    async with opened(directory) as other, asyncio.TaskGroup() as tasks:
+        tasks.create_task(read(store))
+        tasks.create_task(read(other))
+        for number in range(1, 20):
+            await put(store, version(number))
+            if number % 7 == 0:
+                await store.optimise()
+        done.set()
+    assert seen == {5, 10}
+
+
+async def test_knowledge_outlives_the_process(directory: Path) -> None:
+    async with opened(directory) as store:
+        await put(store, random_rows(100))
+        await store.optimise()
+    async with opened(directory) as store:
+        assert len(await store.manifest("docs")) == 20
+        assert len(await store.search("word1", unit(1), ["docs"], 10)) > 0
+
+
+async def test_closing_twice_is_fine(directory: Path) -> None:
+    store = await open_lance(directory, "test", DIMENSION)
+    await put(store, [row("a", "a.md")])
+    await store.close()
+    await store.close()
+
+
+async def test_another_model_is_refused_and_rebuilt_on_request(directory: Path) -> None:
+    async with opened(directory) as store:
+        await put(store, [row("a", "a.md")])
+    for embedder, dimension in (("other", DIMENSION), ("test", 8)):
+        with pytest.raises(StoreMismatch, match=rf"test \(dimension 16.*{embedder} \(dimension {dimension}.*--rebuild"):
+            await open_lance(directory, embedder, dimension)
+    async with opened(directory) as store:
+        assert len(await store.manifest("docs")) == 1
+    async with opened(directory, "other", 8, rebuild=True) as store:
+        assert await store.manifest("docs") == {}
+        await store.replace("docs", ["a.md"], [Row(row("a", "a.md").passage, "1", "new", unit(1, 8))])
+        assert len(await store.search("new", unit(1, 8), ["docs"], 5)) == 1
+
+
+async def test_a_reader_notices_a_rebuild_with_another_model(directory: Path, store: Store) -> None:
+    await put(store, [row("a", "a.md")])
+    async with opened(directory, "other", 8, rebuild=True):
+        await asyncio.sleep(1.1)
+        with pytest.raises(StoreMismatch, match="--rebuild"):
+            await store.search("a", unit(1), ["docs"], 5)
+
+
+async def test_vectors_of_a_wrong_length_are_refused(store: Store) -> None:
+    await put(store, [row("a", "a.md")])
+    with pytest.raises(StoreMismatch, match="takes vectors of 16"):
+        await store.replace("docs", ["a.md"], [Row(row("a", "a.md").passage, "2", "a", unit(1, 8))])
+    assert (await store.manifest("docs"))["a.md"].fingerprint == "1"
+
+
+@pytest.mark.parametrize("folder", ["_versions", "data", "_indices"])
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+async def test_damage_is_reported_with_the_way_out(directory: Path, folder: str, damage: str) -> None:
+    async with opened(directory) as store:
+        await put(store, random_rows(50))
+        await store.optimise()
+    for path in [path for path in (directory / "passages.lance" / folder).rglob("*") if path.is_file()]:
+        if damage == "cut":
+            os.truncate(path, path.stat().st_size // 2)
+        else:
+            path.unlink()
+    with pytest.raises(StoreError) as caught:
+        await use(directory)
+    assert str(directory) in str(caught.value)
+    assert "kimas ingest --rebuild" in str(caught.value)
+    async with opened(directory, rebuild=True) as store:
+        await put(store, random_rows(50))
+        assert len(await store.search("word1", unit(1), ["docs"], 5)) > 0
+
+
+async def test_a_file_in_the_place_of_the_folder_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "passages").write_text("not a store")
+    with pytest.raises(StoreError, match=str(tmp_path / "passages")):
+        await use(tmp_path / "passages")
+
+
+async def use(directory: Path) -> None:
+    async with opened(directory) as store:
+        await store.search("word1", unit(1), ["docs"], 5)
+        await store.vectors("docs")
+        await put(store, [row("a", "a.md")])
+
+
+CHILD = """
+import asyncio, resource, sys
+from pathlib import Path
+from core.errors import StoreError
+from tests.contracts.test_store import opened, put, random_rows, row
+
+async def main(directory, job):
+    async with opened(directory) as store:
+        if job == "write":
+            await put(store, [row("new", "new.md", tokens="fresh")])
+        elif job == "fill":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+            try:
+                await put(store, random_rows(3000, seed=3))
+            except StoreError as fault:
+                print("refused:", fault)
+        else:
+            for number in range(10**6):
+                await put(store, random_rows(150, seed=number + 2, per_document=50))
+                print(directory.name, flush=True)
+                if number % 3 == 2:
+                    await store.optimise()
+
+async def all_at_once(directories, job):
+    await asyncio.gather(*(main(Path(directory), job) for directory in directories))
+
+asyncio.run(all_at_once(sys.argv[1:-1], sys.argv[-1]))
+"""
+
+
+async def child(job: str, *directories: Path) -> asyncio.subprocess.Process:
+    """Start a process that does the job on every directory at the same time."""
+    arguments = (sys.executable, "-c", CHILD, *map(str, directories), job)
+    return await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+
+
+async def test_what_another_process_writes_is_seen(directory: Path, store: Store) -> None:
+    assert await store.search("fresh", unit(1), ["docs"], 5) == []
+    writer = await child("write", directory)
+    assert await writer.wait() == 0
+    async with asyncio.timeout(5):
+        while not await store.search("fresh", unit(1), ["docs"], 5):
+            await asyncio.sleep(0.1)
+
+
+async def test_a_write_that_finds_no_space_changes_nothing(directory: Path, store: Store) -> None:
+    before = random_rows(60)
+    await put(store, before)
+    writer = await child("fill", directory)
+    output, _ = await writer.communicate()
+    assert "refused: no space for the passage store" in output.decode()
+    assert str(directory) in output.decode()
+    assert len(await store.manifest("docs")) == 12
+    assert len(await store.search("", before[3].vector, ["docs"], 60)) == 60
+
+
+async def test_killed_while_writing_it_stays_consistent(tmp_path: Path) -> None:
+    names = [f"store-{number}" for number in range(8)]  # one kill meets each of them somewhere else in its write
+    writer = await child("forever", *(tmp_path / name for name in names))
+    assert writer.stdout is not None
+    batches = Counter[str]()
+    while len(batches) < len(names) or min(batches.values()) < 3:
+        batches[(await writer.stdout.readline()).decode().strip()] += 1
+    os.kill(writer.pid, signal.SIGKILL)
+    await writer.communicate()
+    for name in names:
+        async with opened(tmp_path / name) as store:
+            manifest = await store.manifest("docs")
+            assert {path: held.passages for path, held in manifest.items()} == {f"p{n}.md": 50 for n in range(3)}
+            found = await store.search("word1 word2", unit(1), ["docs"], 200)
+            assert len({passage.id.rsplit("-", 1)[0] for passage in found}) == 1
+            await put(store, random_rows(150, seed=1, per_document=50))
+            assert len(await store.vectors("docs")) == 150

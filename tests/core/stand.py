@@ -1,0 +1,111 @@
+"""A small stand for the line: a library over given passages with controlled delays, and a sink that remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from core.errors import ServiceError
+from core.parts import Parts
+from core.ports import ChatModel
+from core.prompts import Prompts
+from core.rewrite import content_words
+from core.settings import Settings
+from core.types import AgentScore, Passage, Reply
+
+
+def passage(name: str, text: str, *, source: str = "docs", kind: str = "markdown", similarity: float = 0.6) -> Passage:
+    return Passage(
+        id=name,
+        source=source,
+        path=f"{name}.md",
+        title=name.title(),
+        text=text,
+        url=f"https://example.org/{name}",
+        kind=kind,
+        similarity=similarity,
+        lexical=1.0,
+        score=similarity,
+    )
+
+
+INSTALL = passage("install", "Install the package with pip. Run `pip install kimas` in a virtual environment first.")
+MEMORY = passage("memory", "The memory module stores messages. Long-term memory needs a vector database.")
+
+
+@dataclass
+class ShelfLibrary:
+    """Implements `Library`: every source is an agent; what is found are the passages that share a word."""
+
+    passages: Sequence[Passage] = (INSTALL, MEMORY)
+    delay_s: dict[str, float] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    route_delay_s: float = 0.0
+    queries: list[str] = field(default_factory=list)
+
+    async def route(self, query: str) -> Sequence[AgentScore]:
+        await asyncio.sleep(self.route_delay_s)
+        return [AgentScore(name, 1.0) for name in sorted({one.source for one in self.passages})]
+
+    async def search(self, agent: str, query: str, limit: int) -> Sequence[Passage]:
+        self.queries.append(query)
+        await asyncio.sleep(self.delay_s.get(agent, 0.0))
+        if agent in self.broken:
+            raise ServiceError(f"{agent} is down")
+        wanted = set(content_words(query))
+        shared = {one.id: len(wanted & set(content_words(one.text))) for one in self.passages}
+        found = [replace(one, score=shared[one.id] / 10) for one in self.passages if one.source == agent]
+        return sorted((one for one in found if one.score), key=lambda one: -one.score)[:limit]
+
+    async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        wanted = set(content_words(query))
+        return [len(wanted & set(content_words(text))) / max(1, len(wanted)) for text in texts]
+
+
+class OrderKeeper:
+    """Implements `Reranker` by score, after a delay."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.delay_s = delay_s
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        await asyncio.sleep(self.delay_s)
+        return sorted(passages, key=lambda one: -one.score)
+
+
+@dataclass
+class MemorySink:
+    """Implements `Sink` and keeps what was written."""
+
+    updates: list[str] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    opened: int = 0
+
+    async def open(self) -> None:
+        self.opened += 1
+
+    async def update(self, text: str) -> None:
+        self.updates.append(text)
+
+    async def finish(self, reply: Reply) -> None:
+        self.replies.append(reply)
+
+    async def fail(self, text: str) -> None:
+        self.failures.append(text)
+
+
+def settings(**changes: object) -> Settings:
+    return Settings.model_validate({"sources": {"docs": {"kind": "faq", "path": "faq.yaml"}}, **changes})
+
+
+def parts(
+    library: ShelfLibrary | None = None,
+    model: ChatModel | None = None,
+    configuration: Settings | None = None,
+    reranker: OrderKeeper | None = None,
+) -> Parts:
+    return Parts(
+        configuration or settings(), library or ShelfLibrary(), reranker or OrderKeeper(), model, Prompts.read()
+    )

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from core.budget import Budget
+from core.errors import ModelError, UsageError
+from core.settings import BudgetSettings
+
+
+async def _late() -> str:
+    await asyncio.sleep(30)
+    return "late"
+
+
+async def _broken() -> str:
+    raise ModelError("the endpoint is down")
+
+
+async def test_a_stage_inside_its_share_is_not_cut() -> None:
+    budget = Budget(BudgetSettings())
+    assert await budget.within("rerank", asyncio.sleep(0, "done"), lambda: "stand-in") == "done"
+    assert budget.cut == []
+    assert "rerank" in budget.timings_ms
+
+
+@pytest.mark.parametrize("work", [_late, _broken])
+async def test_an_overrun_or_a_failed_service_leads_to_the_stand_in(work: object) -> None:
+    budget = Budget(BudgetSettings(deadline_s=0.5, rerank=0.1))
+    assert await budget.within("rerank", work(), lambda: "stand-in") == "stand-in"  # type: ignore[operator]
+    assert budget.cut == ["rerank"]
+    assert budget.timings_ms["rerank"] < 400
+
+
+async def test_other_errors_are_not_forgiven() -> None:
+    async def wrong() -> str:
+        raise UsageError("no such agent")
+
+    with pytest.raises(UsageError, match="no such agent"):
+        await Budget(BudgetSettings()).within("rerank", wrong(), lambda: "stand-in")
+
+
+async def test_no_stage_gets_more_than_what_is_left() -> None:
+    budget = Budget(BudgetSettings(deadline_s=0.05, search=1.0))
+    await asyncio.sleep(0.06)
+    assert budget.share("search") == 0.0
+    assert await budget.within("search", _late(), lambda: "stand-in") == "stand-in"

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from core.citations import mark_sentences, overlap_support, resolve, sentences, settled
+from tests.core.stand import INSTALL, MEMORY, passage
+
+PASSAGES = (INSTALL, MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown", "cited"),
+    [
+        ("Use pip [p1].", "Use pip [1].", ["install"]),
+        ("Use pip[p1].", "Use pip[1].", ["install"]),
+        ("Both [p1, p2].", "Both [1][2].", ["install", "memory"]),
+        ("Both [p2][p1].", "Both [1][2].", ["memory", "install"]),
+        ("Both [p1; p2].", "Both [1][2].", ["install", "memory"]),
+        ("记忆【p2】。", "记忆[1]。", ["memory"]),
+        ("Footnote [^p1].", "Footnote [1].", ["install"]),
+        ("Loud [P1].", "Loud [1].", ["install"]),
+        ("Wordy [passage p2].", "Wordy [1].", ["memory"]),
+        ("Bare [2].", "Bare [1].", ["memory"]),
+        ("Twice [p1] and [p1].", "Twice [1] and [1].", ["install"]),
+    ],
+)
+def test_marks_become_numbers_in_order_of_mention(written: str, shown: str, cited: list[str]) -> None:
+    result = resolve(written, PASSAGES)
+    assert (result.text, [one.passage_id for one in result.citations], result.dropped) == (shown, cited, 0)
+
+
+@pytest.mark.parametrize(
+    "untouched",
+    [
+        "`items[1]` is the second",
+        "```python\nfirst = items[p1]\nx = [1]\n```",
+        "array[1] and call()[0]",
+        "a [1](https://example.org) link",
+        "in the year [2024]",
+        "an empty [] and a [word]",
+    ],
+)
+def test_code_indices_and_links_are_not_marks(untouched: str) -> None:
+    assert resolve(untouched, PASSAGES).text == untouched
+
+
+def test_an_id_that_was_never_retrieved_is_dropped_and_counted() -> None:
+    result = resolve("True [p1]. Invented [p7]. Mixed [p9, p2].", PASSAGES)
+    assert result.text == "True [1]. Invented. Mixed [2]."
+    assert result.dropped == 2
+
+
+def test_two_passages_behind_one_link_share_a_number() -> None:
+    other = passage("install", "Another part of the same page.")
+    result = resolve("One [p1] two [p2].", (INSTALL, other))
+    assert result.text == "One [1] two [1]."
+    assert len(result.citations) == 1
+
+
+@pytest.mark.parametrize(
+    "cut", ["Use pip [", "Use pip [p", "Use pip [p1", "Use pip [p1,", "Use pip【p1", "Use pip [^p"]
+)
+def test_a_streamed_text_never_shows_half_a_mark(cut: str) -> None:
+    assert settled(cut) == "Use pip"
+
+
+@pytest.mark.parametrize("whole", ["Use pip [p1].", "a [word", "x [p1] and"])
+def test_what_cannot_be_half_a_mark_is_shown(whole: str) -> None:
+    assert settled(whole) == whole
+
+
+def test_sentences_leave_code_blocks_out_and_keep_inline_code() -> None:
+    text = "Run `pip install kimas` first. Then start it!\n\n```sh\nkimas run. Now.\n```\n记忆需要数据库。没有别的。"
+    found = [sentence.strip() for sentence in sentences(text)]
+    assert found == ["Run `pip install kimas` first.", "Then start it!", "记忆需要数据库。", "没有别的。"]
+
+
+def test_shared_words_support_a_sentence_and_marks_go_before_its_end() -> None:
+    text = "Long-term memory needs a vector database. Bananas are yellow."
+    marked = mark_sentences(text, overlap_support(text, PASSAGES))
+    assert marked == "Long-term memory needs a vector database [p2]. Bananas are yellow."

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from core.errors import MessageGone, PlatformError, ServiceError, UsageError
+from core.intake import Answer, Intake
+from core.journal import Journal
+from core.ports import Delivery, Receive, Sink
+from core.types import ConversationKey, Message, Question, Reply
+from tests.core.stand import MemorySink, settings
+
+CHAT = ConversationKey("test", "room")
+ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
+
+
+@dataclass
+class Room:
+    """Implements `Adapter` and remembers its sinks by message id."""
+
+    name: str = "test"
+    sinks: dict[str, MemorySink] = field(default_factory=dict)
+    previous: dict[str, str] = field(default_factory=dict)
+    deliveries: dict[str, Delivery] = field(default_factory=dict)
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: Receive) -> None:
+        await asyncio.Event().wait()
+
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+        self.sinks[message.id], self.previous[message.id] = MemorySink(), previous
+        self.deliveries[message.id] = delivery
+        return self.sinks[message.id]
+
+    async def close(self) -> None:
+        return None
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+async def echo(question: Question, sink: Sink) -> Reply:
+    reply = Reply(f"{len(question.history)}: {question.text}")
+    await sink.finish(reply)
+    return reply
+
+
+async def deliver(journal: Journal, answer: Answer, *messages: Message, **changes: object) -> Room:
+    room = Room()
+    intake = Intake(settings(**changes), journal, answer)
+    for message in messages:
+        await intake.receiver(room)(message)
+    assert await intake.drain(5) == 0
+    return room
+
+
+async def state_of(journal: Journal, message: Message) -> tuple[str, str]:
+    async with journal._reading() as connection:
+        query = text("SELECT state, reason FROM messages WHERE id = :id")
+        row = (await connection.execute(query, {"id": message.id})).one()
+    return str(row.state), str(row.reason)
+
+
+async def test_a_question_is_answered_once_though_delivered_twice(journal: Journal) -> None:
+    room = await deliver(journal, echo, ASKED, ASKED)
+    assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
+    assert await state_of(journal, ASKED) == ("answered", "")
+
+
+async def test_order_is_kept_within_a_conversation_and_history_grows(journal: Journal) -> None:
+    async def slow_first(question: Question, sink: Sink) -> Reply:
+        await asyncio.sleep(0.05 if question.text == "0" else 0)
+        return await echo(question, sink)
+
+    room = await deliver(journal, slow_first, *(replace(ASKED, id=str(n), text=str(n)) for n in range(3)))
+    assert [room.sinks[str(n)].replies[0].text for n in range(3)] == ["0: 0", "2: 1", "4: 2"]
+
+
+async def test_conversations_do_not_wait_for_each_other(journal: Journal) -> None:
+    both = asyncio.Barrier(2)
+
+    async def meet(question: Question, sink: Sink) -> Reply:
+        await asyncio.wait_for(both.wait(), 5)
+        return await echo(question, sink)
+
+    elsewhere = replace(ASKED, id="2", key=replace(CHAT, thread="side"))
+    room = await deliver(journal, meet, ASKED, elsewhere)
+    assert all(sink.replies for sink in room.sinks.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "configuration", "reason"),
+    [
+        ({"addressed": False}, {}, "not addressed"),
+        ({"private": True}, {"gate": {"private": False}}, "gate.private"),
+        ({}, {"gate": {"chats": ["test:other"]}}, "not among gate.chats"),
+    ],
+)
+async def test_silence_has_a_recorded_reason(
+    journal: Journal, changes: dict[str, bool], configuration: dict[str, object], reason: str
+) -> None:
+    message = replace(ASKED, **changes)  # type: ignore[arg-type]
+    room = await deliver(journal, echo, message, **configuration)
+    assert room.sinks == {}
+    state, why = await state_of(journal, message)
+    assert state == "silent"
+    assert reason in why
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "shown"),
+    [
+        ("help", "", "I answer questions from these sources"),
+        ("start", "", "- **docs**"),
+        ("ask", "  ", "I answer questions"),
+        ("ask", "How?", "0: How?"),
+        ("frobnicate", "", "I do not know `/frobnicate`"),
+    ],
+)
+async def test_commands(journal: Journal, command: str, text: str, shown: str) -> None:
+    room = await deliver(journal, echo, replace(ASKED, command=command, text=text))
+    assert shown in room.sinks["1"].replies[0].text
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (UsageError("The question is empty."), "The question is empty."),
+        (ServiceError("http://secret-host is down"), "ask again in a few minutes"),
+        (ValueError("a bug with details"), "whoever runs me finds it in the log"),
+    ],
+)
+async def test_a_failure_is_told_plainly_without_internals(journal: Journal, fault: Exception, told: str) -> None:
+    async def fail(question: Question, sink: Sink) -> Reply:
+        raise fault
+
+    room = await deliver(journal, fail, ASKED)
+    assert told in room.sinks["1"].failures[0]
+    assert "secret-host" not in room.sinks["1"].failures[0]
+    assert (await state_of(journal, ASKED))[0] == "failed"
+
+
+@pytest.mark.parametrize(("fault", "state"), [(MessageGone("gone"), "silent"), (PlatformError("kicked out"), "failed")])
+async def test_a_reply_that_cannot_be_posted_is_closed_with_its_reason(
+    journal: Journal, fault: Exception, state: str
+) -> None:
+    async def refuse(question: Question, sink: Sink) -> Reply:
+        raise fault
+
+    room = await deliver(journal, refuse, ASKED)
+    assert room.sinks["1"].failures == []
+    assert (await state_of(journal, ASKED))[0] == state
+
+
+async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: Journal) -> None:
+    async def hang(question: Question, sink: Sink) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError("never reached")
+
+    room = Room()
+    intake = Intake(settings(), journal, hang)
+    await intake.receiver(room)(ASKED)
+    assert await intake.drain(0.05) == 1
+    again = Intake(settings(), journal, echo)
+    await again.resume(room)
+    await again.drain(5)
+    assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
+
+
+async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> None:
+    async def begin(question: Question, sink: Sink) -> Reply:
+        await room.deliveries["1"].posting()
+        await room.deliveries["1"].posted("77")
+        await asyncio.Event().wait()
+        raise AssertionError("never reached")
+
+    room = Room()
+    intake = Intake(settings(), journal, begin)
+    await intake.receiver(room)(ASKED)
+    await intake.drain(0.1)
+    again = Intake(settings(), journal, echo)
+    await again.resume(room)
+    await again.drain(5)
+    assert room.previous["1"] == "77"
+
+
+async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None:
+    turn = asyncio.Event()
+
+    async def wait(question: Question, sink: Sink) -> Reply:
+        await asyncio.wait_for(turn.wait(), 5)
+        return await echo(question, sink)
+
+    room = Room()
+    intake = Intake(settings(), journal, wait)
+    await intake.receiver(room)(ASKED)
+    second = replace(ASKED, id="2", text="Wat?")
+    await intake.receiver(room)(second)
+    await intake.receiver(room)(replace(second, text="What?", reference={"edited": True}))
+    turn.set()
+    await intake.drain(5)
+    assert room.sinks["2"].replies[0].text == "2: What?"

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from core.budget import Budget
+from core.endpoint import Endpoint
+from core.errors import EmbeddingError, ModelError
+from core.llm import RoleModels
+from core.settings import BudgetSettings, ModelsSettings
+from core.types import Turn
+from tests.peers.language_model import LanguageModelPeer
+
+ASK = [Turn("user", "Hello?")]
+
+
+def opened(peer: LanguageModelPeer, **light: object) -> RoleModels:
+    main = {"base_url": peer.base_url, "model": "big", "api_key": {"env": "TEST_KEY"}, "temperature": 0.2}
+    settings = {"main": main, **({"light": {**main, "model": "small", **light}} if light else {})}
+    models = RoleModels.open(ModelsSettings.model_validate(settings))
+    assert models is not None
+    return models
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", "right")
+
+
+async def test_no_model_is_configured_means_none() -> None:
+    assert RoleModels.open(ModelsSettings()) is None
+
+
+async def test_each_role_goes_to_its_model_and_tokens_are_counted() -> None:
+    async with LanguageModelPeer(reply="Good day to you.", api_key="right") as peer:
+        models, budget = opened(peer, max_tokens=50), Budget(BudgetSettings())
+        pieces = [piece async for piece in models.stream("Be kind.", ASK, role="main", budget=budget)]
+        whole = await models.complete("Be kind.", ASK, role="light", budget=budget)
+        await models.close()
+    assert "".join(pieces) == whole == "Good day to you."
+    assert len(pieces) > 1
+    assert [body["model"] for body in peer.requests] == ["big", "small"]
+    assert peer.requests[0]["messages"][0] == {"role": "system", "content": "Be kind."}
+    assert peer.requests[0]["temperature"] == 0.2
+    assert peer.requests[1]["max_tokens"] == 50
+    assert budget.tokens["main.completion"] > 0
+    assert budget.tokens["light.prompt"] > 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ({"status": 500}, "status 500"),
+        ({"status": 429}, "status 429"),
+        ({"api_key": "another"}, "API key was refused"),
+        ({"malformed_after": 2}, "big"),
+        ({"drop_after": 2}, "big"),
+    ],
+)
+async def test_failures_are_model_errors_that_name_the_endpoint(fault: dict[str, object], says: str) -> None:
+    async with LanguageModelPeer() as peer:
+        for name, value in fault.items():
+            setattr(peer, name, value)
+        models = opened(peer)
+        with pytest.raises(ModelError, match=says) as caught:
+            async for _ in models.stream("", ASK, role="main", budget=Budget(BudgetSettings())):
+                pass
+        await models.close()
+    assert peer.base_url in str(caught.value)
+    assert "right" not in str(caught.value)
+
+
+@pytest.mark.parametrize("fault", [{"hang": True}, {"stall_after": 2}])
+async def test_silence_ends_with_the_budget(fault: dict[str, object]) -> None:
+    async with LanguageModelPeer() as peer:
+        for name, value in fault.items():
+            setattr(peer, name, value)
+        models, started = opened(peer), time.monotonic()
+        with pytest.raises(ModelError, match="did not finish in time"):
+            async for _ in models.stream("", ASK, role="main", budget=Budget(BudgetSettings(deadline_s=0.3))):
+                pass
+        await models.close()
+    assert time.monotonic() - started < 5
+
+
+async def test_an_unreachable_endpoint_is_named() -> None:
+    endpoint = Endpoint.open("http://127.0.0.1:9/v1", "", 2)
+    with pytest.raises(ModelError, match=r"127\.0\.0\.1:9.*connection failed"):
+        await endpoint.complete({"model": "big", "messages": [{"role": "user", "content": "Hello?"}]})
+    with pytest.raises(EmbeddingError, match="connection failed"):
+        await endpoint.embed("big", ["Hello?"])
+    await endpoint.close()
+
+
+async def test_embeddings_come_in_order() -> None:
+    async with LanguageModelPeer(dimension=4) as peer:
+        endpoint = Endpoint.open(peer.base_url, "", 5)
+        together = await endpoint.embed("vectors", ["one", "two"])
+        alone = await endpoint.embed("vectors", ["two"])
+        await endpoint.close()
+    assert [len(vector) for vector in together] == [4, 4]
+    assert together[1] == alone[0]

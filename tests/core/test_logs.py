@@ -1,0 +1,227 @@
+"""The log: its two looks, what ends up in it, and what never does."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+
+from core.logs import OWN, configure_logs, context, logger, redactor
+from core.settings import LogSettings
+
+SECRET = 'p"ä\\ss word\n2'
+TOKEN = "123456789:AAF-abcdefghijklmnopqrstuvwxyz012345"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in OWN}
+    yield
+    logging.captureWarnings(False)
+    root.setLevel(before[0])
+    root.handlers = before[1]
+    for name, level in before[2].items():
+        logging.getLogger(name).setLevel(level)
+
+
+def configured(
+    stream: io.StringIO | None = None,
+    form: Literal["auto", "json", "console"] = "json",
+    level: Literal["debug", "info", "warning", "error"] = "info",
+    secrets: tuple[str, ...] = (),
+) -> io.StringIO:
+    stream = stream if stream is not None else io.StringIO()
+    configure_logs(LogSettings(level=level, format=form), stream, secrets)
+    return stream
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_is_one_json_object() -> None:
+    stream = configured()
+    logger("core.answer").info("answer.finished", passages=3, text="two\nlines", path=logging)
+    (event,) = lines(stream)
+    assert event.pop("timestamp").endswith("Z")
+    assert event.pop("path").startswith("<module 'logging'")
+    assert event == {
+        "event": "answer.finished",
+        "level": "info",
+        "logger": "core.answer",
+        "passages": 3,
+        "text": "two\nlines",
+    }
+
+
+async def test_bound_keys_stay_with_their_message() -> None:
+    stream = configured()
+
+    async def answer(question_id: str) -> None:
+        with context(question_id=question_id):
+            await asyncio.sleep(0)
+            logger("core").info("inside")
+            await asyncio.create_task(deeper())
+
+    async def deeper() -> None:
+        logger("core").info("deeper")
+
+    await asyncio.gather(answer("one"), answer("two"))
+    logger("core").info("outside")
+    seen = sorted((line["event"], line.get("question_id")) for line in lines(stream)[:-1])
+    assert seen == [("deeper", "one"), ("deeper", "two"), ("inside", "one"), ("inside", "two")]
+    assert "question_id" not in lines(stream)[-1]
+
+
+def test_levels_hold_for_our_packages_and_vendors_speak_from_warning_up() -> None:
+    stream = configured(level="debug")
+    for name in (*OWN, "aiogram.event", "openai", "apscheduler", "aiohttp.access", "asyncio", "lancedb"):
+        logging.getLogger(name).debug("debug")
+        logging.getLogger(name).warning("warning %d", 1)
+    logger("knowledge.refresh").debug("debug")
+    shown = {(line["logger"], line["event"]) for line in lines(stream)}
+    assert ("aiogram.event", "warning 1") in shown
+    assert ("asyncio", "warning 1") in shown
+    assert {name for name, event in shown if event == "debug"} == {*OWN, "knowledge.refresh"}
+    configured(stream, level="error")
+    before = stream.getvalue()
+    logger("core").warning("quiet")
+    assert stream.getvalue() == before
+
+
+def test_an_exception_is_a_traceback_in_one_line() -> None:
+    stream = configured()
+    try:
+        raise ValueError(f"no access with {TOKEN}")
+    except ValueError:
+        logger("core").exception("answer.failed")
+        logging.getLogger("aiogram").exception("failed")
+    for event in lines(stream):
+        assert event["exception"].startswith("Traceback (most recent call last):")
+        assert event["exception"].endswith("ValueError: no access with [redacted]")
+        assert event["level"] == "error"
+
+
+def test_a_terminal_gets_colours_and_plain_tracebacks() -> None:
+    stream = configured(Terminal(), "auto")
+    local = "a local variable with " + "a secret"
+    try:
+        raise ValueError(len(local))
+    except ValueError:
+        logger("core").exception("answer.failed", n=1)
+    assert "\x1b[" in stream.getvalue()
+    assert "answer.failed" in stream.getvalue()
+    assert "ValueError: 22" not in stream.getvalue().split("Traceback")[0]
+    assert "Traceback (most recent call last)" in stream.getvalue()
+    assert local not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "stream", "is_json"),
+    [("auto", io.StringIO(), True), ("auto", Terminal(), False), ("json", Terminal(), True)],
+)
+def test_the_look_follows_the_stream_unless_told(
+    form: Literal["auto", "json"], stream: io.StringIO, is_json: bool
+) -> None:
+    logger_output = configured(stream, form)
+    logger("core").info("event")
+    assert logger_output.getvalue().startswith("{") == is_json
+
+
+def test_setting_up_again_replaces_and_leaves_other_handlers() -> None:
+    other = logging.NullHandler()
+    logging.getLogger().addHandler(other)
+    first, second = configured(), configured()
+    logger("core").info("event")
+    assert first.getvalue() == ""
+    assert len(lines(second)) == 1
+    assert other in logging.getLogger().handlers
+
+
+def test_warnings_are_logged() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        stream = configured()
+        warnings.warn("old", UserWarning, stacklevel=1)
+        logging.captureWarnings(False)
+    assert [line["logger"] for line in lines(stream)] == ["py.warnings"]
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_secrets_never_appear_in_any_form(form: Literal["json", "console"]) -> None:
+    stream = configured(form=form, secrets=(SECRET, "", "ab"))
+    log = logger("core")
+    log.info("event", key=SECRET, nested={"deep": [SECRET]}, text=f"x{SECRET}y", word="abc")
+    log.info(f"event {SECRET}")
+    logging.getLogger("openai").warning("key %s", SECRET)
+    with context(key=SECRET):
+        try:
+            raise ValueError(SECRET)
+        except ValueError:
+            log.exception("event")
+            logging.getLogger("openai").exception("event")
+    text = stream.getvalue()
+    assert "ss word" not in text
+    assert "[redacted]" in text
+    assert "abc" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("https://api.telegram.org/bot123:ABC/getMe", "https://api.telegram.org/bot[redacted]/getMe"),
+        (f"GET /file/bot{TOKEN}/photo.jpg", "GET /file/bot[redacted]/photo.jpg"),
+        (f"the token {TOKEN} is bad", "the token [redacted] is bad"),
+        ("{'Authorization': 'Bearer abc.def-123'}", "{'Authorization': 'Bearer [redacted]'}"),
+        ("authorization: bearer abcdefgh", "authorization: bearer [redacted]"),
+        ("Incorrect API key: sk-proj-abc_DEF123.", "Incorrect API key: [redacted]."),
+        ("https://user:pass@git.example.org/r.git", "https://[redacted]@git.example.org/r.git"),
+        ("https://token@git.example.org/r.git", "https://[redacted]@git.example.org/r.git"),
+        ("task-force disk-images 12:30 https://h/@user a@b.org", None),
+        ("core/logs.py:12:34 2026-01-02T03:04:05.678901Z 10.0.0.1:8080", None),
+    ],
+)
+def test_known_shapes_are_redacted_and_ordinary_text_is_not(text: str, rest: str | None) -> None:
+    assert redactor()(text) == (rest or text)
+
+
+def test_a_secret_within_a_longer_one_leaves_no_rest() -> None:
+    assert redactor(["abcd", "abcdefgh"])("x abcdefgh abcd") == "x [redacted] [redacted]"
+
+
+def test_a_secret_in_a_url_is_found() -> None:
+    assert redactor(["a/b c"])("?key=a%2Fb%20c&x") == "?key=[redacted]&x"
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "1", "1:", "sk-", "://a", "Bearer ", "/bot1", "123456:", "12345678901:aaaa", "://a@", "Bearer abcd"]
+)
+def test_redaction_is_linear_on_long_lines(piece: str) -> None:
+    redact = redactor(["secret-value"])
+    line = piece * (1_000_000 // len(piece))
+    started = time.process_time()
+    redact(line)
+    # 1 MB takes at most a tenth of a second; quadratic behaviour would take minutes.
+    assert time.process_time() - started < 2
+
+
+def test_importing_the_module_loads_no_library() -> None:
+    code = "import sys, core.logs; sys.exit('structlog' in sys.modules or 'rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

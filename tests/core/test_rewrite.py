@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from core.rewrite import leans_on_history, rule_rewrite
+from core.types import Turn
+
+HISTORY = (
+    Turn("user", "How do I configure the vector store of AgentScope?", "ann"),
+    Turn("assistant", "AgentScope takes a `VectorStore` object [1]."),
+)
+
+
+def test_a_follow_up_carries_the_terms_of_the_conversation() -> None:
+    query = rule_rewrite("How do I delete it?", HISTORY)
+    assert query.startswith("How do I delete it?")
+    assert {"vector", "store", "agentscope"} <= set(query.split())
+
+
+def test_a_question_that_stands_alone_is_left_as_it_is() -> None:
+    question = "Which Python versions does the installer of LanceDB support on Windows?"
+    assert rule_rewrite(question, HISTORY) == question
+
+
+def test_without_a_conversation_nothing_is_added() -> None:
+    assert rule_rewrite("And then?", ()) == "And then?"
+
+
+def test_what_somebody_else_asked_is_not_carried_over() -> None:
+    history = (*HISTORY, Turn("user", "Where are the Kubernetes manifests?", "bob"), Turn("assistant", "In deploy."))
+    query = rule_rewrite("How do I delete it?", history, "ann")
+    assert "kubernetes" not in query
+    assert "vector" in query
+
+
+def test_the_last_turn_weighs_most() -> None:
+    history = (*HISTORY, Turn("user", "How do pipelines stream tokens?", "ann"), Turn("assistant", "With a generator."))
+    added = rule_rewrite("Why is it slow?", history).removeprefix("Why is it slow?").split()
+    assert added.index("pipelines") < added.index("vector")
+
+
+@pytest.mark.parametrize("question", ["那它怎么用？", "and on Windows?", "why?", "What about those?"])
+def test_leaning_questions_are_recognised(question: str) -> None:
+    assert leans_on_history(question)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from core.errors import UsageError
+from core.extract import extract
+from core.prompts import Prompts
+from core.scheduler import every
+from core.tasks import task_group
+from tests.core.stand import INSTALL, ShelfLibrary, passage
+
+
+async def test_the_first_failure_of_a_group_leaves_as_itself() -> None:
+    async def fail() -> None:
+        raise UsageError("as itself")
+
+    async def nested() -> None:
+        async with task_group() as outer, task_group() as inner:
+            inner.create_task(fail())
+            outer.create_task(asyncio.sleep(30))
+            await asyncio.sleep(30)
+
+    with pytest.raises(UsageError, match="as itself"):
+        await nested()
+
+
+async def test_recurring_work_runs_now_again_and_never_twice_at_once() -> None:
+    runs: list[str] = []
+    third = asyncio.Event()
+
+    async def work() -> None:
+        runs.append("begin")
+        await asyncio.sleep(0.05)
+        runs.append("end")
+        if len(runs) == 6:
+            third.set()
+
+    async with every(0.02 / 60, work):
+        await asyncio.wait_for(third.wait(), 10)
+    assert runs[:6] == ["begin", "end"] * 3
+    count = len(runs)
+    await asyncio.sleep(0.1)
+    assert len(runs) == count, "nothing runs after the block"
+
+
+async def test_work_without_an_interval_runs_once() -> None:
+    runs: list[int] = []
+
+    async def work() -> None:
+        runs.append(1)
+
+    async with every(0, work):
+        await asyncio.sleep(0.05)
+    assert runs == [1]
+
+
+def test_templates_are_filled_in_one_pass() -> None:
+    prompts = Prompts({"greet": "Hello {{name}}, {{unknown}} it is {{now}}."})
+    filled = prompts.fill("greet", name="{{now}}")
+    assert filled.startswith("Hello {{now}}, {{unknown}} it is ")
+
+
+def test_every_agent_has_its_prompt() -> None:
+    prompts = Prompts.read()
+    assert {"rewrite", "summarizer", "look_back"} <= set(prompts.templates)
+    assert "data" in prompts.fill("summarizer", name="Bot", persona="")
+
+
+async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
+    code = passage(
+        "client",
+        "def connect(host):\n"
+        '    """Connect to the host and return a session that is ready to use.\n\n    Raises.\n    """\n'
+        "    return Session(host)",
+        kind="python",
+    )
+    quoted = await extract("How do I connect to the host?", [code, INSTALL], ShelfLibrary())
+    assert "> Connect to the host and return a session that is ready to use. [p1]" in quoted
+    assert "```python\ndef connect(host):\n    return Session(host)\n```\n\n[p1]" in quoted
+    assert "pip" not in quoted, "a sentence that fits far less is left out"
+
+
+async def test_nothing_is_quoted_from_nothing() -> None:
+    assert await extract("How?", [], ShelfLibrary()) == ""
+    headings = passage("headings", "# Only\n\n## Headings\n\n| a | b |\n|---|---|")
+    assert await extract("Which headings?", [headings], ShelfLibrary()) == ""

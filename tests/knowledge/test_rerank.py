@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from core.settings import SearchSettings
+from core.types import Passage
+from knowledge.rerank import make_reranker
+
+
+def passage(name: str, similarity: float, lexical: float, score: float) -> Passage:
+    return Passage(name, "docs", "a.md", "Title", "text", similarity=similarity, lexical=lexical, score=score)
+
+
+async def test_the_scores_of_two_agents_become_comparable() -> None:
+    # The second agent's best is weak, though its own search had to score it 1.
+    strong = [passage("a", 0.9, 20, 1.0), passage("b", 0.7, 15, 0.0)]
+    weak = [passage("c", 0.2, 2, 1.0), passage("d", 0.1, 0, 0.0)]
+    ranked = await make_reranker(SearchSettings()).rerank("question", [*weak, *strong])
+    assert [one.id for one in ranked] == ["a", "b", "c", "d"]
+
+
+async def test_the_settings_weight_the_sides() -> None:
+    both = [passage("near", 0.9, 0, 0), passage("worded", 0.1, 9, 0)]
+    for alpha, best in ((0.9, "near"), (0.1, "worded")):
+        assert (await make_reranker(SearchSettings(alpha=alpha)).rerank("question", both))[0].id == best
+
+
+async def test_none_keeps_the_order() -> None:
+    given = [passage("b", 0.1, 1, 0.4), passage("a", 0.9, 9, 0.9), passage("c", 0.5, 5, 0.1)]
+    ranked = await make_reranker(SearchSettings(rerank="none")).rerank("question", given)
+    assert [one.id for one in ranked] == ["b", "a", "c"]

@@ -1,0 +1,670 @@
+"""A Bot API server over real HTTP, as strict as Telegram's own or stricter, with people who write to the bot.
+
+Inside a test:
+
+    async with TelegramPeer() as peer:
+        ...  # the bot uses peer.token and peer.api_url
+        peer.say(-100, "@kimas_bot what is it?")
+        reply = await peer.wait_for_reply(-100, 5)
+
+Positive chat ids are private chats, negative ones supergroups; a chat comes into being when somebody writes there.
+Updates are kept until a getUpdates with a higher offset confirms them, whatever happens to the bot in between.
+
+As a process (the first line it prints is JSON with `api_url`, `token` and `control_url`):
+
+    python -m tests.peers.telegram --port 0
+    curl --json '{"chat": -100, "text": "@kimas_bot hello"}' $control_url/say;  curl $control_url/messages?chat=-100
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiohttp import web
+
+from tests.peers.telegram_text import LIMIT, RAW_LIMIT, Entity, ParseError, find_entities, parse_html, units
+
+Json = dict[str, Any]
+Drop = Literal["", "before", "after"]
+
+REPLY_PARAMETERS = {"message_id": int, "chat_id": int, "allow_sending_without_reply": bool, "quote": str}
+LINK_PREVIEW = {"is_disabled": bool, "url": str, "prefer_small_media": bool, "show_above_text": bool}
+SCOPES = ("default", "all_private_chats", "all_group_chats", "all_chat_administrators")
+UPDATE_KINDS = ("message", "edited_message", "channel_post", "callback_query", "my_chat_member", "message_reaction")
+TEXT = {"text": str, "parse_mode": str, "entities": list}
+# Parameters of each method and their types; the required ones are marked with a "!".
+METHODS: dict[str, dict[str, type]] = {
+    "getMe": {},
+    "getWebhookInfo": {},
+    "deleteWebhook": {"drop_pending_updates": bool},
+    "setMyCommands": {"commands!": list, "scope": dict, "language_code": str},
+    "getUpdates": {"offset": int, "limit": int, "timeout": int, "allowed_updates": list},
+    "sendChatAction": {"chat_id!": int, "action!": str, "message_thread_id": int},
+    "sendMessage": {
+        "chat_id!": int,
+        "message_thread_id": int,
+        "reply_parameters": dict,
+        "link_preview_options": dict,
+        "disable_notification": bool,
+        **TEXT,
+    },
+    "sendMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, **TEXT},
+    "editMessageText": {"chat_id!": int, "message_id!": int, "link_preview_options": dict, **TEXT},
+    "deleteMessage": {"chat_id!": int, "message_id!": int},
+}
+# Nothing is looked for inside these.
+SOLID = ("code", "pre", "text_link")
+ACTIONS = ("typing", "upload_photo", "record_voice", "upload_document", "choose_sticker", "find_location")
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Somebody who writes."""
+
+    id: int = 1001
+    first_name: str = "Ann"
+    username: str = "ann"
+    is_bot: bool = False
+
+    def user(self) -> Json:
+        """Return the author as the API shows them."""
+        return {"id": self.id, "is_bot": self.is_bot, "first_name": self.first_name, "username": self.username}
+
+
+@dataclass(slots=True)
+class Shown:
+    """A message as it stands in a chat. `history` holds every (time, text) it ever showed."""
+
+    id: int
+    text: str
+    entities: list[Entity]
+    html: str
+    from_bot: bool
+    author: Author
+    thread: int | None = None
+    reply_to: int | None = None
+    history: list[tuple[float, str]] = field(default_factory=list)
+
+    def links(self) -> list[str]:
+        """Return the addresses behind the text, in order."""
+        return [entity["url"] for entity in self.entities if entity["type"] == "text_link"]
+
+
+@dataclass(slots=True)
+class Chat:
+    """One chat. `topics` maps a forum's topics to whether they are open; none means that it is no forum."""
+
+    id: int
+    title: str = "Team"
+    topics: dict[int, bool] = field(default_factory=dict)
+    kicked: bool = False
+    moved_to: int = 0
+    messages: dict[int, Shown] = field(default_factory=dict)
+    sent_at: deque[float] = field(default_factory=deque)
+    next_id: int = 1
+
+    @property
+    def private(self) -> bool:
+        """Say whether it is a private chat."""
+        return self.id > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One state of a reply that is still being written."""
+
+    chat: int
+    draft_id: int
+    text: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: its method, its parameters as sent, the time, and the status it was answered with (0: dropped)."""
+
+    method: str
+    parameters: Json
+    at: float
+    status: int
+
+
+@dataclass(slots=True)
+class Fault:
+    """What `fail` has in store for a method."""
+
+    method: str
+    times: int
+    status: int
+    description: str
+    retry_after: int
+    drop: Drop
+    body: str
+
+
+class Refusal(Exception):
+    """An error answer."""
+
+    def __init__(self, status: int, description: str, **parameters: int) -> None:
+        super().__init__(description)
+        self.status = status
+        prefix = {400: "Bad Request: ", 403: "Forbidden: ", 409: "Conflict: "}.get(status, "")
+        self.body: Json = {"ok": False, "error_code": status, "description": prefix + description}
+        if parameters:
+            self.body["parameters"] = parameters
+
+
+class TelegramPeer:
+    """The server. `limit_per_chat` is (messages and edits, seconds): more are answered with 429."""
+
+    def __init__(
+        self,
+        token: str = "42:a-token-for-tests",  # noqa: S107
+        username: str = "kimas_bot",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        limit_per_chat: tuple[int, float] | None = None,
+    ) -> None:
+        self.token = token
+        self.username = username
+        self.bot = Author(int(token.partition(":")[0]), "KIMAs", username, is_bot=True)
+        self.limit_per_chat = limit_per_chat
+        self.api_url = ""
+        self.webhook = ""
+        self.chats: dict[int, Chat] = {}
+        self.calls: list[Call] = []
+        self.drafts: list[Draft] = []
+        self.confirmed: list[int] = []
+        self.offsets: list[int] = []
+        self.commands: dict[str, list[Json]] = {}
+        self.allowed_updates: list[str] | None = None
+        self._host, self._port = host, port
+        self._updates: dict[int, object] = {}
+        self._next_update = 500_000_001
+        self._faults: list[Fault] = []
+        self._changed = asyncio.Event()
+        self._poller: asyncio.Future[None] | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> TelegramPeer:
+        application = web.Application()
+        application.router.add_route("*", "/bot{token}/{method}", self._answer)
+        application.router.add_get("/control/messages", self._control_messages)
+        application.router.add_post("/control/{action}", self._control)
+        self._runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        self.api_url = f"http://{self._host}:{self._port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._poller is not None and not self._poller.done():
+            self._poller.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # What people do.
+
+    def say(
+        self,
+        chat: int,
+        text: str,
+        *,
+        author: Author | None = None,
+        reply_to: int | None = None,
+        thread: int | None = None,
+        **more: Any,
+    ) -> int:
+        """Write a message and return its id. `more` goes into the update's message as it is."""
+        where = self.chat(chat)
+        who = author or (Author(chat, "Ann") if where.private else Author())
+        shown = self._add(where, text, find_entities(text), text, who, thread=thread, reply_to=reply_to)
+        self.inject({"message": {**self._message(where, shown), **more}})
+        return shown.id
+
+    def edit(self, chat: int, message_id: int, text: str) -> None:
+        """Edit somebody's message."""
+        where = self.chats[chat]
+        shown = where.messages[message_id]
+        shown.text, shown.entities = text, find_entities(text)
+        shown.history.append((time.monotonic(), text))
+        self.inject({"edited_message": {**self._message(where, shown), "edit_date": int(time.time())}})
+
+    def delete(self, chat: int, message_id: int) -> None:
+        """Delete a message: the bot is not told."""
+        del self.chats[chat].messages[message_id]
+
+    def inject(self, update: object, *, numbered: bool = True) -> int:
+        """Queue any update. `numbered` gives it the next update_id when it is an object without one."""
+        number = self._next_update
+        self._next_update += 1
+        self._updates[number] = {"update_id": number, **update} if numbered and isinstance(update, dict) else update
+        self._notify()
+        return number
+
+    def chat(self, chat: int) -> Chat:
+        """Return a chat, opening it when it is new."""
+        return self.chats.setdefault(chat, Chat(chat))
+
+    def forum(self, chat: int, *topics: int) -> Chat:
+        """Open a supergroup with topics."""
+        where = self.chat(chat)
+        where.topics.update(dict.fromkeys(topics, True))
+        return where
+
+    def upgrade(self, chat: int, to: int) -> Chat:
+        """Upgrade a group to a supergroup with another id."""
+        self.chats[chat].moved_to = to
+        self.inject({"message": {**self._service(self.chats[chat]), "migrate_to_chat_id": to}})
+        return self.chat(to)
+
+    def fail(
+        self,
+        method: str,
+        status: int = 500,
+        *,
+        times: int = 1,
+        description: str = "Internal Server Error",
+        retry_after: int = 0,
+        drop: Drop = "",
+        body: str = "",
+    ) -> None:
+        """Answer the next `times` calls of a method with an error, or drop the connection before or after doing it.
+
+        With `body` the answer is that text instead of JSON, with that status.
+        """
+        self._faults.append(Fault(method, times, status, description, retry_after, drop, body))
+
+    # What can be observed.
+
+    def messages(self, chat: int) -> list[Shown]:
+        """Return the bot's messages in a chat, as they are shown now."""
+        return [shown for shown in self.chat(chat).messages.values() if shown.from_bot]
+
+    def called(self, method: str) -> list[Call]:
+        """Return the calls of one method."""
+        return [call for call in self.calls if call.method == method]
+
+    def pending(self) -> list[int]:
+        """Return the ids of the updates that are not confirmed."""
+        return sorted(self._updates)
+
+    async def wait_for_reply(self, chat: int, timeout: float, *, containing: str = "", count: int = 1) -> Shown:
+        """Wait until the bot shows `count` messages in a chat, the last of them with this text, and return that one."""
+        await self.wait_until(
+            lambda: len(self.messages(chat)) >= count and containing in self.messages(chat)[-1].text, timeout
+        )
+        return self.messages(chat)[-1]
+
+    async def wait_until(self, true: Callable[[], bool], timeout: float) -> None:
+        """Wait until something is true; it is looked at after every call. Raises `TimeoutError`."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not true():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            recent = [(call.method, call.status, call.parameters) for call in self.calls[-8:]]
+            raise TimeoutError(f"not within {timeout} s; the last calls: {recent}") from None
+
+    # The server.
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        name = next((known for known in METHODS if known.lower() == request.match_info["method"].lower()), "")
+        at = time.monotonic()
+        raw: Json = await request.json() if request.content_type == "application/json" else dict(await request.post())
+        fault = self._fault(name)
+        if fault is not None and fault.drop == "before":
+            return self._dropped(request, Call(name, raw, at, 0))
+        try:
+            if request.match_info["token"] != self.token:
+                raise Refusal(401, "Unauthorized")
+            if not name:
+                raise Refusal(404, "Not Found: method not found")
+            if fault is not None and not fault.drop:
+                if fault.body:
+                    self.calls.append(Call(name, raw, at, fault.status))
+                    return web.Response(status=fault.status, text=fault.body)
+                more = {"retry_after": fault.retry_after} if fault.retry_after else {}
+                raise Refusal(fault.status, fault.description, **more)
+            body: Json = {"ok": True, "result": await self._call(name, _typed(name, raw))}
+            status = 200
+        except Refusal as refusal:
+            body, status = refusal.body, refusal.status
+        if fault is not None and fault.drop == "after":
+            return self._dropped(request, Call(name, raw, at, 0))
+        self.calls.append(Call(name, raw, at, status))
+        self._notify()
+        return web.json_response(body, status=status)
+
+    def _dropped(self, request: web.Request, call: Call) -> web.Response:
+        self.calls.append(call)
+        self._notify()
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response()
+
+    def _fault(self, method: str) -> Fault | None:
+        for fault in self._faults:
+            if fault.method == method and fault.times > 0:
+                fault.times -= 1
+                return fault
+        return None
+
+    def _notify(self) -> None:
+        self._changed.set()
+
+    async def _call(self, name: str, given: Json) -> object:
+        match name:
+            case "getMe":
+                return {**self.bot.user(), "can_join_groups": True, "can_read_all_group_messages": False}
+            case "getWebhookInfo":
+                pending = len(self._updates)
+                return {"url": self.webhook, "has_custom_certificate": False, "pending_update_count": pending}
+            case "deleteWebhook":
+                self.webhook = ""
+                if given.get("drop_pending_updates"):
+                    self._updates.clear()
+                return True
+            case "setMyCommands":
+                return self._set_commands(given)
+            case "getUpdates":
+                return await self._get_updates(given)
+            case "sendChatAction":
+                if given["action"] not in ACTIONS:
+                    raise Refusal(400, "wrong parameter action in request")
+                self._writable(given)
+                return True
+            case "sendMessage":
+                return self._send_message(given)
+            case "sendMessageDraft":
+                return self._send_draft(given)
+            case "editMessageText":
+                return self._edit_text(given)
+            case _:
+                if self._writable(given).messages.pop(given["message_id"], None) is None:
+                    raise Refusal(400, "message to delete not found")
+                return True
+
+    def _set_commands(self, given: Json) -> bool:
+        scope = given.get("scope", {"type": "default"})
+        if scope.get("type") not in SCOPES:
+            raise Refusal(400, "can't parse BotCommandScope: unsupported type specified")
+        for command in given["commands"]:
+            _checked(command, {"command": str, "description": str}, "BotCommand")
+            if not re.fullmatch(r"[a-z0-9_]{1,32}", command.get("command", "")):
+                raise Refusal(400, "BOT_COMMAND_INVALID")
+            if not 1 <= len(command.get("description", "")) <= 256:
+                raise Refusal(400, "BOT_COMMAND_DESCRIPTION_INVALID")
+        self.commands[scope["type"]] = given["commands"]
+        return True
+
+    async def _get_updates(self, given: Json) -> list[object]:
+        if self.webhook:
+            raise Refusal(409, "can't use getUpdates method while webhook is active; use deleteWebhook to delete it")
+        if self._poller is not None and not self._poller.done():
+            self._poller.set_result(None)
+        if any(kind not in UPDATE_KINDS for kind in given.get("allowed_updates", ())):
+            raise Refusal(400, "wrong update type in allowed_updates")
+        self.allowed_updates = given.get("allowed_updates", self.allowed_updates)
+        offset, limit = given.get("offset", 0), given.get("limit", 100)
+        self._confirm(offset)
+        deadline = time.monotonic() + given.get("timeout", 0)
+        self._poller = mine = asyncio.get_running_loop().create_future()
+        while not self._updates and time.monotonic() < deadline:
+            await self._news(mine, deadline)
+            if mine.done():
+                raise Refusal(
+                    409, "terminated by other getUpdates request; make sure that only one bot instance is running"
+                )
+        mine.cancel()
+        return [self._updates[number] for number in sorted(self._updates)][:limit]
+
+    def _confirm(self, offset: int) -> None:
+        self.offsets.append(offset)
+        done = [number for number in self._updates if number < offset]
+        if offset < 0:
+            done = sorted(self._updates)[:offset]
+        for number in done:
+            del self._updates[number]
+        self.confirmed += sorted(done)
+        self._notify()
+
+    async def _news(self, mine: asyncio.Future[None], deadline: float) -> None:
+        # Short naps: the peer serves tests, and several waiters share its one event.
+        await asyncio.wait({mine}, timeout=min(0.01, max(0, deadline - time.monotonic())))
+
+    def _writable(self, given: Json) -> Chat:
+        chat = self.chats.get(given["chat_id"])
+        if chat is None:
+            raise Refusal(400, "chat not found")
+        if chat.moved_to:
+            raise Refusal(400, "group chat was upgraded to a supergroup chat", migrate_to_chat_id=chat.moved_to)
+        if chat.kicked:
+            raise Refusal(403, "bot was blocked by the user" if chat.private else "bot was kicked from the group chat")
+        thread = given.get("message_thread_id")
+        if thread is not None and thread not in chat.topics:
+            raise Refusal(400, "message thread not found")
+        if thread is not None and not chat.topics[thread]:
+            raise Refusal(400, "TOPIC_CLOSED")
+        return chat
+
+    def _limited(self, chat: Chat) -> None:
+        if self.limit_per_chat is None:
+            return
+        most, seconds = self.limit_per_chat
+        now = time.monotonic()
+        while chat.sent_at and chat.sent_at[0] <= now - seconds:
+            chat.sent_at.popleft()
+        if len(chat.sent_at) >= most:
+            wait = max(1, round(chat.sent_at[0] + seconds - now + 0.5))
+            raise Refusal(429, f"Too Many Requests: retry after {wait}", retry_after=wait)
+        chat.sent_at.append(now)
+
+    def _send_message(self, given: Json) -> Json:
+        chat = self._writable(given)
+        self._limited(chat)
+        text, entities = _text(given, "message is too long")
+        reply = _checked(given.get("reply_parameters", {}), REPLY_PARAMETERS, "ReplyParameters")
+        _checked(given.get("link_preview_options", {}), LINK_PREVIEW, "LinkPreviewOptions")
+        reply_to = reply.get("message_id")
+        if "reply_parameters" in given and reply_to is None:
+            raise Refusal(400, "message identifier is not specified")
+        if reply_to is not None and reply_to not in chat.messages:
+            if not reply.get("allow_sending_without_reply"):
+                raise Refusal(400, "message to be replied not found")
+            reply_to = None
+        thread = given.get("message_thread_id")
+        shown = self._add(chat, text, entities, given["text"], self.bot, thread=thread, reply_to=reply_to)
+        return self._message(chat, shown)
+
+    def _send_draft(self, given: Json) -> bool:
+        chat = self._writable(given)
+        if not chat.private:
+            raise Refusal(400, "TEXTDRAFT_PEER_INVALID")
+        if given["draft_id"] == 0:
+            raise Refusal(400, "RANDOM_ID_INVALID")
+        text = _text(given, "MESSAGE_TOO_LONG")[0] if given.get("text") else ""
+        self.drafts.append(Draft(chat.id, given["draft_id"], text, time.monotonic()))
+        return True
+
+    def _edit_text(self, given: Json) -> Json:
+        chat = self._writable(given)
+        shown = chat.messages.get(given["message_id"])
+        if shown is None:
+            raise Refusal(400, "message to edit not found")
+        if not shown.from_bot:
+            raise Refusal(400, "message can't be edited")
+        text, entities = _text(given, "MESSAGE_TOO_LONG")
+        if (text, entities) == (shown.text, shown.entities):
+            raise Refusal(
+                400,
+                "message is not modified: specified new message content and reply markup are exactly the same as a "
+                "current content and reply markup of the message",
+            )
+        self._limited(chat)
+        shown.text, shown.entities, shown.html = text, entities, given["text"]
+        shown.history.append((time.monotonic(), text))
+        return {**self._message(chat, shown), "edit_date": int(time.time())}
+
+    def _add(
+        self,
+        chat: Chat,
+        text: str,
+        entities: list[Entity],
+        html: str,
+        author: Author,
+        *,
+        thread: int | None,
+        reply_to: int | None,
+    ) -> Shown:
+        history = [(time.monotonic(), text)]
+        shown = Shown(chat.next_id, text, entities, html, author is self.bot, author, thread, reply_to, history)
+        chat.messages[shown.id] = shown
+        chat.next_id += 1
+        return shown
+
+    def _message(self, chat: Chat, shown: Shown) -> Json:
+        """Return a message as the API shows it, with the one it replies to."""
+        replied = chat.messages.get(shown.reply_to or 0)
+        in_topic = shown.thread is not None and shown.thread in chat.topics
+        return {
+            "message_id": shown.id,
+            "from": shown.author.user(),
+            "chat": self._chat(chat, shown.author),
+            "date": int(time.time()),
+            "text": shown.text,
+            **({"entities": shown.entities} if shown.entities else {}),
+            **({"message_thread_id": shown.thread} if shown.thread is not None else {}),
+            **({"is_topic_message": True} if in_topic else {}),
+            **(
+                {"reply_to_message": {**self._message(chat, _without_reply(replied)), "date": int(time.time())}}
+                if replied is not None
+                else {}
+            ),
+        }
+
+    def _chat(self, chat: Chat, author: Author) -> Json:
+        if chat.private:
+            return {"id": chat.id, "type": "private", "first_name": author.first_name}
+        forum = {"is_forum": True} if chat.topics else {}
+        return {"id": chat.id, "type": "supergroup", "title": chat.title, **forum}
+
+    def _service(self, chat: Chat) -> Json:
+        return {
+            "message_id": chat.next_id,
+            "from": Author().user(),
+            "chat": self._chat(chat, Author()),
+            "date": int(time.time()),
+        }
+
+    async def _control(self, request: web.Request) -> web.Response:
+        given = await request.json()
+        if request.match_info["action"] != "say":
+            raise web.HTTPNotFound
+        return web.json_response({"message_id": self.say(given["chat"], given["text"], thread=given.get("thread"))})
+
+    async def _control_messages(self, request: web.Request) -> web.Response:
+        shown: Iterable[Shown] = self.messages(int(request.query["chat"]))
+        return web.json_response(
+            [{"id": one.id, "text": one.text, "reply_to": one.reply_to, "links": one.links()} for one in shown]
+        )
+
+
+def _without_reply(shown: Shown) -> Shown:
+    return Shown(shown.id, shown.text, shown.entities, shown.html, shown.from_bot, shown.author, shown.thread)
+
+
+def _typed(method: str, raw: Json) -> Json:
+    """Check the names and the types of a request's parameters and return their values."""
+    known = {name.rstrip("!"): kind for name, kind in METHODS[method].items()}
+    for name in raw:
+        if name not in known:
+            raise Refusal(400, f'unknown parameter "{name}" of {method}')
+    for name in METHODS[method]:
+        if name.endswith("!") and name[:-1] not in raw:
+            raise Refusal(400, f"parameter {name[:-1]} is required")
+    return {name: _value(name, value, known[name]) for name, value in raw.items()}
+
+
+def _value(name: str, value: object, kind: type) -> Any:
+    if not isinstance(value, str) or kind is str:
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise Refusal(400, f"wrong type of {name}")
+        return value
+    try:
+        read = json.loads(value)
+    except json.JSONDecodeError:
+        raise Refusal(400, f"can't parse {name} JSON object") from None
+    if not isinstance(read, kind) or (kind is int and isinstance(read, bool)):
+        raise Refusal(400, f"wrong type of {name}")
+    return read
+
+
+def _checked(given: Json, known: dict[str, type], what: str) -> Json:
+    for name, value in given.items():
+        kind = known.get(name)
+        if kind is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise Refusal(400, f'can\'t parse {what}: wrong field "{name}"')
+    return given
+
+
+def _text(given: Json, too_long: str) -> tuple[str, list[Entity]]:
+    """Return a request's text and entities as they are shown."""
+    raw = given.get("text", "")
+    if len(raw.encode()) > RAW_LIMIT:
+        raise Refusal(400, "Text is too long")
+    mode = given.get("parse_mode", "").lower()
+    if mode not in ("", "html"):
+        raise Refusal(400, "Unsupported parse_mode")
+    try:
+        text, entities = parse_html(raw) if mode else (raw, [])
+    except ParseError as error:
+        raise Refusal(400, f"can't parse entities: {error}") from error
+    lead = units(text) - units(text.lstrip())
+    text = text.strip()
+    if not text:
+        raise Refusal(400, "message text is empty")
+    if units(text) > LIMIT:
+        raise Refusal(400, too_long)
+    taken = [(one["offset"], one["offset"] + one["length"]) for one in entities if one["type"] in SOLID]
+    found = [
+        one
+        for one in find_entities(text)
+        if not any(start - lead <= one["offset"] < end - lead for start, end in taken)
+    ]
+    return text, [*({**one, "offset": max(0, one["offset"] - lead)} for one in entities), *found]
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    async with TelegramPeer(arguments.token, arguments.username, port=arguments.port) as peer:
+        line = {"api_url": peer.api_url, "token": peer.token, "control_url": f"{peer.api_url}/control"}
+        print(json.dumps(line), flush=True)
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Run the peer as a process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--token", default="42:a-token-for-tests")
+    parser.add_argument("--username", default="kimas_bot")
+    try:
+        asyncio.run(_serve(parser.parse_args()))
+    except KeyboardInterrupt:
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""The documentation is true: its configurations load, its commands exist, its links lead somewhere.
+
+Conventions for fenced blocks: a `yaml` block is a whole configuration or some of its top-level sections, unless its
+first line is a comment that names another file than kimas.yaml (`# faq.yaml`). In `console` blocks a command follows
+`$ `; in `sh` blocks every line is one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+
+from core.configuration import load_settings
+from core.errors import ConfigurationError
+from core.keys import Key, known_keys
+from core.settings import Section
+from core.yaml_file import read_yaml
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    page
+    for page in [
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+    if page.exists()
+)
+FENCE = re.compile(r"^( *)```([a-z]*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^()\s]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: where it starts, its language, and its text without the indentation of a list."""
+
+    place: str
+    language: str
+    text: str
+
+
+def blocks(*languages: str) -> Iterator[Block]:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for match in FENCE.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            body = re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE)
+            if match[2] in languages:
+                yield Block(f"{page.relative_to(ROOT)}:{line}", match[2], body)
+
+
+def configurations() -> list[Block]:
+    return [block for block in blocks("yaml") if _file_name(block.text) in ("", "kimas.yaml")]
+
+
+def commands() -> list[Block]:
+    """Return every command line that starts kimas, with continued lines joined."""
+    found = []
+    for block in blocks("console", "sh", "bash", "shell"):
+        lines = re.sub(r"\\\n\s*", "", block.text).split("\n")
+        if block.language == "console":
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        for line in lines:
+            match = re.match(r"(?:sudo (?:-u \S+ )?)?(?:[A-Z_]+=\S+ )*(?:\S*/)?kimas(?: ([^|<>&;]*)|$)", line)
+            if match:
+                found.append(Block(block.place, block.language, match[1] or ""))
+    return found
+
+
+def _file_name(text: str) -> str:
+    match = re.match(r"# *([\w./-]+\.\w+)", text)
+    return Path(match[1]).name if match else ""
+
+
+def _place(block: Block) -> str:
+    return block.place
+
+
+def faults(files: list[Path]) -> tuple[str, ...]:
+    try:
+        load_settings(files, (), {}, require_secrets=False)
+    except ConfigurationError as error:
+        return error.faults
+    return ()
+
+
+@pytest.mark.parametrize("block", configurations(), ids=_place)
+def test_configurations_load(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "kimas.yaml"
+    file.write_text(block.text, "utf-8")
+    # Sections may be shown without the sources that their agents name, and files need not exist here.
+    data = read_yaml(file).data
+    agents = (data.get("agents") or {}).values() if isinstance(data, dict) and "sources" not in data else ()
+    stand_in = "".join(f"  {name}: {{kind: files, path: .}}\n" for agent in agents for name in agent["sources"])
+    files = [file]
+    if stand_in:
+        files.append(tmp_path / "sources.yaml")
+        files[-1].write_text("sources:\n" + stand_in, "utf-8")
+    assert [fault for fault in faults(files) if "does not exist" not in fault] == []
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.place} {command.text}")
+def test_commands_exist(command: Block) -> None:
+    parse(shlex.split(command.text, comments=True))
+
+
+@pytest.mark.parametrize("line", ["aks x", "ask", "ask --jsn x", "--confg x run", "search --top-k many x", "run x"])
+def test_wrong_commands_are_noticed(line: str) -> None:
+    with pytest.raises(click.UsageError):
+        parse(line.split())
+
+
+def parse(arguments: list[str]) -> None:
+    """Let the command line parse its arguments without running anything. Raises `click.UsageError`."""
+    from bots.cli import main
+
+    # --help and --version leave while they are parsed.
+    with suppress(click.exceptions.Exit), main.make_context("kimas", list(arguments)) as context:
+        name, command, rest = main.resolve_command(context, [*context._protected_args, *context.args])
+        assert name is not None
+        assert command is not None
+        command.make_context(name, rest, parent=context).close()
+
+
+def _anchors(page: Path) -> set[str]:
+    text = FENCE.sub("", page.read_text("utf-8"))
+    headings = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text("utf-8")))
+    broken = []
+    for link in LINK.findall(text):
+        target, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        file = page.parent / target if target else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in _anchors(file)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_there_is_something_to_check() -> None:
+    names = {page.name for page in PAGES}
+    assert {"README.md", "CONTRIBUTING.md", "configure.md", "operate.md"} <= names
+    assert len(configurations()) >= 3
+    assert len(commands()) >= 3
+
+
+def test_every_setting_is_described_with_its_default() -> None:
+    """docs/configure.md has a row for every key in the table of its section, `(top)` for the outermost."""
+    text = (ROOT / "docs/configure.md").read_text("utf-8")
+    sections = dict(re.findall(r"^### `([^`\n]+)`[^\n]*\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
+    missing = []
+    for key in known_keys():
+        parent = ".".join(key.path[:-1]) or "(top)"
+        heading = f"{parent}, kind {key.kind}" if key.kind else parent
+        if key.path[-1] in ("env", "file"):
+            heading = "(secret)"
+        tables = [body for names, body in sections.items() if heading in (names, *names.split(" and "))]
+        row = f"| `{key.path[-1]}` | {_default(key)} |"
+        if not any(row in table for table in tables):
+            missing.append(f"{heading}: {row}")
+    assert missing == []
+
+
+def _default(key: Key) -> str:
+    """Return how a table shows the default of a key."""
+    if key.field.is_required():
+        return "required"
+    default = key.field.get_default(call_default_factory=True)
+    if isinstance(default, Section):
+        return "below"
+    if default is None:
+        return "none"
+    text = str(default) if default != "" else '""'
+    return f"`{text}`" if isinstance(default, str | Path) else f"`{json.dumps(default)}`"

@@ -1,0 +1,155 @@
+"""From a real repository to a cited answer: in the terminal, and in a Telegram group through the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.deployment import Deployment, commit, git, make_repository
+from tests.peers.language_model import LanguageModelPeer
+from tests.peers.telegram import TelegramPeer
+
+GROUP = -100200300
+READY_S = 60
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    repository = make_repository(tmp_path / "rocket")
+    link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
+    source = {"kind": "git", "url": str(repository), "link": link}
+    return Deployment(tmp_path, {"sources": {"rocket": source}})
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[TelegramPeer]:
+    async with TelegramPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[LanguageModelPeer]:
+    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
+        yield peer
+
+
+@pytest.fixture
+def connected(deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer) -> Deployment:
+    deployment.settings["telegram"] = {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url}
+    deployment.settings["models"] = {"main": {"base_url": model.base_url, "model": "peer"}}
+    deployment.environment["BOT_TOKEN"] = telegram.token
+    deployment.kimas("ingest")
+    return deployment
+
+
+def test_a_repository_becomes_a_cited_answer(deployment: Deployment) -> None:
+    assert deployment.json("ingest")["sources"][0]["added"] == 2
+    answer = deployment.json("ask", "How do I change the signing key of sessions?")
+    assert answer["extractive"]
+    assert "rotate_keys" in answer["answer"]
+    assert "[1]" in answer["answer"]
+    cited = answer["citations"][0]
+    commit_id = git(deployment.folder / "rocket", "rev-parse", "HEAD")
+    assert cited["path"] in ("README.md", "rocket/server.py")
+    assert cited["url"].startswith(f"https://example.org/rocket/blob/{commit_id}/{cited['path']}#L")
+    assert {"rewrite", "route", "search", "rerank", "total"} <= set(answer["timings_ms"])
+    shown = deployment.kimas("ask", "How do I change the signing key of sessions?").stdout
+    assert "\x1b[" not in shown, "no colours where nobody is watching"
+    assert "[1]" in shown
+
+
+def test_knowledge_follows_the_repository(deployment: Deployment) -> None:
+    deployment.kimas("ingest")
+    repository = deployment.folder / "rocket"
+    git(repository, "rm", "--quiet", "rocket/server.py")
+    commit(repository, {"README.md": "# Rocket\n\nRocket is a gardening handbook about tomatoes and compost.\n"})
+    report = deployment.json("ingest")["sources"][0]
+    assert (report["added"], report["updated"], report["deleted"], report["unchanged"]) == (0, 1, 1, 0)
+    found = deployment.json("search", "tomatoes and compost")["passages"]
+    assert [one["path"] for one in found] == ["README.md"]
+    assert deployment.json("search", "signing key sessions")["passages"] == found or all(
+        one["path"] == "README.md" for one in deployment.json("search", "signing key sessions")["passages"]
+    )
+    assert deployment.json("ingest")["sources"][0]["unchanged"] == 1
+
+
+async def test_a_group_member_gets_a_streamed_cited_answer(
+    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    model.tokens_per_s = 5
+    async with connected.daemon() as process:
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+        await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")
+        await telegram.wait_until(lambda: bool(telegram.called("editMessageText")), READY_S)
+        reply = await telegram.wait_for_reply(GROUP, READY_S, containing="nobody is logged out")
+        assert any("rocket" in link for link in reply.links())
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert telegram.pending() == []
+    assert telegram.token not in connected.log()
+
+
+async def test_a_kill_between_receipt_and_reply_leads_to_one_answer(
+    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    model.hang = True
+    async with connected.daemon() as process:
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+        await telegram.wait_until(lambda: bool(model.requests), READY_S)
+        process.kill()
+        await process.wait()
+    model.hang = False
+    async with connected.daemon():
+        await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")
+        telegram.say(GROUP, "/help@kimas_bot")
+        await telegram.wait_for_reply(GROUP, READY_S, containing="I answer questions from")
+    answers = [shown for shown in telegram.messages(GROUP) if "rotate_keys" in shown.text and shown.from_bot]
+    assert len(answers) == 1
+
+
+async def test_a_kill_in_the_middle_of_the_reply_continues_the_same_message(
+    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    model.stall_after = 3
+    async with connected.daemon() as process:
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+        begun = await telegram.wait_for_reply(GROUP, READY_S)
+        await asyncio.sleep(0.3)
+        process.kill()
+        await process.wait()
+    model.stall_after = None
+    async with connected.daemon():
+        reply = await telegram.wait_for_reply(GROUP, READY_S, containing="nobody is logged out")
+    assert reply.message_id == begun.message_id
+
+
+async def test_sigterm_hands_back_what_it_cannot_finish(
+    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    connected.settings["run"] = {"grace_s": 0.5}
+    model.hang = True
+    async with connected.daemon() as process:
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+        await telegram.wait_until(lambda: bool(model.requests), READY_S)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert "daemon.handed_back" in connected.log()
+    model.hang = False
+    async with connected.daemon():
+        await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")
+
+
+async def test_a_dead_model_is_told_as_quotes_and_chatter_gets_no_reply(
+    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    model.status = 500
+    async with connected.daemon():
+        telegram.say(GROUP, "nice weather today")
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key of sessions?")
+        reply = await telegram.wait_for_reply(GROUP, READY_S, containing="could not answer")
+    assert reply.links()
+    assert len([shown for shown in telegram.messages(GROUP) if shown.from_bot]) == 1

@@ -1,0 +1,133 @@
+"""The service: systemd accepts every line of it, and it agrees with what the daemon does."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.configuration import default_files
+from core.errors import ConfigurationError
+from core.settings import RunSettings
+
+SYSTEMD = Path(__file__).parents[1] / "systemd"
+UNIT = SYSTEMD / "kimas.service"
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="NOT VERIFIED: systemd-analyze is not installed, nobody checked systemd/kimas.service",
+)
+
+
+def complaints(folder: Path, text: str) -> str:
+    """Return what `systemd-analyze verify` says about a unit, with the installed paths replaced by real ones."""
+    unit = folder / "kimas.service"
+    unit.write_text(text.replace("/opt/kimas/.venv/bin/kimas", sys.executable), "utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60, check=False
+    )
+    # Old versions report an unknown directive and still exit with 0: what counts is that nothing is said.
+    return done.stdout + done.stderr + ("" if done.returncode == 0 else f"exit code {done.returncode}")
+
+
+def seconds(span: str) -> float:
+    units = {"": 1, "s": 1, "min": 60, "h": 3600}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)\s*([a-z]*)", span))
+
+
+@pytest.fixture(scope="module")
+def service() -> configparser.SectionProxy:
+    unit = configparser.ConfigParser(strict=False, interpolation=None, comment_prefixes="#", delimiters="=")
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(UNIT, "utf-8")
+    return unit["Service"]
+
+
+@needs_systemd
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    assert complaints(tmp_path, UNIT.read_text("utf-8")) == ""
+
+
+@needs_systemd
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("NoNewPrivileges=yes", "NoNewPrivilege=yes"),
+        ("WatchdogSec=1min", "WatchdogSec=soon"),
+        ("Type=notify", "Type=notification"),
+        ("/opt/kimas/.venv/bin/kimas", "/opt/elsewhere/kimas"),
+    ],
+)
+def test_systemd_would_complain(tmp_path: Path, right: str, wrong: str) -> None:
+    text = UNIT.read_text("utf-8")
+    assert text.count(right) == 1
+    assert complaints(tmp_path, text.replace(right, wrong)) != ""
+
+
+def test_the_unit_starts_the_daemon_with_the_system_configuration(
+    service: configparser.SectionProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bots.cli import main
+
+    _, *arguments = service["ExecStart"].split()
+    assert arguments[-1] in main.commands
+    assert {option for option in arguments if option.startswith("--")} <= {
+        option for parameter in main.params for option in parameter.opts
+    }
+    # It is the file that commands without --config look for, too, so that an administrator's `kimas check` sees it.
+    monkeypatch.chdir(tmp_path)
+    try:
+        (found,) = map(str, default_files({"XDG_CONFIG_HOME": str(tmp_path)}))
+    except ConfigurationError as error:
+        found = str(error)
+    assert arguments[arguments.index("--config") + 1] in found
+
+
+def test_stopping_takes_longer_than_the_grace_period(service: configparser.SectionProxy) -> None:
+    grace = RunSettings().grace_s
+    assert seconds(service["TimeoutStopSec"]) >= grace + 10
+    assert service["KillMode"] == "mixed"
+
+
+def test_a_wrong_configuration_is_not_tried_again(service: configparser.SectionProxy) -> None:
+    assert service["RestartPreventExitStatus"].split() == [str(ConfigurationError.exit_code)]
+    assert service["Restart"] == "on-failure"
+
+
+def test_the_embedding_model_may_make_its_kernels(service: configparser.SectionProxy) -> None:
+    assert service.get("MemoryDenyWriteExecute", "no") == "no"
+
+
+def test_the_service_runs_as_the_user_that_is_made(service: configparser.SectionProxy) -> None:
+    made = re.findall(r"^u\s+(\S+)", (SYSTEMD / "kimas.sysusers.conf").read_text("utf-8"), re.MULTILINE)
+    assert made == [service["User"]]
+    folders = re.findall(r"^d\s+(\S+)", (SYSTEMD / "kimas.tmpfiles.conf").read_text("utf-8"), re.MULTILINE)
+    credential = Path(service["LoadCredential"].partition(":")[2])
+    assert str(credential.parent) in folders
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-sysusers") is None or os.geteuid() != 0,
+    reason="NOT VERIFIED: needs systemd-sysusers and root, nobody checked the sysusers and tmpfiles configuration",
+)
+def test_systemd_makes_the_user_and_the_folders(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    root = f"--root={tmp_path}"
+    for command, name in (("systemd-sysusers", "sysusers"), ("systemd-tmpfiles", "tmpfiles")):
+        target = tmp_path / "usr/lib" / f"{name}.d" / "kimas.conf"
+        target.parent.mkdir(parents=True)
+        shutil.copy(SYSTEMD / f"kimas.{name}.conf", target)
+        create = ["--create"] if name == "tmpfiles" else []
+        done = subprocess.run(
+            [command, root, *create, str(target)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert "\nkimas:" in "\n" + (tmp_path / "etc/passwd").read_text("utf-8")
+    assert (tmp_path / "etc/kimas").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "etc/kimas/credentials").stat().st_mode & 0o777 == 0o700
