@@ -61,7 +61,8 @@ def resolve(text: str, passages: Sequence[Passage]) -> Cited:
             mark = f"[{_number(passages[position], numbers).n}]"
             if mark not in marks:
                 marks.append(mark)
-        return (" " if match[0][0].isspace() and marks else "") + "".join(marks)
+        space = match[0][0] if match[0][0].isspace() and marks else ""
+        return space + "".join(marks)
 
     parts = _CODE.split(text)
     parts[::2] = [_MARK.sub(replace, part) for part in parts[::2]]

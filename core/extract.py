@@ -15,8 +15,9 @@ PASSAGES_READ = 5
 SENTENCES_READ = 40
 SENTENCES_QUOTED = 4
 SENTENCES_PER_PASSAGE = 2
-CODE_LINES_QUOTED = 12
+CODE_LINES_QUOTED, CODE_LINES_WORTH_QUOTING = 12, 3
 _MIN_CHARS, _MAX_CHARS = 25, 400
+_WINDOW_CHARS = 300
 _DENSE_WEIGHT = 0.6
 
 _BLOCK = re.compile(r"```.*?(?:```|\Z)|^\s*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.DOTALL | re.MULTILINE)
@@ -40,10 +41,14 @@ class Quote:
 async def extract(question: str, passages: Sequence[Passage], library: Library) -> str:
     """Return Markdown that quotes what fits the question best, each quote with its passage's id; empty for none."""
     quotes = await _best_quotes(question, passages[:PASSAGES_READ], library)
-    blocks = [f"> {quote.text} [{handle(quote.position)}]" for quote in quotes]
-    if passages and passages[0].kind not in PROSE_KINDS:
-        blocks.append(_code_block(passages[0]) + f"\n\n[{handle(0)}]")
-    return "\n\n".join(blocks)
+    blocks = [f"> {_about(passages[quote.position])}{quote.text} [{handle(quote.position)}]" for quote in quotes]
+    code = _code_block(passages[0]) if passages and passages[0].kind not in PROSE_KINDS else ""
+    return "\n\n".join([*blocks, f"{code}\n\n[{handle(0)}]"] if code else blocks)
+
+
+def _about(passage: Passage) -> str:
+    """Return what a quote from code is about: a docstring rarely repeats the name of what it describes."""
+    return "" if passage.kind in PROSE_KINDS else f"`{passage.title.rpartition(' > ')[2]}`: "
 
 
 async def _best_quotes(question: str, passages: Sequence[Passage], library: Library) -> list[Quote]:
@@ -69,7 +74,7 @@ async def _best_quotes(question: str, passages: Sequence[Passage], library: Libr
 def _fit(sentence: str, closeness: float, wanted: set[str], passage_score: float) -> float:
     shared = len(wanted & set(content_words(sentence))) / max(1, len(wanted))
     fit = _DENSE_WEIGHT * max(0.0, closeness) + (1 - _DENSE_WEIGHT) * shared
-    return fit * (0.5 + 0.5 * passage_score)
+    return fit * (0.75 + 0.25 * passage_score)
 
 
 def _diverse(ranked: Sequence[Quote]) -> list[Quote]:
@@ -93,6 +98,7 @@ def _alike(one: set[str], other: set[str]) -> bool:
 
 
 def _sentences(passage: Passage) -> list[str]:
+    """Return what can be quoted of a passage: sentences, each with as much of what follows as fits."""
     text = passage.text
     if passage.kind not in PROSE_KINDS:
         prose = [match[2] for match in _DOCSTRING.finditer(text)]
@@ -100,14 +106,26 @@ def _sentences(passage: Passage) -> list[str]:
         text = "\n\n".join([*prose, comments])
     found: list[str] = []
     for paragraph in _PARAGRAPH.split(_BLOCK.sub("\n\n", text)):
-        for sentence in _ENDING.split(" ".join(_LEAD.sub("", paragraph).split())):
-            if _MIN_CHARS <= len(sentence) <= _MAX_CHARS and len(content_words(sentence)) > 2:
-                found.append(sentence.strip())
+        parts = _ENDING.split(" ".join(_LEAD.sub("", paragraph).split()))
+        windows = [_window(parts[at:]) for at in range(len(parts))]
+        found += [one for one in windows if _MIN_CHARS <= len(one) <= _MAX_CHARS and len(content_words(one)) > 2]
     return found
+
+
+def _window(parts: Sequence[str]) -> str:
+    """Return a sentence with those that follow it in its paragraph, as far as they fit: alone it may say too little."""
+    window = parts[0].strip()
+    for part in parts[1:]:
+        if len(window) + len(part) > _WINDOW_CHARS:
+            break
+        window = f"{window} {part.strip()}"
+    return window
 
 
 def _code_block(passage: Passage) -> str:
     lines = _DOCSTRING.sub("", passage.text).split("\n")
     lines = [line for line in lines if line.strip()]
+    if len(lines) < CODE_LINES_WORTH_QUOTING:
+        return ""
     more = "\n…" if len(lines) > CODE_LINES_QUOTED else ""
     return f"```{passage.kind}\n" + "\n".join(lines[:CODE_LINES_QUOTED]).replace("```", "'''") + f"{more}\n```"

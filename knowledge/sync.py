@@ -121,38 +121,33 @@ async def refresh(
     return await _Refresh(source, store, embedder, chunk_tokens, batch_passages, report).run()
 
 
+@dataclass(slots=True)
 class _Refresh:
-    """One refresh while it runs."""
+    """One refresh while it runs: what it works with, then what it knows so far."""
 
-    def __init__(
-        self,
-        source: Source,
-        store: Store,
-        embedder: Embedder,
-        chunk_tokens: int,
-        batch_passages: int,
-        report: Callable[[Progress], None],
-    ) -> None:
-        self._source, self._store, self._embedder = source, store, embedder
-        self._chunk_tokens, self._batch_passages = chunk_tokens, batch_passages
-        self._report = report
-        self._began = time.monotonic()
-        self._wanted: dict[str, str] = {}
-        self._held: Mapping[str, Held] = {}
-        self._total = 0
-        self._done: dict[str, int] = {}
-        self._embedded = 0
+    source: Source
+    store: Store
+    embedder: Embedder
+    chunk_tokens: int
+    batch_passages: int
+    report: Callable[[Progress], None]
+    began: float = field(default_factory=time.monotonic)
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, Held] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    embedded: int = 0
 
     async def run(self) -> SyncReport:
         self._tell("listing")
-        listing = await self._source.listing()
-        suffix = f":{FORMAT}:{self._chunk_tokens}"
-        self._wanted = {path: fingerprint + suffix for path, fingerprint in listing.fingerprints.items()}
-        self._held = await self._store.manifest(self._source.name)
-        known = {path: held.fingerprint for path, held in self._held.items()}
-        changed = [path for path, fingerprint in self._wanted.items() if known.get(path) != fingerprint]
-        deleted = known.keys() - self._wanted.keys()
-        self._total = len(changed)
+        listing = await self.source.listing()
+        suffix = f":{FORMAT}:{self.chunk_tokens}"
+        self.wanted = {path: fingerprint + suffix for path, fingerprint in listing.fingerprints.items()}
+        self.held = await self.store.manifest(self.source.name)
+        known = {path: held.fingerprint for path, held in self.held.items()}
+        changed = [path for path, fingerprint in self.wanted.items() if known.get(path) != fingerprint]
+        deleted = known.keys() - self.wanted.keys()
+        self.total = len(changed)
         if changed or deleted:
             await self._update(listing, changed, deleted)
         self._tell("done")
@@ -170,8 +165,8 @@ class _Refresh:
         self, listing: Listing, changed: Collection[str], prepared: asyncio.Queue[_Prepared | None]
     ) -> None:
         if changed:
-            async for document in self._source.documents(listing, changed):
-                await prepared.put(await asyncio.to_thread(_cut, self._source.name, document, self._chunk_tokens))
+            async for document in self.source.documents(listing, changed):
+                await prepared.put(await asyncio.to_thread(_cut, self.source.name, document, self.chunk_tokens))
         await prepared.put(None)
 
     async def _embed(
@@ -187,7 +182,7 @@ class _Refresh:
                 continue
             await self._add(waiting, batch)
             waiting = []
-            if len(batch.rows) >= self._batch_passages:
+            if len(batch.rows) >= self.batch_passages:
                 await batches.put(batch)
                 batch = _Batch()
         await self._add(waiting, batch)
@@ -201,42 +196,42 @@ class _Refresh:
         pieces = [(one.path, *piece) for one in documents for piece in one.passages]
         for start in range(0, len(pieces), EMBED_PASSAGES):
             part = pieces[start : start + EMBED_PASSAGES]
-            vectors = await self._embedder.embed([text for _, _, text, _ in part])
+            vectors = await self.embedder.embed([text for _, _, text, _ in part])
             for (path, passage, _, tokens), vector in zip(part, vectors, strict=True):
-                batch.rows.append(Row(passage, self._wanted[path], tokens, vector))
-            self._embedded += len(part)
+                batch.rows.append(Row(passage, self.wanted[path], tokens, vector))
+            self.embedded += len(part)
             self._tell("embedding")
         for document in documents:
             batch.paths.add(document.path)
-            self._done[document.path] = len(document.passages)
+            self.done[document.path] = len(document.passages)
             if not document.passages:
-                batch.empty[document.path] = self._wanted[document.path]
+                batch.empty[document.path] = self.wanted[document.path]
         self._tell("embedding")
 
     async def _write(self, batches: asyncio.Queue[_Batch | None]) -> None:
         while (batch := await batches.get()) is not None:
-            await self._store.replace(self._source.name, batch.paths, batch.rows, batch.empty)
+            await self.store.replace(self.source.name, batch.paths, batch.rows, batch.empty)
             # After every batch: a first ingest takes minutes, and questions are answered meanwhile.
-            await self._store.optimise()
+            await self.store.optimise()
 
     def _tell(self, stage: Stage) -> None:
-        elapsed = time.monotonic() - self._began
-        rate = self._embedded / elapsed if elapsed > 0 else 0.0
-        self._report(Progress(self._source.name, stage, len(self._done), self._total, self._embedded, rate))
+        elapsed = time.monotonic() - self.began
+        rate = self.embedded / elapsed if elapsed > 0 else 0.0
+        self.report(Progress(self.source.name, stage, len(self.done), self.total, self.embedded, rate))
 
     def _summary(self, listing: Listing, deleted: Collection[str]) -> SyncReport:
-        kept = [held.passages for path, held in self._held.items() if path in self._wanted and path not in self._done]
-        updated = len(self._done.keys() & self._held.keys())
+        kept = [held.passages for path, held in self.held.items() if path in self.wanted and path not in self.done]
+        updated = len(self.done.keys() & self.held.keys())
         return SyncReport(
-            name=self._source.name,
-            added=len(self._done) - updated,
+            name=self.source.name,
+            added=len(self.done) - updated,
             updated=updated,
             deleted=len(deleted),
-            unchanged=len(self._wanted) - self._total,
-            passages=sum(kept) + sum(self._done.values()),
+            unchanged=len(self.wanted) - self.total,
+            passages=sum(kept) + sum(self.done.values()),
             skipped=dict(listing.skipped),
             stale=listing.stale,
-            seconds=time.monotonic() - self._began,
+            seconds=time.monotonic() - self.began,
         )
 
 

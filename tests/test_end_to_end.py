@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,12 +18,23 @@ GROUP = -100200300
 READY_S = 60
 
 
-@pytest.fixture
-def deployment(tmp_path: Path) -> Deployment:
-    repository = make_repository(tmp_path / "rocket")
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    """A deployment that knows its repository; made once, copied for every test."""
+    folder = tmp_path_factory.mktemp("ingested")
+    repository = make_repository(folder / "rocket")
     link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
     source = {"kind": "git", "url": str(repository), "link": link}
-    return Deployment(tmp_path, {"sources": {"rocket": source}})
+    deployment = Deployment(folder, {"sources": {"rocket": source}})
+    assert deployment.json("ingest")["sources"][0]["added"] == 2
+    return deployment
+
+
+@pytest.fixture
+def deployment(ingested: Deployment, tmp_path: Path) -> Deployment:
+    folder = shutil.copytree(ingested.folder, tmp_path / "deployment")
+    source = {**ingested.settings["sources"]["rocket"], "url": str(folder / "rocket")}
+    return Deployment(folder, {"sources": {"rocket": source}})
 
 
 @pytest.fixture
@@ -42,12 +54,10 @@ def connected(deployment: Deployment, telegram: TelegramPeer, model: LanguageMod
     deployment.settings["telegram"] = {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url}
     deployment.settings["models"] = {"main": {"base_url": model.base_url, "model": "peer"}}
     deployment.environment["BOT_TOKEN"] = telegram.token
-    deployment.kimas("ingest")
     return deployment
 
 
 def test_a_repository_becomes_a_cited_answer(deployment: Deployment) -> None:
-    assert deployment.json("ingest")["sources"][0]["added"] == 2
     answer = deployment.json("ask", "How do I change the signing key of sessions?")
     assert answer["extractive"]
     assert "rotate_keys" in answer["answer"]
@@ -63,7 +73,6 @@ def test_a_repository_becomes_a_cited_answer(deployment: Deployment) -> None:
 
 
 def test_knowledge_follows_the_repository(deployment: Deployment) -> None:
-    deployment.kimas("ingest")
     repository = deployment.folder / "rocket"
     git(repository, "rm", "--quiet", "rocket/server.py")
     commit(repository, {"README.md": "# Rocket\n\nRocket is a gardening handbook about tomatoes and compost.\n"})
@@ -124,7 +133,7 @@ async def test_a_kill_in_the_middle_of_the_reply_continues_the_same_message(
     model.stall_after = None
     async with connected.daemon():
         reply = await telegram.wait_for_reply(GROUP, READY_S, containing="nobody is logged out")
-    assert reply.message_id == begun.message_id
+    assert reply.id == begun.id
 
 
 async def test_sigterm_hands_back_what_it_cannot_finish(

@@ -16,9 +16,7 @@ _LINE = re.compile(r"^\W*(\d{1,3})\W*[:：]\s*(.*)$", re.MULTILINE)
 _ID = re.compile(r"p\s?(\d{1,3})", re.IGNORECASE)
 
 
-async def look_back(
-    text: str, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget, /
-) -> str:
+async def look_back(text: str, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget, /) -> str:
     """Return the answer with passage ids behind the sentences that passages support.
 
     The light model says which; when it is too slow or fails, shared words decide.

@@ -16,12 +16,12 @@ LANGUAGES = frozenset({"javascript", "typescript", "go", "rust", "java", "c", "c
 
 # The splitter's time grows with the third power of the syntax tree's depth. Code beyond these limits is generated (or
 # hostile); it is split by paragraphs instead.
-_LONGEST_TEXT = 300_000
+_LONGEST_TEXT = 100_000
 _LONGEST_LINE = 500
 _DEEPEST_NESTING = 60
 _MOST_LINKS = 250
 _BRACKET = re.compile(r"[(\[{}\])]")
-_LINK = re.compile(r"\belse\b|^[ \t]*[.+?:&|~!-]|[-+!~]{3}|\b(?:await|typeof|new|not)\b[ \t]*$", re.MULTILINE)
+_LINK = re.compile(r"\belse\b|^[ \t]*[.+?:&|~!=-]|[-+!~]{3}|`|\b(?:await|typeof|new|not)\b[ \t]*$", re.MULTILINE)
 
 _MODIFIERS = r"export|default|pub(?:\([a-z]+\))?|public|private|protected|static|abstract|final|async|unsafe|inline"
 _KEYWORDS = r"class|interface|enum|struct|trait|impl(?:<[^>]*>)?|fn|function\*?|type|namespace|mod|union"

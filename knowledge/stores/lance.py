@@ -18,7 +18,7 @@ from core.types import Passage
 from knowledge.ports import Held, Row, Vectors
 from knowledge.stores.lance_faults import explained, mapped
 from knowledge.stores.lance_import import light_import
-from knowledge.stores.lance_search import PASSAGE_COLUMNS, hybrid, listed, matrix, quoted
+from knowledge.stores.lance_view import EMPTY, PASSAGE_COLUMNS, View, listed, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,32 +27,44 @@ T = TypeVar("T")
 
 TABLE = "passages"
 FORMAT = "1"
-# A flat search reads every vector from disk: 15 ms at 10,000 rows, where the index takes 3 and finds the same.
-FLAT_ROWS = 2_000
+# Tables whose vectors fit are searched in memory: 21,000 passages of 384 numbers. Beyond that an index is faster.
+MEMORY = 32 << 20
+# Fewer rows are searched as they are: an index would be trained on next to nothing.
+FEWEST_INDEXED = 1_000
+# A damaged index can make LanceDB wait for ever. Reads take milliseconds, writes and optimising minutes at most.
+READ_SECONDS, WRITE_SECONDS = 20.0, 900.0
 KEPT_VERSIONS = timedelta(hours=1)
 STALENESS = timedelta(seconds=1)
 # LanceDB's own limits are 6 GB and 1 GB; these hold the indexes of about a million passages.
 INDEX_CACHE, METADATA_CACHE = 512 << 20, 64 << 20
 COMMIT_ATTEMPTS = 5
-EMPTY = "empty:"
 PRIMARY_KEY = b"lance-schema:unenforced-primary-key:position"
 
 
-async def open_lance(directory: Path, embedder_name: str, dimension: int, *, rebuild: bool = False) -> LanceStore:
+async def open_lance(
+    directory: Path,
+    embedder_name: str,
+    dimension: int,
+    *,
+    rebuild: bool = False,
+    memory: int = MEMORY,
+    read_seconds: float = READ_SECONDS,
+) -> LanceStore:
     """Open the store in a directory, which need not exist yet: what another process writes there is seen in a second.
 
-    `rebuild` empties it first. Raises `StoreMismatch` when it holds another model's vectors (`embedder_name`,
-    `dimension`) or another format, `StoreError` when it is damaged or cannot be accessed.
+    `rebuild` empties it first. `memory` is how many bytes of vectors are held in memory at most; a read that
+    takes longer than `read_seconds` has failed. Raises `StoreMismatch` when it was built with another model
+    (`embedder_name`, `dimension`) or format, `StoreError` when it is damaged or cannot be accessed.
     """
     directory = await asyncio.to_thread(lambda: directory.expanduser().absolute())
     await asyncio.to_thread(_import_lancedb)
     import lancedb
 
-    with mapped(directory, "opened"):
+    async with mapped(directory, "opened", read_seconds):
         connection = await lancedb.connect_async(
             directory, read_consistency_interval=STALENESS, session=lancedb.Session(INDEX_CACHE, METADATA_CACHE)
         )
-    store = LanceStore(connection, directory, embedder_name, dimension)
+    store = LanceStore(connection, directory, embedder_name, dimension, memory=memory, read_seconds=read_seconds)
     await (store.rebuild() if rebuild else store.check())
     return store
 
@@ -60,39 +72,44 @@ async def open_lance(directory: Path, embedder_name: str, dimension: int, *, reb
 class LanceStore:
     """A `Store` in one LanceDB table. Any number of readers; writers take turns."""
 
-    def __init__(self, connection: Any, directory: Path, embedder_name: str, dimension: int) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        directory: Path,
+        embedder_name: str,
+        dimension: int,
+        *,
+        memory: int,
+        read_seconds: float,
+    ) -> None:
         self._connection = connection
         self._directory = directory
         self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": FORMAT}
         self._dimension = dimension
         self._table: Any | None = None
-        self._view: tuple[int, Any] | None = None
+        self._memory = memory
+        self._read_seconds = read_seconds
+        self._view: View | None = None
         self._writer = asyncio.Lock()
 
     async def check(self) -> None:
         """Raise `StoreMismatch` or `StoreError` when the store cannot be used."""
-        with mapped(self._directory, "opened"):
+        async with mapped(self._directory, "opened", self._read_seconds):
             await self._open()
 
     async def rebuild(self) -> None:
         """Empty the store, also one that is damaged or holds another model's vectors, in one commit where possible."""
-        async with self._writer:
-            with mapped(self._directory, "rebuilt"):
-                try:
-                    with suppress(StoreMismatch), mapped(self._directory, "opened"):
-                        await self._open()
-                except StoreError:
-                    await asyncio.to_thread(shutil.rmtree, self._directory / f"{TABLE}.lance")
-                await self._create("overwrite")
+        async with self._writer, mapped(self._directory, "rebuilt", WRITE_SECONDS):
+            try:
+                with suppress(StoreMismatch):
+                    await self.check()
+            except StoreError:
+                await asyncio.to_thread(shutil.rmtree, self._directory / f"{TABLE}.lance")
+            await self._create("overwrite")
 
     async def manifest(self, source: str) -> Mapping[str, Held]:
         """Return what is held of a source, by path."""
-
-        async def work(table: Any) -> Mapping[str, Held]:
-            query = table.query().where(f"source = {quoted(source)}").select(["path", "fingerprint", "id"])
-            return await asyncio.to_thread(_held, await query.to_arrow())
-
-        return await self._read(work, {})
+        return await self._read(lambda view: view.manifest(source), {})
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
@@ -100,22 +117,21 @@ class LanceStore:
         """In one commit: these paths now consist of exactly these rows; `empty` keeps fingerprints of paths without."""
         if not (paths or rows or empty):
             return
-        async with self._writer:
-            with mapped(self._directory, "written"):
-                table = await self._open()
-                if table is None and not (rows or empty):
-                    return
-                table = table or await self._create("keep")
-                await self._prepare(table)
-                gone = f"source = {quoted(source)} AND path IN {listed({*paths, *(empty or ())})}"
-                if not (rows or empty):
-                    await table.delete(gone)
-                    return
-                batch = await asyncio.to_thread(self._batch, source, rows, empty or {})
-                merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                # Rows of paths without passages carry a null vector, which "error" would refuse.
-                merge = merge.when_not_matched_by_source_delete(gone)
-                await merge.execute(batch, on_bad_vectors="null")
+        async with self._writer, mapped(self._directory, "written", WRITE_SECONDS):
+            table = await self._open()
+            if table is None and not (rows or empty):
+                return
+            table = table or await self._create("keep")
+            await self._prepare(table)
+            gone = f"source = {quoted(source)} AND path IN {listed({*paths, *(empty or ())})}"
+            if not (rows or empty):
+                await table.delete(gone)
+                return
+            batch = await asyncio.to_thread(self._batch, source, rows, empty or {})
+            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            # Rows of paths without passages carry a null vector, which "error" would refuse.
+            merge = merge.when_not_matched_by_source_delete(gone)
+            await merge.execute(batch, on_bad_vectors="null")
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
@@ -126,42 +142,31 @@ class LanceStore:
         """
         if not sources or not (tokens or vector is not None):
             return []
-        where = f"source IN {listed(sources)}"
-
-        async def work(table: Any) -> Sequence[Passage]:
-            return await hybrid(table, tokens, vector, where, limit)
-
-        return await self._read(work, [])
+        return await self._read(lambda view: view.search(tokens, vector, sources, limit), [])
 
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, shape (passages, dimension), float32."""
-
-        async def work(table: Any) -> Vectors:
-            query = table.query().where(f"source = {quoted(source)} AND vector IS NOT NULL").select(["vector"])
-            return matrix(await query.to_arrow(), self._dimension)
-
-        return await self._read(work, np.empty((0, self._dimension), np.float32))
+        return await self._read(lambda view: view.vectors(source), np.empty((0, self._dimension), np.float32))
 
     async def optimise(self) -> None:
         """Merge small files and bring the indexes up to date; versions older than an hour go.
 
         Without it searches get slower with every `replace`. Raises `StoreError`; nothing is lost then.
         """
-        async with self._writer:
-            with mapped(self._directory, "written"):
-                table = await self._open()
-                if table is None:
-                    return
-                await self._prepare(table)
-                for attempt in range(1, COMMIT_ATTEMPTS + 1):
-                    try:
-                        await table.optimize(cleanup_older_than=KEPT_VERSIONS)
-                        break
-                    except (RuntimeError, ValueError) as fault:
-                        if "conflict" not in str(fault).lower() or attempt == COMMIT_ATTEMPTS:
-                            raise
-                        await table.checkout_latest()
-                await _index_vectors(table)
+        async with self._writer, mapped(self._directory, "written", WRITE_SECONDS):
+            table = await self._open()
+            if table is None:
+                return
+            await self._prepare(table)
+            for attempt in range(1, COMMIT_ATTEMPTS + 1):
+                try:
+                    await table.optimize(cleanup_older_than=KEPT_VERSIONS)
+                    break
+                except (RuntimeError, ValueError) as fault:
+                    if "conflict" not in str(fault).lower() or attempt == COMMIT_ATTEMPTS:
+                        raise
+                    await table.checkout_latest()
+            await self._index_vectors(table)
 
     async def close(self) -> None:
         """Let go of the files. Idempotent."""
@@ -190,26 +195,27 @@ class LanceStore:
             )
         return self._table
 
-    async def _fixed(self) -> Any | None:
-        """Return the newest version of the table (up to a second old), fixed: the queries of one search must agree."""
+    async def _newest(self) -> View | None:
+        """Return the newest version of the table, at most a second old."""
         table = await self._open()
         if table is None:
             return None
         version = await table.version()
-        if self._view is None or self._view[0] != version:
-            self._view = version, await self._connection.open_table(TABLE, version=version)
-        return self._view[1]
+        if self._view is None or self._view.version != version:
+            fixed = await self._connection.open_table(TABLE, version=version)
+            self._view = View(fixed, version, self._dimension, self._memory)
+        return self._view
 
-    async def _read(self, work: Callable[[Any], Awaitable[T]], nothing: T) -> T:
+    async def _read(self, work: Callable[[View], Awaitable[T]], nothing: T) -> T:
         """Read from the table; on failure once more from a newly opened one: another process may have rebuilt it."""
-        with mapped(self._directory, "read"):
+        async with mapped(self._directory, "read", self._read_seconds):
             try:
-                table = await self._fixed()
-                return nothing if table is None else await work(table)
+                view = await self._newest()
+                return nothing if view is None else await work(view)
             except (RuntimeError, ValueError, OSError):
                 self._table = self._view = None
-            table = await self._fixed()
-            return nothing if table is None else await work(table)
+            view = await self._newest()
+            return nothing if view is None else await work(view)
 
     async def _create(self, mode: str) -> Any:
         choice = {"mode": mode} if mode == "overwrite" else {"exist_ok": True}
@@ -244,6 +250,16 @@ class LanceStore:
             if column not in present:
                 await table.create_index(column, config=config)
 
+    async def _index_vectors(self, table: Any) -> None:
+        """Give a table that has outgrown memory its vector index; `optimize` keeps it up to date from then on."""
+        from lancedb.index import IvfSq
+
+        rows = await table.count_rows("vector IS NOT NULL")
+        if rows < FEWEST_INDEXED or rows * self._dimension * 4 <= self._memory:
+            return
+        if not any("vector" in index.columns for index in await table.list_indices()):
+            await table.create_index("vector", config=IvfSq(distance_type="cosine"))
+
     def _batch(self, source: str, rows: Sequence[Row], empty: Mapping[str, str]) -> pa.Table:
         import pyarrow as pa
 
@@ -265,25 +281,6 @@ class LanceStore:
         nothing = pa.array([False] * len(rows) + [True] * len(empty))
         columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), self._dimension, mask=nothing)
         return pa.table(columns, schema=self._schema())
-
-
-async def _index_vectors(table: Any) -> None:
-    """Give a table that has outgrown flat search its vector index; `optimize` keeps it up to date from then on."""
-    from lancedb.index import IvfSq
-
-    indexed = any("vector" in index.columns for index in await table.list_indices())
-    if not indexed and await table.count_rows("vector IS NOT NULL") >= FLAT_ROWS:
-        await table.create_index("vector", config=IvfSq(distance_type="cosine"))
-
-
-def _held(rows: pa.Table) -> Mapping[str, Held]:
-    fingerprints: dict[str, str] = {}
-    passages: dict[str, int] = {}
-    columns = (rows.column(name).to_pylist() for name in ("path", "fingerprint", "id"))
-    for path, fingerprint, identifier in zip(*columns, strict=True):
-        fingerprints[path] = fingerprint
-        passages[path] = passages.get(path, 0) + (not identifier.startswith(EMPTY))
-    return {path: Held(fingerprint, passages[path]) for path, fingerprint in fingerprints.items()}
 
 
 def _any_file(directory: Path) -> bool:

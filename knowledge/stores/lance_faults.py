@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from core.errors import StoreError
@@ -14,21 +15,23 @@ FULL = ("No space left", "File too large", "quota exceeded", "os error 28", "os 
 FORBIDDEN = ("Permission denied", "Read-only file system", "Not a directory", "File exists", "os error 13")
 
 
-@contextmanager
-def mapped(directory: Path, doing: str) -> Iterator[None]:
+@asynccontextmanager
+async def mapped(directory: Path, doing: str, seconds: float) -> AsyncIterator[None]:
     """Turn LanceDB's failures into `StoreError`: it raises ValueError and RuntimeError for nearly everything.
 
-    `doing` says what was tried (opened, read, written).
+    `doing` says what is tried (opened, read, written). What takes longer than `seconds` has failed as well.
     """
     try:
-        yield
+        async with asyncio.timeout(seconds):
+            yield
     except (ValueError, RuntimeError, OSError) as fault:
-        raise StoreError(explained(directory, doing, str(fault))) from fault
+        reason = f"no answer within {seconds:.0f} seconds" if isinstance(fault, TimeoutError) else str(fault)
+        raise StoreError(explained(directory, doing, reason)) from fault
 
 
 def explained(directory: Path, doing: str, reason: str) -> str:
     """Say what happened to the store and the way out. LanceDB's reasons end in places of its own source code."""
-    short = reason.splitlines()[0].split(", /")[0][:300] if reason else "no reason given"
+    short = reason.splitlines()[0].split(", /")[0][:300]
     if any(mark.lower() in reason.lower() for mark in FULL):
         return f"no space for the passage store {directory}: free some and try again; what it held is kept ({short})"
     if any(mark.lower() in reason.lower() for mark in FORBIDDEN):

@@ -29,7 +29,6 @@ async def measure(folder: Path) -> list[Figure]:
                 "telegram": {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url},
             },
             {"BOT_TOKEN": telegram.token, "NOTIFY_SOCKET": str(folder / "notify")},
-            (),
         )
         await asyncio.to_thread(deployment.kimas, "ingest")
         ready: list[float] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from tests.deployment import Deployment, commit
 
 async def measure(folder: Path) -> list[Figure]:
     repository = await asyncio.to_thread(repository_of_500_files, folder / "repository")
-    deployment = Deployment(folder, {"sources": {"code": {"kind": "git", "url": str(repository)}}}, interpreter=())
+    deployment = Deployment(folder, {"sources": {"code": {"kind": "git", "url": str(repository)}}})
 
     def timed() -> tuple[float, int]:
         started = time.monotonic()
-        report = deployment.json("ingest")["sources"][0]
+        report = json.loads(deployment.kimas("ingest", "--json").stdout)["sources"][0]
         return time.monotonic() - started, report["passages"]
 
     first, passages = await asyncio.to_thread(timed)

@@ -63,7 +63,7 @@ async def measure(folder: Path) -> list[Figure]:
     async with model_process() as base_url:
         source = {"kind": "git", "url": str(repository)}
         model = {"base_url": base_url, "model": "peer"}
-        deployment = Deployment(folder, {"sources": {"code": source}, "models": {"main": model}}, interpreter=())
+        deployment = Deployment(folder, {"sources": {"code": source}, "models": {"main": model}})
         await asyncio.to_thread(deployment.kimas, "ingest")
         async with open_app(load_settings([deployment.config])) as app:
             ours: list[float] = []

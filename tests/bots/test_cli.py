@@ -17,7 +17,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def test_before_the_first_ingest_it_says_what_to_do(deployment: Deployment) -> None:
-    assert "kimas ingest" in deployment.kimas("ask", "How?", code=2).stderr
+    assert "kimas ingest" in deployment.call("ask", "How?", code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -37,54 +37,54 @@ def test_before_the_first_ingest_it_says_what_to_do(deployment: Deployment) -> N
 def test_bad_input_is_named_with_a_way_out(
     deployment: Deployment, arguments: tuple[str, ...], code: int, says: str
 ) -> None:
-    deployment.kimas("ingest")
-    done = deployment.kimas(*arguments, code=code)
+    deployment.call("ingest")
+    done = deployment.call(*arguments, code=code)
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_question_of_100_000_characters_is_refused_from_standard_input(deployment: Deployment) -> None:
-    deployment.kimas("ingest")
-    done = deployment.kimas("ask", "-", code=2, given="why " * 25_000)
+    deployment.call("ingest")
+    done = deployment.call("ask", "-", code=2, given="why " * 25_000)
     assert "100000 characters; 4000 are allowed" in done.stderr
 
 
 def test_search_shows_agents_and_passages(deployment: Deployment) -> None:
-    deployment.kimas("ingest")
+    deployment.call("ingest")
     found = deployment.json("search", "default port of the server", "--top-k", "2")
     assert found["query"] == "default port of the server"
     assert found["agents"][0]["name"] == "rocket"
     assert found["passages"][0]["path"] == "rocket/server.py"
     assert len(found["passages"]) == 2
     assert set(found["passages"][0]) == {"passage_id", "source", "path", "url", "score"}
-    assert "rocket: rocket/server.py:" in deployment.kimas("search", "default port of the server").stdout
+    assert "rocket: rocket/server.py:" in deployment.call("search", "default port of the server").stdout
 
 
 def test_a_failing_source_keeps_its_knowledge_and_the_others_go_on(deployment: Deployment, tmp_path: Path) -> None:
     (tmp_path / "faq.csv").write_text("question,answer\nWho made Rocket?,The Rocket team made it.\n", "utf-8")
     deployment.settings["sources"]["faq"] = {"kind": "faq", "path": "faq.csv"}
-    deployment.kimas("ingest")
+    deployment.call("ingest")
     os.rename(tmp_path / "rocket", tmp_path / "gone")
     (tmp_path / "rocket").mkdir()
     (tmp_path / "faq.csv").write_text("question,answer\nWho made Rocket?,The Rocket guild made it.\n", "utf-8")
-    done = deployment.kimas("ingest", code=1)
+    done = deployment.call("ingest", code=1)
     assert "rocket failed, what was known of it is kept" in done.stdout
     assert "guild" in deployment.json("ask", "Who made Rocket?")["answer"]
     assert deployment.json("search", "default port of the server")["passages"][0]["path"] == "rocket/server.py"
 
 
 def test_another_embedding_model_is_a_clear_error_with_the_way_out(deployment: Deployment) -> None:
-    deployment.kimas("ingest")
+    deployment.call("ingest")
     deployment.settings["knowledge"] = {
         "embedding": {"provider": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "other", "dimension": 8}
     }
-    done = deployment.kimas("ask", "How?", code=1)
+    done = deployment.call("ask", "How?", code=1)
     assert "kimas ingest --rebuild" in done.stderr
     assert "other" in done.stderr
 
 
 def test_a_chat_remembers_the_conversation(deployment: Deployment) -> None:
-    deployment.kimas("ingest")
-    done = deployment.kimas("chat", given="How do I rotate the signing keys of sessions?\nwhat about its port?\nexit\n")
+    deployment.call("ingest")
+    done = deployment.call("chat", given="How do I rotate the signing keys of sessions?\nwhat about its port?\nexit\n")
     assert "rotate_keys" in done.stdout
     assert "8000" in done.stdout

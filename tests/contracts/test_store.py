@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,10 @@ import pytest
 from core.errors import StoreError, StoreMismatch
 from core.types import Passage
 from knowledge.ports import Row, Store, Vectors
-from knowledge.stores.lance import FLAT_ROWS, open_lance
+from knowledge.stores.lance import FEWEST_INDEXED, MEMORY, open_lance
 
 DIMENSION = 16
 WORDS = [f"word{number}" for number in range(60)]
-Open = Callable[..., Awaitable[Store]]
 
 
 @pytest.fixture
@@ -30,17 +30,17 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "not there yet" / "passages"
 
 
-@pytest.fixture
-async def store(directory: Path) -> AsyncIterator[Store]:
-    async with opened(directory) as store:
+@pytest.fixture(params=[MEMORY, 0], ids=["lance-in-memory", "lance-on-disk"])
+async def store(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    async with opened(directory, memory=request.param) as store:
         yield store
 
 
 @asynccontextmanager
 async def opened(
-    directory: Path, embedder: str = "test", dimension: int = DIMENSION, *, rebuild: bool = False
+    directory: Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
 ) -> AsyncIterator[Store]:
-    store = await open_lance(directory, embedder, dimension, rebuild=rebuild)
+    store = await open_lance(directory, embedder, dimension, **options)
     try:
         yield store
     finally:
@@ -178,7 +178,7 @@ async def test_thousands_of_paths_in_one_commit(store: Store) -> None:
 
 
 @pytest.mark.parametrize("optimised", [True, False])
-@pytest.mark.parametrize("count", [400, FLAT_ROWS + 500])
+@pytest.mark.parametrize("count", [400, FEWEST_INDEXED + 500])
 async def test_both_scores_are_true(store: Store, count: int, optimised: bool) -> None:
     ours, theirs = random_rows(count), random_rows(50, source="other", seed=2)
     await put(store, ours)
@@ -213,7 +213,7 @@ async def test_only_the_sources_asked_for(store: Store) -> None:
 
 
 async def test_a_small_source_beside_a_big_one_is_searched_completely(store: Store) -> None:
-    await put(store, random_rows(FLAT_ROWS + 100))
+    await put(store, random_rows(FEWEST_INDEXED + 100))
     await put(store, random_rows(7, source="small", seed=9), "small")
     await store.optimise()
     assert len(await store.search("", unit(3), ["small"], 10)) == 7
@@ -344,7 +344,8 @@ async def test_a_file_in_the_place_of_the_folder_is_reported(tmp_path: Path) -> 
 
 
 async def use(directory: Path) -> None:
-    async with opened(directory) as store:
+    # Some damage makes LanceDB wait for ever: patience ends it.
+    async with opened(directory, read_seconds=2) as store:
         await store.search("word1", unit(1), ["docs"], 5)
         await store.vectors("docs")
         await put(store, [row("a", "a.md")])

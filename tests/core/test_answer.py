@@ -37,7 +37,7 @@ async def test_without_a_model_the_answer_is_quoted_and_says_so() -> None:
     sink = MemorySink()
     reply = await answer(HOW, sink, parts())
     assert reply.extractive
-    assert "> Install the package with pip. [1]" in reply.text
+    assert "> Install the package with pip. Run `pip install kimas` in a virtual environment first. [1]" in reply.text
     assert "no language model is configured" in reply.text
     assert reply.citations[0].path == "install.md"
     assert sink.replies == [reply]

@@ -73,12 +73,12 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
         "client",
         "def connect(host):\n"
         '    """Connect to the host and return a session that is ready to use.\n\n    Raises.\n    """\n'
-        "    return Session(host)",
+        "    session = Session(host)\n    return session",
         kind="python",
     )
     quoted = await extract("How do I connect to the host?", [code, INSTALL], ShelfLibrary())
-    assert "> Connect to the host and return a session that is ready to use. [p1]" in quoted
-    assert "```python\ndef connect(host):\n    return Session(host)\n```\n\n[p1]" in quoted
+    assert "> `Client`: Connect to the host and return a session that is ready to use. [p1]" in quoted
+    assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```\n\n[p1]" in quoted
     assert "pip" not in quoted, "a sentence that fits far less is left out"
 
 

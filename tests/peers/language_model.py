@@ -65,7 +65,7 @@ class LanguageModelPeer:
     `reply` is the text of every chat completion, or a function of the request's body. `ttft_s` is the time to the
     first token in seconds, `tokens_per_s` the rate after it (0: no delay). `vector` makes embeddings of `dimension`
     numbers. With `api_key`, any other bearer token is refused; with `models`, any other model. `extra` names fields
-    OpenAI's API that this service accepts.
+    outside OpenAI's API that this service accepts.
 
     `requests` holds the bodies as they arrived, each with its `path` and `authorization`. Faults, off by default:
     `status` answers with this error (429 carries `retry_after`), `failures` limits that to the next so many requests,

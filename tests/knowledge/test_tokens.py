@@ -1,0 +1,138 @@
+"""The lexical tokens: what a search must find, whatever way it is written, and what a store may rely on."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+
+import pytest
+
+from knowledge.tokens import lexical_tokens, query_tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("MsgHub", "msghub msg hub"),
+        ("OpenAIChatModel", "openaichatmodel open ai chat model"),
+        ("HTTPServer", "httpserver http server"),
+        ("SOME_CONSTANT", "someconstant constant"),
+        ("asyncio.gather", "asynciogather asyncio gather"),
+        ("__init__", "init"),
+        ("LLMs", "llm"),
+        ("GPUs gpus gpu", "gpu gpu gpu"),
+        ("gpt4 gpt-4", "gpt4 gpt 4 gpt4 gpt 4"),
+        ("utf8", "utf8 utf 8"),
+        ("x86_64", "x8664 x86 64"),
+        ("v2 k8s", "v2 k8s k8"),
+        ("version 3.11", "version 311 3 11"),
+        ("multi-agent", "multiagent multi agent"),
+        ("src/agents/hub.py", "src agent hubpy hub py"),
+        ("What is the answer?", "answer"),
+        ("it doesn't", ""),
+        ("", ""),
+        ("  \n\t ?! ", ""),
+    ],
+)
+def test_tokens_of_words_and_identifiers(text: str, tokens: str) -> None:
+    assert lexical_tokens(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("检索代理", "检索 索代 代理"),
+        ("的", "的"),
+        ("使用MsgHub的方法。", "使用 msghub msg hub 的方 方法"),
+        ("ガイドブック", "ガイ イド ドブ ブッ ック"),
+        ("対話する", "対話 話す する"),
+        ("대한민국 만세", "대한 한민 민국 만세"),
+        ("ＡＢＣ　１２３", "abc 123"),
+        ("Café naïve Ørsted ﬁn", "caf naiv orst fin"),
+        ("Straße", "strass"),
+        ("Ёлка и ЩИ", "елка и щи"),
+        ("e\u0301tude", "etud"),
+    ],
+)
+def test_tokens_of_other_scripts(text: str, tokens: str) -> None:
+    assert lexical_tokens(text) == tokens
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        "readFile ReadFile read_file READ_FILE read-file read.file",
+        "route routes routed routing",
+        "embed embeds embedded embedding embeddings",
+        "query queries queried querying",
+        "match matches matched matching",
+        "class classes",
+        "cache caches cached caching",
+        "setting settings",
+        "status statuses",
+    ],
+)
+def test_words_of_a_family_meet(family: str) -> None:
+    assert len({lexical_tokens(word).split()[0] for word in family.split()}) == 1
+
+
+def test_unrelated_words_stay_apart() -> None:
+    words = ["string", "strong", "thing", "bus", "business", "process", "need", "code", "node", "red", "reed", "agent"]
+    assert len({lexical_tokens(word) for word in words}) == len(words)
+
+
+@pytest.mark.parametrize(
+    "noise", ["a" * 65, "0123456789abcdef" * 5, "iVBORw0KGgo+AAAA/NSUhEUg" * 40 + "==", "x_" * 2 + "y" * 100]
+)
+def test_encoded_data_is_dropped(noise: str) -> None:
+    tokens = lexical_tokens(f"before {noise} after").split()
+    assert tokens[0] == "befor"
+    assert tokens[-1] == "after"
+    assert all(len(token) <= 2 for token in tokens[1:-1])
+
+
+def test_a_commit_and_a_digest_can_be_searched() -> None:
+    commit, digest = "9fceb02d0ae598e95dc970b74767f19372d61af8", "53aa51172d142c89" * 4
+    assert {commit, digest} <= set(lexical_tokens(f"{commit} {digest}").split())
+
+
+def test_output_is_words_and_single_spaces_for_any_input() -> None:
+    chance = random.Random(7)
+    alphabets = ["aZ09_.-/+' \n", "éßŁıİﬁ²½ŉΐ", "检カがガ한々ー", "\u0301\u3099\ud83d\udc4d\U0001f600\u200d", "हि्ثَไท"]
+    for _ in range(3000):
+        text = "".join(chance.choice(chance.choice(alphabets)) for _ in range(chance.randrange(30)))
+        text += "".join(chr(chance.randrange(0x110000)) for _ in range(3))
+        tokens = lexical_tokens(text)
+        assert re.fullmatch(r"([^\W_]+( [^\W_]+)*)?", tokens), (text, tokens)
+        assert tokens == tokens.lower(), (text, tokens)
+        # An index that takes every token as it is, and a query for the same text, agree.
+        assert set(query_tokens(text, 1000).split()) == set(tokens.split())
+
+
+def test_query_tokens_are_unique_in_order_and_limited() -> None:
+    assert query_tokens("the hub, the MsgHub and the hub") == "hub msghub msg"
+    assert query_tokens("one two three four", limit=2) == "one two"
+    assert query_tokens("MsgHub", limit=1) == "msghub"
+    assert query_tokens("what is it?") == ""
+
+
+@pytest.mark.parametrize(
+    "unit", ["word ", "_", "a_", "a.b-", "Aa", "a" * 127 + " ", "检", "é", "\u0301", "a+/", "1", "'s "]
+)
+def test_no_input_is_slow(unit: str) -> None:
+    text = unit * (300_000 // len(unit))
+    started = time.process_time()
+    lexical_tokens(text)
+    query_tokens(text)
+    assert time.process_time() - started < 2
+
+
+def test_ordinary_text_takes_a_second_a_megabyte_at_most() -> None:
+    chance = random.Random(3)
+    letters = "etaoinshrdlucmfw"
+    words = ["".join(chance.choices(letters, k=chance.randrange(2, 11))) for _ in range(20_000)]
+    text = " ".join(chance.choice(words) for _ in range(80_000))
+    started = time.process_time()
+    lexical_tokens(text)
+    assert (time.process_time() - started) / len(text) * 1e6 < 1
