@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 UV_VERSION := 0.13.8
-INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+# Compiled once here: where the environment is read-only, every start would compile everything again.
+INSTALL := $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
 COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links pyproject.toml
 CODE := bots core knowledge tests
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from knowledge.ports import Embedder, Store
 from knowledge.refresh import Refreshed, refresh_sources
 from knowledge.rerank import make_reranker
 from knowledge.stores.lance import open_lance
+from knowledge.sync import refresh_lock
 
 if TYPE_CHECKING:
     from core.journal import Journal
@@ -37,6 +38,12 @@ class App:
     library: KnowledgeLibrary
     store: Store
     embedder: Embedder
+    models: RoleModels | None
+
+    async def warm_up(self) -> None:
+        """Load what the first question would otherwise wait for."""
+        if self.models:
+            await self.models.warm_up()
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
         """Answer one question into its sink."""
@@ -81,16 +88,18 @@ async def open_app(
             stack.push_async_callback(embedder.close)
         if store is None:
             directory = settings.data_dir / "passages"
-            store = await open_lance(directory, embedder.name, embedder.dimension, rebuild=rebuild)
+            with refresh_lock(settings.data_dir) if rebuild else nullcontext():
+                store = await open_lance(directory, embedder.name, embedder.dimension, rebuild=rebuild)
             stack.push_async_callback(store.close)
-        if model is None and (models := RoleModels.open(settings.models)):
+        models = RoleModels.open(settings.models) if model is None else None
+        if models:
             stack.push_async_callback(models.close)
-            model = models
         library = KnowledgeLibrary(settings, store, embedder)
+        stack.push_async_callback(library.close)
         await library.load()
         reranker = reranker or make_reranker(settings.knowledge.search)
-        parts = Parts(settings, library, reranker, model, Prompts.read())
-        yield App(settings, parts, library, store, embedder)
+        parts = Parts(settings, library, reranker, model or models, Prompts.read())
+        yield App(settings, parts, library, store, embedder, models)
 
 
 async def open_journal(settings: Settings) -> Journal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -46,6 +47,8 @@ def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, 
     --config and --set may stand before or behind the command.
     """
     context.obj = (files, overrides)
+    # Before NumPy is loaded: our matrix products are small, and threads that wait by spinning slow everything else.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @main.command()

@@ -33,17 +33,20 @@ async def run(settings: Settings) -> int:
         journal = await open_journal(settings)
         stack.push_async_callback(journal.close)
         adapters = make_adapters(settings, journal)
-        app = await stack.enter_async_context(open_app(settings))
-        intake = Intake(settings, journal, app.answer)
-        stack.push_async_callback(intake.drain, 0)
         for adapter in adapters:
             stack.push_async_callback(adapter.close)
-            await adapter.open()
+        async with task_group() as opening:
+            for adapter in adapters:
+                opening.create_task(adapter.open())
+            app = await stack.enter_async_context(open_app(settings))
+        intake = Intake(settings, journal, app.answer)
+        stack.push_async_callback(intake.drain, 0)
         async with task_group() as tasks:
             await stack.enter_async_context(every(settings.knowledge.refresh_minutes, lambda: _refresh(app)))
             listeners = [tasks.create_task(_listen(adapter, intake)) for adapter in adapters]
             async with _service_manager(tasks):
                 logger(__name__).info("daemon.ready", platforms=[adapter.name for adapter in adapters])
+                tasks.create_task(app.warm_up())
                 await stop.wait()
                 logger(__name__).info("daemon.stopping", grace_s=settings.run.grace_s)
                 for listener in listeners:

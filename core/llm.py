@@ -11,7 +11,7 @@ from typing import Any
 from core.budget import Budget
 from core.endpoint import Endpoint, Piece
 from core.errors import ModelError
-from core.ports import Role
+from core.ports import Form, Role
 from core.settings import ModelSettings, ModelsSettings
 from core.types import Turn
 
@@ -52,16 +52,23 @@ class RoleModels:
                 if piece.text:
                     yield piece.text
 
-    async def complete(self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget) -> str:
+    async def complete(
+        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, form: Form | None = None
+    ) -> str:
         """Return the whole reply. Raises `ModelError`, also when the budget's deadline passes."""
         endpoint, settings = self._roles[role]
         try:
             async with asyncio.timeout(min(settings.timeout_s, budget.remaining())):
-                piece = await endpoint.complete(_request(settings, system, turns))
+                piece = await endpoint.complete({**_request(settings, system, turns), **_formed(settings, form)})
         except TimeoutError as fault:
             raise ModelError(f"{endpoint.base_url}: {settings.model} did not answer in time") from fault
         _count(budget, role, piece)
         return piece.text
+
+    async def warm_up(self) -> None:
+        """Load the clients ahead of the first question."""
+        for endpoint, _ in self._roles.values():
+            await endpoint.warm_up()
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -85,6 +92,17 @@ def _request(settings: ModelSettings, system: str, turns: Sequence[Turn]) -> dic
     if settings.extra_body:
         request["extra_body"] = dict(settings.extra_body)
     return request
+
+
+def _formed(settings: ModelSettings, form: Form | None) -> dict[str, Any]:
+    """Return what asks for a form, where the endpoint is configured to know it."""
+    if form is None:
+        return {}
+    if form.tool:
+        tool = {"name": form.name, "description": form.description, "parameters": dict(form.schema)}
+        return {"tools": [{"type": "function", "function": tool}]} if settings.tools else {}
+    schema = {"name": form.name, "schema": dict(form.schema), "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}} if settings.json_schema else {}
 
 
 def _count(budget: Budget, role: Role, piece: Piece) -> None:

@@ -5,13 +5,28 @@ Every implementation runs the contract suite of its Protocol (`tests/contracts`)
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Literal, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 from core.budget import Budget
 from core.types import AgentScore, Message, Passage, Reply, Turn
 
 Role = Literal["main", "light"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form that a reply should have, for endpoints that can be told.
+
+    `schema` is the JSON Schema of an object. With `tool` it is the arguments of a tool of that name that the model may
+    call; a call comes back as text, `name({"argument": "value"})`. A wish, no promise: read the reply tolerantly.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    tool: bool = False
 
 
 class ChatModel(Protocol):
@@ -24,7 +39,9 @@ class ChatModel(Protocol):
         """Yield the reply piece by piece; the pieces joined are the whole reply. Never retried after the first."""
         ...
 
-    async def complete(self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget) -> str:
+    async def complete(
+        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, form: Form | None = None
+    ) -> str:
         """Return the whole reply."""
         ...
 

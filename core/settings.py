@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 Share = Annotated[float, Field(gt=0, le=1)]
+Strategy = Literal["none", "single", "parallel", "planning", "react", "simple"]
 # Capitals only: a key pasted in place of a variable's name does not pass, so that no message repeats it.
 VARIABLE = r"^[A-Z_][A-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
@@ -92,6 +93,9 @@ class AgentSettings(Section):
     mix_in_weight: float = Field(0.3, ge=0, le=1, description="Weight of description and examples against centroids")
     scale: PositiveFloat = Field(1.0, description="Multiplies the routing score")
     limit: PositiveInt = Field(12, description="Passages this agent returns at most")
+    compression: Literal["none", "extract", "model"] = Field(
+        "none", description="Raw passages, or what is made of them"
+    )
 
 
 class RoutingSettings(Section):
@@ -112,6 +116,7 @@ class EmbeddingSettings(Section):
     api_key: Secret | None = None
     batch: PositiveInt = Field(64, description="For openai: texts per request")
     timeout_s: PositiveFloat = Field(30, description="For openai: longest time for one request, seconds")
+    query_timeout_s: PositiveFloat = Field(3, description="Longest wait for a question's vector; then words alone do")
 
     @model_validator(mode="after")
     def _complete(self) -> EmbeddingSettings:
@@ -157,6 +162,8 @@ class ModelSettings(Section):
     max_tokens: PositiveInt = Field(1024, description="Length of a reply at most")
     timeout_s: PositiveFloat = Field(60, description="Longest time for one whole call, seconds")
     context_tokens: PositiveInt = Field(4000, description="Room for evidence in the prompt")
+    json_schema: bool = Field(False, description="The endpoint can be told a reply's JSON Schema")
+    tools: bool = Field(False, description="The endpoint and the model know tool calling")
     extra_body: dict[str, Any] = Field(default_factory=dict, description="Sent as is, for what only this server knows")
 
 
@@ -173,6 +180,10 @@ class BudgetSettings(Section):
     """The deadline of one answer and the shares of its optional stages."""
 
     deadline_s: PositiveFloat = Field(30, description="Longest time for one answer, seconds")
+    choose: Share = Field(0.1, description="Share of the deadline for choosing the strategy")
+    gather: Share = Field(0.5, description="Share of the deadline for all rounds of a strategy that has several")
+    step: Share = Field(0.15, description="Share of the deadline for one decision inside such a strategy")
+    compress: Share = Field(0.1, description="Share of the deadline for shortening the passages")
     rewrite: Share = Field(
         0.15, description="Share of the deadline for making a question complete from its conversation"
     )
@@ -189,6 +200,18 @@ class AnswerSettings(Section):
     passages: PositiveInt = Field(8, description="Passages that reach the summarizer at most")
     max_question_chars: PositiveInt = Field(4000, description="Longer questions are refused with a hint")
     persona: str = Field("", description="Added to the summarizer's instructions")
+
+
+class StrategySettings(Section):
+    """Which strategies the router may choose, and how far each may go (docs/strategies.md)."""
+
+    allowed: tuple[Strategy, ...] = Field(("single",), min_length=1, description="One alone is used without asking")
+    default: Strategy = Field("single", description="Used when the router gives no usable answer")
+    sub_questions: int = Field(4, ge=2, le=8, description="For parallel: sub-questions at most")
+    iterations: PositiveInt = Field(3, description="For planning: rounds of searching at most")
+    documents: PositiveInt = Field(24, description="For planning: passages kept at most")
+    model_calls: PositiveInt = Field(8, description="For planning: calls of the light model at most")
+    max_retrieval_calls: PositiveInt = Field(4, description="For react: searches at most")
 
 
 class TelegramSettings(Section):
@@ -231,6 +254,7 @@ class Settings(Section):
     knowledge: KnowledgeSettings = KnowledgeSettings()
     models: ModelsSettings = ModelsSettings()
     answer: AnswerSettings = AnswerSettings()
+    strategies: StrategySettings = StrategySettings()
     budget: BudgetSettings = BudgetSettings()
     gate: GateSettings = GateSettings()
     telegram: TelegramSettings | None = None

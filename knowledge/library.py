@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from core.errors import UsageError
+from core.errors import EmbeddingError, UsageError
 from core.fusion import fuse
+from core.logs import logger
 from core.settings import AgentSettings, Settings
 from core.types import AgentScore, Passage
 from knowledge.ports import Embedder, Store, Vectors
@@ -28,6 +29,7 @@ class KnowledgeLibrary:
         self._agents = settings.retrieval_agents()
         self._search = settings.knowledge.search
         self._routing = settings.knowledge.routing
+        self._query_timeout_s = settings.knowledge.embedding.query_timeout_s
         self._store = store
         self._embedder = embedder
         self._indexes: tuple[AgentIndex, ...] = ()
@@ -66,9 +68,9 @@ class KnowledgeLibrary:
         indexes = self._indexes
         if not indexes:
             return []
-        if not self._understood(query):
+        vector = await self._vector_if_any(query)
+        if vector is None:
             return await self._route_by_words(query, indexes)
-        vector = await self._vector(query)
         return choose(vector, indexes, limit=self._routing.agents, threshold=self._routing.threshold)
 
     async def search(self, agent: str, query: str, limit: int) -> Sequence[Passage]:
@@ -79,20 +81,21 @@ class KnowledgeLibrary:
         if agent not in self._agents:
             known = ", ".join(sorted(self._agents)) or "none are configured"
             raise UsageError(f"no agent is named {agent!r}; the agents are: {known}")
-        understood = self._understood(query)
-        vector = await self._vector(query) if understood else None
+        vector = await self._vector_if_any(query)
         candidates = max(self._search.candidates, limit)
         found = await self._store.search(query_tokens(query), vector, self._agents[agent].sources, candidates)
-        return fuse(found, self._search.alpha if understood else 0.0)[:limit]
+        return fuse(found, 0.0 if vector is None else self._search.alpha)[:limit]
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return the cosine of each text with the query; its share of the words where vectors mean little."""
-        if not texts:
-            return []
-        if not self._understood(query):
+        """Return the cosine of each text with the query; its share of the words where there are no vectors to go by."""
+        vector = await self._vector_if_any(query) if texts else None
+        if vector is None:
             return _shared_words(query, texts)
-        vector = await self._vector(query)
-        similarities: list[float] = (await self._embedder.embed(texts) @ vector).clip(-1, 1).tolist()
+        try:
+            similarities: list[float] = (await self._embedder.embed(texts) @ vector).clip(-1, 1).tolist()
+        except EmbeddingError as fault:
+            logger(__name__).warning("texts.not_embedded", error=str(fault))
+            return _shared_words(query, texts)
         return similarities
 
     async def close(self) -> None:
@@ -106,6 +109,17 @@ class KnowledgeLibrary:
     async def _mix_in(self, agent: AgentSettings) -> Vectors:
         texts = [text for text in (agent.description, *agent.examples) if text.strip()]
         return await self._embedder.embed(texts) if texts else np.empty((0, self._embedder.dimension), np.float32)
+
+    async def _vector_if_any(self, query: str) -> Vectors | None:
+        """Return the query's vector, or None where words alone have to do: it means little, or cannot be had."""
+        if not self._understood(query):
+            return None
+        try:
+            async with asyncio.timeout(self._query_timeout_s):
+                return await self._vector(query)
+        except (EmbeddingError, TimeoutError) as fault:
+            logger(__name__).warning("query.not_embedded", error=str(fault) or f"not in {self._query_timeout_s} s")
+            return None
 
     def _understood(self, query: str) -> bool:
         return self._embedder.known_share(query) >= KNOWN_SHARE

@@ -1,6 +1,7 @@
-"""Routing: which retrieval agents a question is for (KIMAs 3.2.2).
+"""Which retrieval agents a query goes to: centroids of each agent's knowledge, mixed with what its owner says of it.
 
-Each agent is known by the k-means centroids of its passages and, mixed in by hand, by what its deployer says about it.
+KIMAs 3.2.2: the vectors of an agent's passages are clustered; a query is compared with the centroids, and with the
+vectors of the agent's description and example questions; the weighted sum is scaled per agent.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ import numpy as np
 from core.types import AgentScore
 from knowledge.ports import Vectors
 
-SAMPLE = 20_000
+# More vectors than this do not move the centroids, they only take time.
+MOST_SAMPLES = 10_000
+# Vectors closer than this (1 - cosine) are one and the same to a centroid; float32 errors are a tenth of it.
+SAME = 1e-5
+CANDIDATES = 5
+# The share of vectors that may still change their cluster when the centroids count as found.
+SETTLED = 0.002
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AgentIndex:
-    """What routing knows of one agent. `centroids` has shape (k, dimension), `mix_in` (m, dimension); both unit rows."""
+    """What a query is compared with: unit vectors, shape (k, d) and (m, d); either may be empty.
+
+    `mix_in_weight` (0 to 1) is the weight of `mix_in` against `centroids`, `scale` multiplies the score.
+    """
 
     name: str
     centroids: Vectors
@@ -28,65 +38,89 @@ class AgentIndex:
 
 
 def cluster(vectors: Vectors, centroids: int, *, seed: int = 0, rounds: int = 20) -> Vectors:
-    """Return spherical k-means centroids, shape (k, dimension), unit rows; the same for the same input.
+    """Return the centroids of spherical k-means as unit vectors, shape (k, d): the same for the same input and seed.
 
-    k is at most `centroids` and grows with the square root of half the number of vectors. More than 20,000 vectors are
-    sampled: centroids move little beyond that.
+    `vectors` are unit vectors, shape (n, d). k is at most `centroids` and about sqrt(n / 2), and no more than there
+    are different vectors; each is the mean of one vector at least. k is 0 only when n is.
     """
+    random = np.random.default_rng(seed)
+    if len(vectors) > MOST_SAMPLES:
+        vectors = vectors[np.sort(random.choice(len(vectors), MOST_SAMPLES, replace=False))]
     if not len(vectors):
         return vectors
-    random = np.random.default_rng(seed)
-    if len(vectors) > SAMPLE:
-        vectors = vectors[random.choice(len(vectors), SAMPLE, replace=False)]
-    wanted = max(1, min(centroids, int(np.sqrt(len(vectors) / 2))))
-    centers = _spread(vectors, wanted, random)
+    count = max(1, min(centroids, round((len(vectors) / 2) ** 0.5)))
+    means = _spread(vectors, count, random)
+    nearest = np.full(len(vectors), -1)
     for _ in range(rounds):
-        nearest = np.argmax(vectors @ centers.T, axis=1)
-        moved = centers.copy()
-        for index in range(len(centers)):
-            members = vectors[nearest == index]
-            # A cluster that lost all members stays where it was; it wins some back or does no harm.
-            if len(members):
-                moved[index] = _unit(members.mean(axis=0))
-        if np.allclose(moved, centers, atol=1e-4):
+        similarities = vectors @ means.T
+        before, nearest = nearest, similarities.argmax(axis=1)
+        _fill_empty(nearest, similarities.max(axis=1), len(means))
+        means = _means(vectors, nearest, means)
+        if np.count_nonzero(before != nearest) <= len(vectors) * SETTLED:
             break
-        centers = moved
-    return centers
+    return means
 
 
 def score(query: Vectors, index: AgentIndex) -> float:
-    """Return how well an agent fits a query vector of shape (dimension,): cosines, mixed and scaled."""
-    parts = [
-        (float(np.max(rows @ query)), weight)
-        for rows, weight in ((index.centroids, 1 - index.mix_in_weight), (index.mix_in, index.mix_in_weight))
-        if len(rows)
-    ]
-    # An agent that has only one of the two is judged by that alone.
-    total = sum(weight for _, weight in parts)
-    return index.scale * sum(cosine * weight for cosine, weight in parts) / total if total else 0.0
+    """Return how well a query (a unit vector, shape (d,)) fits an agent: its scaled, mixed best cosines.
+
+    Centroids or mix-in count alone where the other is empty; minus infinity where both are.
+    """
+    weight = index.mix_in_weight
+    known, told = _best(query, index.centroids), _best(query, index.mix_in)
+    if known is None or told is None:
+        only = told if known is None else known
+        return -np.inf if only is None else index.scale * only
+    return index.scale * ((1 - weight) * known + weight * told)
 
 
 def choose(query: Vectors, indexes: Sequence[AgentIndex], *, limit: int, threshold: float) -> list[AgentScore]:
-    """Return at most `limit` agents that score at least `threshold`, best first; ties by name."""
-    known = (index for index in indexes if len(index.centroids) or len(index.mix_in))
-    scores = (AgentScore(index.name, score(query, index)) for index in known)
-    ranked = sorted((one for one in scores if one.score >= threshold), key=lambda one: (-one.score, one.name))
-    return ranked[:limit]
+    """Return the `limit` best agents that score at least `threshold`, best first.
+
+    An agent with nothing to compare a query with is never chosen.
+    """
+    scores = [AgentScore(index.name, score(query, index)) for index in indexes]
+    chosen = [agent for agent in scores if agent.score >= threshold and agent.score > -np.inf]
+    return sorted(chosen, key=lambda agent: (-agent.score, agent.name))[:limit]
 
 
-def _spread(vectors: Vectors, wanted: int, random: np.random.Generator) -> Vectors:
-    """Choose starting centers far from each other (k-means++)."""
+def _best(query: Vectors, vectors: Vectors) -> float | None:
+    return float((vectors @ query).max()) if len(vectors) else None
+
+
+def _spread(vectors: Vectors, count: int, random: np.random.Generator) -> Vectors:
+    """Pick up to `count` different vectors far from each other (greedy k-means++).
+
+    Each is the best of a few candidates, drawn by the square of their distance to those already picked.
+    """
     chosen = [int(random.integers(len(vectors)))]
     distance = 1 - vectors @ vectors[chosen[0]]
-    while len(chosen) < wanted:
-        weights = np.maximum(distance, 0.0).astype(np.float64)
-        if not weights.any():
-            break
-        chosen.append(int(random.choice(len(vectors), p=weights / weights.sum())))
-        distance = np.minimum(distance, 1 - vectors @ vectors[chosen[-1]])
-    return vectors[chosen].copy()
+    while len(chosen) < count and distance.max() > SAME:
+        # 1 - cosine is half the squared distance of unit vectors.
+        weights = np.where(distance > SAME, distance, 0).astype(np.float64)
+        candidates = random.choice(len(vectors), CANDIDATES, p=weights / weights.sum())
+        distances = np.minimum(distance, 1 - vectors[candidates] @ vectors.T)
+        best = int(distances.sum(axis=1).argmin())
+        chosen.append(int(candidates[best]))
+        distance = distances[best]
+    return vectors[chosen]
 
 
-def _unit(vector: Vectors) -> Vectors:
-    length = float(np.linalg.norm(vector))
-    return vector / np.float32(length) if length else vector
+def _fill_empty(nearest: np.ndarray, similarity: Vectors, count: int) -> None:
+    """Give each cluster without a member the vector that fits its own cluster worst, in place."""
+    sizes = np.bincount(nearest, minlength=count)
+    worst = iter(similarity.argsort(kind="stable"))
+    for empty in np.flatnonzero(sizes == 0):
+        vector = next(vector for vector in worst if sizes[nearest[vector]] > 1)
+        sizes[nearest[vector]] -= 1
+        sizes[empty] += 1
+        nearest[vector] = empty
+
+
+def _means(vectors: Vectors, nearest: np.ndarray, means: Vectors) -> Vectors:
+    order = nearest.argsort(kind="stable")
+    starts = np.searchsorted(nearest[order], np.arange(len(means)))
+    sums = np.add.reduceat(vectors[order], starts)
+    norms = np.linalg.norm(sums, axis=1, keepdims=True)
+    # Members that cancel each other out have no direction: such a cluster keeps its old one.
+    return np.where(norms > SAME, sums / np.maximum(norms, SAME), means).astype(np.float32)

@@ -107,7 +107,7 @@ class Deployment:
             check=False,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=600,
             cwd=self.folder,
             env=self.variables(),
             input=given,

@@ -23,7 +23,8 @@ async def look_back(text: str, passages: Sequence[Passage], model: ChatModel, pa
     """
     found = sentences(text)
     numbered = "\n".join(f"{number}: {' '.join(sentence.split())}" for number, sentence in enumerate(found, 1))
-    request = f"<evidence>\n{render(passages, parts.settings.evidence_tokens())}\n</evidence>\n<answer>\n{numbered}\n</answer>"
+    evidence = render(passages, parts.settings.evidence_tokens())
+    request = f"<evidence>\n{evidence}\n</evidence>\n<answer>\n{numbered}\n</answer>"
     reply = await budget.within(
         "look_back",
         model.complete(parts.prompts.fill("look_back"), [Turn("user", request)], role="light", budget=budget),

@@ -38,12 +38,12 @@ async def quote(
     question: str, passages: Sequence[Passage], library: Library, settings: Settings, note: str = EXTRACTIVE_NOTE
 ) -> str:
     """Return the extractive answer, with passage ids as marks, or say that nothing was found."""
-    strong = [one for one in passages if one.similarity >= settings.knowledge.search.min_similarity or one.lexical > 0]
-    best = max((one.similarity for one in strong), default=0.0)
-    quoted = await extract(question, strong, library) if best >= settings.knowledge.search.min_similarity else ""
-    if not quoted:
-        return no_evidence(settings)
-    return f"{quoted}\n\n{note}"
+    least = settings.knowledge.search.min_similarity
+    # Where vectors had no say (a language that the embedder hardly knows), words alone decide.
+    by_words = all(one.similarity == 0 for one in passages)
+    related = any(one.lexical > 0 if by_words else one.similarity >= least for one in passages)
+    quoted = await extract(question, passages, library) if related else ""
+    return f"{quoted}\n\n{note}" if quoted else no_evidence(settings)
 
 
 def no_evidence(settings: Settings) -> str:

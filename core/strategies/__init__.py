@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.settings import Strategy
 from core.types import Passage
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a strategy found: the query that was searched, the agents that were asked, their passages."""
+    """What a strategy found: the query that was searched, the agents that were asked, their passages.
+
+    `strategy` is its name. `ranked` passages are in their final order, best first: those of several searches must not
+    be ordered by one query again. Without `searched` no search was made, because none was needed.
+    """
 
     query: str
     agents: tuple[str, ...]
     passages: tuple[Passage, ...]
+    strategy: Strategy = "single"
+    ranked: bool = False
+    searched: bool = True

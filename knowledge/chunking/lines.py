@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import PurePosixPath
 
 from knowledge.ports import Chunk, Document
@@ -87,13 +87,14 @@ def root_name(document: Document) -> str:
     return document.title or PurePosixPath(document.path).name or "untitled"
 
 
-def rooted(sections: Sequence[Section], root: str) -> list[Section]:
+def rooted(sections: Sequence[Section], root: str, *, spanned: bool = True) -> list[Section]:
     """Complete heading paths, so that none is empty or ambiguous.
 
-    Where one top heading spans the document, it is the root; otherwise every path starts with `root`.
+    Where one top heading spans the document (`spanned`: its level allows that), it is the root; otherwise every path
+    starts with `root`.
     """
     tops = {section.path[0] for section in sections if section.path}
-    if len(tops) == 1:
+    if len(tops) == 1 and spanned:
         return [Section(section.path or tuple(tops), section.start, section.end) for section in sections]
     return [Section((root, *section.path), section.start, section.end) for section in sections]
 
@@ -147,20 +148,31 @@ def _joined(lines: Lines, left: _Piece, right: _Piece, tokens: int) -> _Piece | 
 
 
 def _join_small(lines: Lines, sections: Sequence[Section], tokens: int) -> list[list[Section]]:
+    """Group small sections with their neighbours. One that opens subsections waits for these."""
     groups: list[list[Section]] = []
     size = 0.0
-    for section in sections:
-        if lines.blank(section.start, section.end):
-            continue
+    filled = [section for section in sections if not lines.blank(section.start, section.end)]
+    for section, following in zip_longest(filled, filled[1:]):
         added = lines.size(section.start, section.end)
         small = min(size, added) < tokens * SMALL
-        if groups and small and size + added <= tokens * SLACK and _related(groups[-1], section):
+        opens = following is not None and _contains(section, following)
+        if (
+            groups
+            and small
+            and size + added <= tokens * SLACK
+            and _related(groups[-1], section)
+            and (not opens or all(_contains(member, section) for member in groups[-1]))
+        ):
             groups[-1].append(section)
             size += added
         else:
             groups.append([section])
             size = added
     return groups
+
+
+def _contains(section: Section, other: Section) -> bool:
+    return len(section.path) < len(other.path) and other.path[: len(section.path)] == section.path
 
 
 def _related(group: Sequence[Section], section: Section) -> bool:
@@ -189,16 +201,16 @@ def pack(lines: Lines, spans: Iterable[Span], tokens: int) -> list[Span]:
     for piece in (part for span in spans for part in _shatter(lines, span, tokens)):
         if packed and lines.size(packed[-1][0].start, piece.end) <= tokens:
             packed[-1].append(piece)
-        elif packed and len(packed[-1]) > 1 and _introduces(lines, packed[-1][-1], tokens):
+        elif packed and len(packed[-1]) > 1 and _introduces(lines, packed[-1][-1], piece, tokens):
             packed.append([packed[-1].pop(), piece])
         else:
             packed.append([piece])
     return _without_crumbs(lines, [Span(group[0].start, group[-1].end) for group in packed], tokens)
 
 
-def _introduces(lines: Lines, span: Span, tokens: int) -> bool:
-    """Tell whether a short span ends in a colon, and so belongs to what follows."""
-    if lines.size(span.start, span.end) > tokens * SMALL:
+def _introduces(lines: Lines, span: Span, following: Span, tokens: int) -> bool:
+    """Tell whether a short span ends in a colon, and so belongs to what follows, if both fit into one chunk."""
+    if lines.size(span.start, span.end) > tokens * SMALL or lines.size(span.start, following.end) > tokens * STRETCH:
         return False
     text = next((lines[number] for number in range(span.end, span.start - 1, -1) if lines[number].strip()), "")
     return text.rstrip().endswith((":", "："))

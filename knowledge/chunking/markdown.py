@@ -33,12 +33,14 @@ def chunk_markdown(document: Document, tokens: int) -> list[Chunk]:
     """Split by heading; long sections at paragraphs, list items, fences and tables."""
     lines = Lines.of(document.text)
     first, title = _front_matter(lines)
-    sections = sections_of(lines, list(_headings(lines, first)), first)
-    named = rooted(sections, document.title or title or root_name(document))
+    headings = list(_headings(lines, first))
+    sections = _sections(lines, headings, first)
+    spanned = bool(headings) and headings[0][1] == 1
+    named = rooted(sections, document.title or title or root_name(document), spanned=spanned)
     return chunks_of(lines, named, tokens, lambda section: _blocks(lines, section.span))
 
 
-def sections_of(lines: Lines, headings: list[Heading], first: int) -> list[Section]:
+def _sections(lines: Lines, headings: list[Heading], first: int) -> list[Section]:
     """Build sections from headings `(line, level, name)`. A heading without a body opens its first subsection."""
     sections = []
     names: list[tuple[int, str]] = []

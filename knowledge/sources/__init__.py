@@ -6,16 +6,20 @@ from pathlib import Path
 
 from core.settings import FaqSource, FilesSource, SourceSettings
 from knowledge.ports import Source
+from knowledge.sources.faq import FaqFile
+from knowledge.sources.files import FilesFolder
+from knowledge.sources.git import GitRepository
+
+__all__ = ["open_source"]
 
 
 def open_source(name: str, settings: SourceSettings, data_dir: Path) -> Source:
-    """Return the source that a configuration describes. Nothing is read yet."""
-    from knowledge.sources.faq import Faq
-    from knowledge.sources.files import Files
-    from knowledge.sources.git import Git
+    """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git/<name>`.
 
+    Raises `SourceError` for globs or a branch name that cannot be used.
+    """
     if isinstance(settings, FilesSource):
-        return Files(name, settings)
+        return FilesFolder(name, settings)
     if isinstance(settings, FaqSource):
-        return Faq(name, settings)
-    return Git(name, settings, data_dir / "git" / name)
+        return FaqFile(name, settings)
+    return GitRepository(name, settings, data_dir.expanduser() / "git" / name)

@@ -1,122 +1,89 @@
-"""Questions with answers, from YAML, CSV or JSON Lines: each entry is a document of its own."""
+"""Questions with answers, from YAML, CSV, JSON or JSON Lines."""
 
 from __future__ import annotations
 
 import asyncio
-import csv
-import hashlib
-import io
-import json
 import re
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from core.errors import SourceError
 from core.settings import FaqSource
-from core.yaml_file import YamlFault, read_yaml
 from knowledge.ports import Document, Listing
-from knowledge.sources.reading import decode, fill_link
+from knowledge.sources.faq_formats import Entry, read_entries
+from knowledge.sources.links import fill
+from knowledge.sources.reading import fingerprint
 
-QUESTION_KEYS = ("question", "q", "title", "问题", "问")
-ANSWER_KEYS = ("answer", "a", "text", "答案", "回答", "答")
-_NOT_WORD = re.compile(r"[^\w]+")
+_SLUG_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One question with its answer."""
-
-    question: str
-    answer: str
-    url: str = ""
-
-    def fingerprint(self) -> str:
-        """Return a hash of the content."""
-        return hashlib.sha256("\0".join((self.question, self.answer, self.url)).encode()).hexdigest()[:32]
+class _Contents:
+    entries: dict[str, Entry]
+    skipped: dict[str, int]
 
 
-class Faq:
-    """Implements `Source` over one file. A path is the file's name, `#`, and the question as a slug."""
+class FaqFile:
+    """A file of questions with answers, each pair a document named after its question, wherever it stands."""
 
     def __init__(self, name: str, settings: FaqSource) -> None:
         self.name = name
         self._settings = settings
         self._path = settings.path.expanduser()
-        self._entries: dict[str, Entry] = {}
 
     async def listing(self) -> Listing:
-        """Read the file. Raises `SourceError` when it is missing, broken or empty, with the line."""
-        entries, incomplete = await asyncio.to_thread(self._load)
-        if not entries:
-            raise SourceError(f"source {self.name}: {self._path} holds no entry with a question and an answer")
-        self._entries = entries
-        skipped = {"without question or answer": incomplete} if incomplete else {}
-        return Listing({path: entry.fingerprint() for path, entry in entries.items()}, skipped=skipped)
+        """List the entries. Raises `SourceError` for a missing, broken or empty file, with the line where it breaks."""
+        contents = await asyncio.to_thread(self._read)
+        fingerprints = {path: _content_hash(entry) for path, entry in contents.entries.items()}
+        return Listing(fingerprints, skipped=contents.skipped)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
-        """Yield these entries."""
+        """Yield the entries as they are now; one that was removed meanwhile is left out."""
+        contents = await asyncio.to_thread(self._read)
         for path in paths:
-            entry = self._entries[path]
-            url = entry.url or fill_link(self._settings.link, path)
-            yield Document(path, f"{entry.question}\n\n{entry.answer}", "faq", entry.question, url)
+            entry = contents.entries.get(path)
+            if entry is not None and path in listing.fingerprints:
+                yield Document(path, _text(entry), "faq", entry.question, self._url(entry))
 
-    def _load(self) -> tuple[dict[str, Entry], int]:
+    def _url(self, entry: Entry) -> str:
+        if entry.url:
+            return entry.url
+        line = str(entry.line)
+        return fill(self._settings.link, self._path.name).replace("{start}", line).replace("{end}", line)
+
+    def _read(self) -> _Contents:
         try:
-            raw = list(self._raw())
-        except OSError as fault:
-            raise SourceError(f"source {self.name}: {self._path} cannot be read: {fault.strerror}") from fault
-        except YamlFault as fault:
-            raise SourceError(f"source {self.name}: {fault}") from fault
+            found, incomplete = read_entries(self._path)
+        except ValueError as error:
+            raise SourceError(f"source {self.name}: {error}") from error
+        except OSError as error:
+            problem = error.strerror or str(error)
+            raise SourceError(f"source {self.name}: {self._path} cannot be read: {problem}. Check path.") from error
+        skipped: Counter[str] = Counter({"incomplete entry": incomplete} if incomplete else {})
         entries: dict[str, Entry] = {}
-        incomplete = 0
-        for one in raw:
-            entry = _entry(one)
-            if entry is None:
-                incomplete += 1
+        for entry in found:
+            path = f"{self._path.name}#{_slug(entry.question)}"
+            if path in entries and entries[path].answer == entry.answer:
+                skipped["duplicate"] += 1
                 continue
-            base = f"{self._path.name}#{_NOT_WORD.sub('-', entry.question.lower()).strip('-')[:80]}"
-            path, number = base, 2
-            while path in entries:
-                path, number = f"{base}-{number}", number + 1
-            entries[path] = entry
-        return entries, incomplete
-
-    def _raw(self) -> Iterator[Mapping[str, Any]]:
-        suffix = self._path.suffix.lower()
-        if suffix in (".yaml", ".yml"):
-            yield from self._from_yaml()
-            return
-        text = decode(self._path.read_bytes())
-        if suffix == ".csv":
-            yield from csv.DictReader(io.StringIO(text), strict=True)
-        elif suffix in (".jsonl", ".ndjson"):
-            yield from self._from_lines(text)
-        else:
-            raise SourceError(f"source {self.name}: {self._path} must end in .yaml, .yml, .csv or .jsonl")
-
-    def _from_yaml(self) -> Iterator[Mapping[str, Any]]:
-        data = read_yaml(self._path).data
-        if isinstance(data, Mapping):
-            yield from ({"question": question, "answer": answer} for question, answer in data.items())
-        elif isinstance(data, list):
-            yield from (one if isinstance(one, Mapping) else {} for one in data)
-        elif data is not None:
-            raise SourceError(f"source {self.name}: {self._path} must be a list of entries, or questions with answers")
-
-    def _from_lines(self, text: str) -> Iterator[Mapping[str, Any]]:
-        for number, line in enumerate(text.splitlines(), 1):
-            if not line.strip():
-                continue
-            try:
-                one = json.loads(line)
-            except json.JSONDecodeError as fault:
-                raise SourceError(f"source {self.name}: {self._path}:{number}: {fault.msg}") from fault
-            yield one if isinstance(one, Mapping) else {}
+            # Two answers to one question: the second is named after both.
+            entries[f"{path}-{fingerprint(entry.answer.encode())[:6]}" if path in entries else path] = entry
+        if not entries:
+            raise SourceError(f"source {self.name}: {self._path} has no question with an answer. See docs/sources.md.")
+        return _Contents(entries, dict(skipped))
 
 
-def _entry(raw: Mapping[str, Any]) -> Entry | None:
-    fields = {str(key).strip().lower(): str(value).strip() for key, value in raw.items() if value is not None}
-    question = next((fields[key] for key in QUESTION_KEYS if fields.get(key)), "")
-    answer = next((fields[key] for key in ANSWER_KEYS if fields.get(key)), "")
-    return Entry(question, answer, fields.get("url", "")) if question and answer else None
+def _text(entry: Entry) -> str:
+    tags = f"\n\nTags: {', '.join(entry.tags)}" if entry.tags else ""
+    return f"{entry.question}\n\n{entry.answer}{tags}"
+
+
+def _content_hash(entry: Entry) -> str:
+    return fingerprint("\0".join((entry.question, entry.answer, entry.url, *entry.tags)).encode())
+
+
+def _slug(question: str) -> str:
+    """Return a readable name that only depends on the question."""
+    words = re.sub(r"\W+", "-", question.lower()).strip("-")
+    return f"{words[:_SLUG_CHARS].strip('-')}-{fingerprint(question.encode())[:6]}"

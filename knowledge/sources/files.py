@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -12,82 +11,142 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import FilesSource
 from knowledge.ports import Document, Listing
-from knowledge.sources.reading import decode, fill_link, is_binary, kind_of, left_out, selector
+from knowledge.sources.links import fill
+from knowledge.sources.reading import decode, defect, fingerprint
+from knowledge.sources.selection import Selection
 
 
-class Files:
-    """Implements `Source` over a file system. Paths are relative to the folder; links out of it are not followed."""
+class FilesFolder:
+    """The files below a folder, each a document with its path relative to that folder.
+
+    Hidden folders, virtual environments and what tools generate are not entered; symbolic links count only when they
+    lead to a file inside that is not reached otherwise.
+    """
 
     def __init__(self, name: str, settings: FilesSource) -> None:
         self.name = name
         self._settings = settings
-        self._root = settings.path.expanduser()
+        self._path = settings.path.expanduser()
+        self._selection = Selection(name, settings)
 
     async def listing(self) -> Listing:
-        """List and fingerprint all wanted files. Raises `SourceError` when the path is missing or holds nothing."""
+        """List and fingerprint the files. Raises `SourceError` when the path is missing or holds nothing usable."""
         return await asyncio.to_thread(self._list)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
-        """Yield these files; one that vanished or became unreadable meanwhile is left out."""
+        """Yield the files as they are now; one that vanished or became unusable is left out."""
         for path in paths:
+            if path not in listing.fingerprints:
+                continue
             text = await asyncio.to_thread(self._read, path)
             if text is not None:
-                yield Document(path, text, kind_of(path), url=fill_link(self._settings.link, path))
+                kind = self._selection.kind(path) or "text"
+                url = fill(self._settings.link, path)
+                yield Document(path=path, text=text, kind=kind, url=url)
 
     def _list(self) -> Listing:
-        if not self._root.exists():
-            raise SourceError(f"source {self.name}: {self._root} does not exist; correct its path in the configuration")
-        wanted, fingerprints, skipped = selector(self._settings), dict[str, str](), Counter[str]()
-        for path in self._walk(skipped):
-            reason = left_out(path, named=bool(self._settings.include) or self._root.is_file())
-            if reason or not wanted(path):
-                skipped[reason or "not included"] += 1
+        skipped: Counter[str] = Counter()
+        fingerprints: dict[str, str] = {}
+        for path, file in self._candidates(skipped):
+            try:
+                data = file.read_bytes()
+            except OSError:
+                skipped["unreadable"] += 1
                 continue
-            fingerprint, reason = self._fingerprint(path)
-            if reason:
-                skipped[reason] += 1
+            fault = defect(data)
+            if fault:
+                skipped[fault] += 1
             else:
-                fingerprints[path] = fingerprint
+                fingerprints[path] = fingerprint(data)
         if not fingerprints:
-            seen = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "no files at all"
-            raise SourceError(
-                f"source {self.name}: {self._root} holds nothing to read ({seen}); see include and exclude"
-            )
+            raise SourceError(self._nothing(skipped))
         return Listing(fingerprints, skipped=dict(skipped))
 
-    def _walk(self, skipped: Counter[str]) -> Iterator[str]:
-        if self._root.is_file():
-            yield self._root.name
+    def _nothing(self, skipped: Counter[str]) -> str:
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
+        found = f"holds no file that can be used (skipped: {counts})" if counts else "holds no files"
+        return f"source {self.name}: {self._path} {found}. Check path, include and exclude."
+
+    def _candidates(self, skipped: Counter[str]) -> Iterator[tuple[str, Path]]:
+        if self._path.is_file():
+            size = self._path.stat().st_size
+            if size <= self._settings.max_file_kb * 1024:
+                yield self._path.name, self._path
+            else:
+                skipped["too large"] += 1
             return
-
-        def unreadable(_fault: OSError) -> None:
-            skipped["unreadable folder"] += 1
-
-        for folder, folders, files in os.walk(self._root, onerror=unreadable):
-            folders[:] = sorted(name for name in folders if name != ".git")
-            for name in sorted(files):
-                yield (Path(folder) / name).relative_to(self._root).as_posix()
-
-    def _file(self, path: str) -> Path:
-        return self._root if self._root.is_file() else self._root / path
-
-    def _fingerprint(self, path: str) -> tuple[str, str]:
-        """Return the file's fingerprint, or why it is skipped."""
-        file = self._file(path)
+        if not self._path.is_dir():
+            raise SourceError(f"source {self.name}: {self._path} does not exist. Check path, or create the folder.")
         try:
-            if file.is_symlink() and not file.resolve().is_relative_to(self._root.resolve()):
-                return "", "link outside"
-            if not kind_of(path):
-                return "", "no text"
-            if file.stat().st_size > self._settings.max_file_kb * 1024:
-                return "", "too large"
-            data = file.read_bytes()
-        except OSError:
-            return "", "unreadable"
-        return ("", "binary") if is_binary(data) else (hashlib.sha256(data).hexdigest()[:32], "")
+            os.listdir(self._path)
+        except OSError as error:
+            raise SourceError(f"source {self.name}: {self._path} cannot be read: {error.strerror}") from error
+        for path, size in self._walk(skipped):
+            if not self._selection.takes(path):
+                continue
+            refusal = self._selection.refusal(path, size)
+            if refusal:
+                skipped[refusal] += 1
+            else:
+                yield path, self._path / path
+
+    def _walk(self, skipped: Counter[str]) -> Iterator[tuple[str, int]]:
+        """Yield path and size of every file, in the order of their paths; links last."""
+        root = self._path.resolve()
+        seen: set[Path] = set()
+        links: list[os.DirEntry[str]] = []
+        folders = [root]
+        while folders:
+            try:
+                entries = sorted(os.scandir(folders.pop()), key=lambda entry: entry.name, reverse=True)
+            except OSError:
+                skipped["unreadable"] += 1
+                continue
+            for entry in entries:
+                path = Path(entry.path).relative_to(root).as_posix()
+                if not _is_text(path):
+                    skipped["unreadable name"] += 1
+                elif entry.is_symlink():
+                    links.append(entry)
+                elif entry.is_dir():
+                    if self._enters(entry, path):
+                        folders.append(Path(entry.path))
+                elif entry.is_file():
+                    seen.add(Path(entry.path))
+                    yield path, entry.stat(follow_symlinks=False).st_size
+        yield from self._follow(root, seen, links, skipped)
+
+    def _enters(self, entry: os.DirEntry[str], path: str) -> bool:
+        virtual_environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+        return not entry.name.startswith(".") and not virtual_environment and self._selection.enters(path)
+
+    @staticmethod
+    def _follow(
+        root: Path, seen: set[Path], links: list[os.DirEntry[str]], skipped: Counter[str]
+    ) -> Iterator[tuple[str, int]]:
+        for entry in links:
+            try:
+                target = Path(entry.path).resolve(strict=True)
+            except (OSError, RuntimeError):
+                skipped["broken link"] += 1
+                continue
+            if target in seen:
+                continue
+            if not target.is_relative_to(root) or not target.is_file():
+                skipped["link leading outside" if not target.is_relative_to(root) else "link to a folder"] += 1
+                continue
+            seen.add(target)
+            yield Path(entry.path).relative_to(root).as_posix(), target.stat().st_size
 
     def _read(self, path: str) -> str | None:
+        file = self._path if self._path.is_file() else self._path / path
         try:
-            return decode(self._file(path).read_bytes())
+            data = file.read_bytes()
         except OSError:
             return None
+        return None if defect(data) else decode(data)
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a file's name is valid Unicode: others cannot be stored or linked."""
+    return name.encode("utf-8", "ignore").decode("utf-8") == name

@@ -1,208 +1,160 @@
-"""A git repository, remote or local, read from its objects: what is committed, nothing is checked out.
-
-Blob ids are the fingerprints, so that an unchanged file costs nothing, and links are pinned to the commit.
-"""
+"""A git repository: a remote that is cloned, or a local one that is read in place. Only committed content counts."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Collection
+from contextlib import aclosing
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from core.errors import SourceError
-from core.logs import logger
 from core.settings import GitSource
 from knowledge.ports import Document, Listing
-from knowledge.sources.git_command import GitFailed, git_process, run_git, without_credentials
-from knowledge.sources.reading import decode, fill_link, is_binary, kind_of, left_out, selector
+from knowledge.sources.git_clone import REFERENCE, GitClone, unknown_branch
+from knowledge.sources.git_command import Git, GitFailure
+from knowledge.sources.links import derived_template, fill, without_credentials
+from knowledge.sources.reading import decode, defect
+from knowledge.sources.selection import Selection
 
-_SCP_URL = re.compile(r"^(?:[\w.-]+@)?([\w.-]+):(?!//)(.+)$")
-_SUBMODULE_OR_LINK = ("160000", "120000")
-# Link forms by the host's kind; hosts that are none of the first two speak GitHub's form (Gitea, Gogs, Codeberg).
-_LINK_FORMS = {
-    "gitlab": "https://{host}/{repository}/-/blob/{{commit}}/{{path}}#L{{start}}-{{end}}",
-    "bitbucket": "https://{host}/{repository}/src/{{commit}}/{{path}}#lines-{{start}}:{{end}}",
-    "codeberg": "https://{host}/{repository}/src/commit/{{commit}}/{{path}}#L{{start}}-L{{end}}",
-    "gitea": "https://{host}/{repository}/src/commit/{{commit}}/{{path}}#L{{start}}-L{{end}}",
-    "gitee": "https://{host}/{repository}/blob/{{commit}}/{{path}}#L{{start}}-L{{end}}",
-    "github": "https://{host}/{repository}/blob/{{commit}}/{{path}}#L{{start}}-L{{end}}",
-}
+_NOT_FILES = {"120000": "symbolic link", "160000": "submodule"}
+_MISSING = "not in the repository"
+_BAD_IN_BRANCH = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|[/.]$")
 
 
-class Git:
-    """Implements `Source`. `clone` is where a remote repository is kept; a local one is read in place."""
+class GitRepository:
+    """The committed files of one branch or tag. A listing's revision is the commit, its fingerprints are blob ids."""
 
-    def __init__(self, name: str, settings: GitSource, clone: Path) -> None:
+    def __init__(self, name: str, settings: GitSource, clone_directory: Path) -> None:
         self.name = name
         self._settings = settings
-        self._clone = clone
-        local = Path(settings.url).expanduser()
-        self._local = local if "://" not in settings.url and local.exists() else None
+        self._selection = Selection(name, settings)
         self._shown = without_credentials(settings.url)
+        # Blob ids whose content was looked at, with what is wrong with it: content under an id never changes.
+        self._looked_at: dict[str, str] = {}
+        if settings.branch and _BAD_IN_BRANCH.search(settings.branch):
+            raise SourceError(f"source {name}: {settings.branch!r} cannot be the name of a branch or tag.")
+        if settings.url.startswith("-") or re.match(r"[\w+.-]+::", settings.url):
+            raise SourceError(f"source {name}: {self._shown!r} is not an address that is allowed (https, ssh, a path).")
+        self._clone = None if is_local(settings.url) else GitClone(name, settings, clone_directory)
 
     async def listing(self) -> Listing:
-        """Fetch and list the wanted files of the newest commit.
-
-        When the remote cannot be reached the last fetched state is listed and `stale` says so; `SourceError` when
-        nothing was ever fetched, or the repository or branch does not exist.
-        """
-        stale = "" if self._local else await self._update()
-        folder = self._local or self._clone
-        commit = await self._commit(folder)
-        wanted, fingerprints, skipped = selector(self._settings), dict[str, str](), Counter[str]()
-        tree = await self._git("ls-tree", "-r", "-z", "--long", "--full-tree", commit, folder=folder)
-        for record in tree.split(b"\0")[:-1]:
-            facts, path_bytes = record.split(b"\t", 1)
-            mode, _, blob, size = facts.decode().split()
-            path = path_bytes.decode("utf-8", errors="surrogateescape")
-            reason = self._reason(path, mode, size)
-            if reason or not wanted(path):
-                skipped[reason or "not included"] += 1
-            else:
-                fingerprints[path] = blob
-        if not fingerprints:
-            seen = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "no files at all"
-            raise SourceError(f"source {self.name}: {self._shown} holds nothing to read ({seen}); see include, exclude")
-        return Listing(fingerprints, commit, dict(skipped), stale)
+        """Fetch and list. Raises `SourceError` when there is nothing to list; an unreachable remote makes it stale."""
+        stale = await self._clone.refresh() if self._clone else ""
+        try:
+            return await self._list(stale)
+        except GitFailure as error:
+            if self._clone is None:
+                raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
+        await self._clone.remake()
+        try:
+            return await self._list("")
+        except GitFailure as error:
+            raise SourceError(f"source {self.name}: the new clone of {self._shown} is damaged: {error}.") from error
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
-        """Yield these files of the listed commit. Raises `SourceError` when the repository cannot be read."""
-        folder = self._local or self._clone
-        link = self._settings.link or await self._derived_link(folder)
-        batch = ("cat-file", "--batch")
-        async with git_process(batch, folder=folder, stdin=asyncio.subprocess.PIPE) as process:
-            assert process.stdin is not None  # noqa: S101 (asked for above)
-            assert process.stdout is not None  # noqa: S101
-            for path in paths:
-                process.stdin.write(listing.fingerprints[path].encode() + b"\n")
-                await process.stdin.drain()
-                header = (await process.stdout.readline()).split()
-                if len(header) != 3:
-                    raise SourceError(f"source {self.name}: {self._shown} lost an object of {path}; run git fsck there")
-                data = (await process.stdout.readexactly(int(header[2]) + 1))[:-1]
-                # A binary file becomes an empty document: known, and holding nothing.
-                text = "" if is_binary(data) else decode(data)
-                shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-                yield Document(path, text, kind_of(path), url=fill_link(link, shown, listing.revision))
-
-    def _reason(self, path: str, mode: str, size: str) -> str:
-        if mode in _SUBMODULE_OR_LINK:
-            return "link or submodule"
-        if reason := left_out(path, named=bool(self._settings.include)):
-            return reason
-        if not kind_of(path):
-            return "no text"
-        return "too large" if int(size) > self._settings.max_file_kb * 1024 else ""
-
-    async def _update(self) -> str:
-        """Fetch, or clone where there is nothing usable yet. Return why the clone is stale, or an empty string."""
+        """Yield files as they are in the listing's commit."""
+        places: dict[str, list[str]] = {}
+        for path in paths:
+            if path in listing.fingerprints:
+                places.setdefault(listing.fingerprints[path], []).append(path)
+        git = self._git()
+        template = self._settings.link or derived_template(await self._remote(git))
         try:
-            known = (await run_git("config", "remote.origin.url", folder=self._clone)).decode().strip()
-            usable = known == self._settings.url
-            await run_git("rev-parse", "FETCH_HEAD", folder=self._clone)
-        except GitFailed:
-            usable = False
-        try:
-            await self._fetch() if usable else await self._first_fetch()
-        except GitFailed as fault:
-            if not usable:
-                await self._explain(fault)
-            since = datetime.fromtimestamp((self._clone / "FETCH_HEAD").stat().st_mtime, UTC)
-            return f"{self._shown} could not be fetched ({fault}); known since {since:%Y-%m-%d %H:%M} UTC"
-        return ""
+            async with aclosing(git.blobs(list(places))) as blobs:
+                async for blob, data in blobs:
+                    text = decode(data)
+                    for path in places[blob]:
+                        url = fill(template, path, listing.revision)
+                        yield Document(path=path, text=text, kind=self._selection.kind(path), url=url)
+        except GitFailure as error:
+            raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
 
-    async def _fetch(self) -> None:
-        target = f"refs/heads/{self._settings.branch}" if self._settings.branch else "HEAD"
-        for what in (target, f"refs/tags/{self._settings.branch}") if self._settings.branch else (target,):
-            try:
-                await run_git(
-                    *("fetch", "--quiet", "--depth=1", "--no-tags", "--force", "origin", f"+{what}:refs/kimas/head"),
-                    folder=self._clone,
-                    timeout_s=self._settings.timeout_s,
-                )
-            except GitFailed as fault:
-                if "find remote ref" in str(fault) and what == target and self._settings.branch:
-                    continue
-                raise
-            return
+    def _git(self) -> Git:
+        if self._clone:
+            return Git(self._clone.directory, self._settings.timeout_s)
+        return Git(self._local_directory(), self._settings.timeout_s)
 
-    async def _first_fetch(self) -> None:
-        if self._clone.exists():
-            logger(__name__).warning("git.clone_again", source=self.name, reason="another URL, or damaged")
-            await asyncio.to_thread(shutil.rmtree, self._clone)
-        await asyncio.to_thread(self._clone.mkdir, parents=True)
-        await run_git("init", "--quiet", "--bare", str(self._clone))
-        await run_git("remote", "add", "--", "origin", self._settings.url, folder=self._clone)
-        try:
-            await self._fetch()
-        except BaseException:
-            await asyncio.to_thread(shutil.rmtree, self._clone, ignore_errors=True)
-            raise
+    def _local_directory(self) -> Path:
+        path = Path(self._settings.url).expanduser()
+        inner = path / ".git"
+        directory = inner if inner.exists() else path
+        if not path.exists():
+            raise SourceError(f"source {self.name}: {path} does not exist. Check url.")
+        if not (directory.is_file() or (directory / "HEAD").exists()):
+            raise SourceError(f"source {self.name}: {path} is not a git repository. Check url, or use kind: files.")
+        return directory
 
-    async def _explain(self, fault: GitFailed) -> None:
-        """Raise what a first fetch failed with, in words that name the way out."""
-        if "find remote ref" in str(fault):
-            branch = self._settings.branch or "its default branch"
-            raise SourceError(f"source {self.name}: {self._shown} has no {branch}; correct its branch") from fault
-        raise SourceError(
-            f"source {self.name}: {self._shown} cannot be fetched ({fault}); check the URL, the network, and that "
-            "git can read it without a prompt (an SSH key or a credential helper)"
-        ) from fault
+    async def _list(self, stale: str) -> Listing:
+        git = self._git()
+        commit = await self._commit(git)
+        output = await git.run("ls-tree", "-r", "-z", "--long", commit)
+        skipped: Counter[str] = Counter()
+        found: dict[str, str] = {}
+        for line in output.decode("utf-8", "replace").split("\0"):
+            fields, _, path = line.partition("\t")
+            if path and self._selection.takes(path):
+                mode, _, blob, size = fields.split()
+                refusal = self._refusal(mode, path, size)
+                if refusal:
+                    skipped[refusal] += 1
+                else:
+                    found[path] = blob
+        await self._look_at(git, set(found.values()))
+        defects = {path: self._looked_at[blob] for path, blob in found.items() if self._looked_at[blob]}
+        skipped.update(defects.values())
+        fingerprints = {path: blob for path, blob in found.items() if path not in defects}
+        if not fingerprints:
+            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "nothing"
+            problem = f"source {self.name}: {self._shown} has no file that can be used (skipped: {counts})"
+            raise SourceError(f"{problem}. Check branch, include and exclude.")
+        return Listing(fingerprints, commit, dict(skipped), stale)
 
-    async def _commit(self, folder: Path) -> str:
+    def _refusal(self, mode: str, path: str, size: str) -> str:
+        """Return why an entry is skipped, or an empty string. Git gives the size BAD to an object that it lacks."""
+        if mode in _NOT_FILES:
+            return _NOT_FILES[mode]
+        return self._selection.refusal(path, int(size) if size.isdigit() else 0)
+
+    async def _look_at(self, git: Git, blobs: set[str]) -> None:
+        """Learn what is wrong with the content of blobs that were not looked at before."""
+        seen = {blob: fault for blob, fault in self._looked_at.items() if blob in blobs and fault != _MISSING}
+        async with aclosing(git.blobs(sorted(blobs - seen.keys()))) as contents:
+            async for blob, data in contents:
+                seen[blob] = defect(data)
+        lost = blobs - seen.keys()
+        if lost and self._clone:
+            raise GitFailure(f"{len(lost)} files are missing in the clone")
+        # A local repository may lack files on purpose (a partial clone). They may come later: not remembered.
+        self._looked_at = seen | dict.fromkeys(lost, _MISSING)
+
+    async def _commit(self, git: Git) -> str:
         branch = self._settings.branch
-        revision = "refs/kimas/head" if not self._local else branch or "HEAD"
-        try:
-            shown = await run_git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}", folder=folder)
-        except GitFailed as fault:
-            raise SourceError(await self._why_no_commit(folder, branch)) from fault
-        return shown.decode().strip()
-
-    async def _why_no_commit(self, folder: Path, branch: str) -> str:
-        try:
-            listed = await run_git(
-                "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", folder=folder
-            )
-        except GitFailed:
-            return f"source {self.name}: {self._shown} is not a git repository; correct its url"
-        names = ", ".join(listed.decode().split()[:20])
-        if not names:
-            return f"source {self.name}: {self._shown} has no commits yet; commit something first"
-        return f"source {self.name}: {self._shown} has no branch {branch or 'HEAD'}; there are: {names}"
-
-    async def _derived_link(self, folder: Path) -> str:
-        url = self._settings.url
-        if self._local:
+        local = [f"refs/{kind}/{branch}" for kind in ("heads", "tags", "remotes/origin")] if branch else ["HEAD"]
+        for reference in [REFERENCE] if self._clone else local:
             try:
-                url = (await run_git("config", "remote.origin.url", folder=folder)).decode().strip()
-            except GitFailed:
-                return ""
-        return derive_link(url)
+                output = await git.run("rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
+            except GitFailure:
+                continue
+            return output.decode().strip()
+        if self._clone:
+            raise GitFailure("its last commit cannot be read")
+        output = await git.run("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags")
+        names = output.decode("utf-8", "replace").split()
+        if not names:
+            raise SourceError(f"source {self.name}: {self._shown} has no commits yet.")
+        raise SourceError(unknown_branch(self.name, self._shown, branch or "HEAD", names))
 
-    async def _git(self, *arguments: str, folder: Path) -> bytes:
+    async def _remote(self, git: Git) -> str:
+        """Return the address that links are derived from."""
+        if self._clone:
+            return self._settings.url
         try:
-            return await run_git(*arguments, folder=folder)
-        except GitFailed as fault:
-            raise SourceError(f"source {self.name}: {self._shown}: git {arguments[0]}: {fault}") from fault
-
-
-def derive_link(url: str) -> str:
-    """Return the link template of a repository on a known kind of host, or an empty string."""
-    scp = _SCP_URL.match(url)
-    parts: Mapping[str, str | None]
-    if scp and "://" not in url:
-        parts = {"host": scp[1], "path": scp[2]}
-    else:
-        split = urlsplit(url)
-        if split.scheme not in ("http", "https", "ssh", "git"):
+            return (await git.run("config", "--get", "remote.origin.url")).decode("utf-8", "replace").strip()
+        except GitFailure:
             return ""
-        parts = {"host": split.hostname, "path": split.path}
-    repository = (parts["path"] or "").strip("/").removesuffix(".git")
-    host = parts["host"] or ""
-    form = next((form for kind, form in _LINK_FORMS.items() if kind in host), "")
-    return form.format(host=host, repository=repository) if form and repository else ""
+
+
+def is_local(url: str) -> bool:
+    """Tell a path from a remote address, as git does: a colon before any slash makes it remote."""
+    return "://" not in url and ":" not in url.partition("/")[0]

@@ -1,70 +1,161 @@
-"""The git command, run without a shell, without prompts, and without what a repository could make it execute."""
+"""Running git: never through a shell, without prompts, hooks or foreign protocols, and never longer than agreed."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from core.errors import SourceError
+from knowledge.sources.links import without_credentials
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
-# No hooks, no file system monitor, no helper protocols; the owner of a local repository need not be us.
-_SAFE = (
-    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never"),
-    *("-c", "gc.auto=0", "-c", "core.quotePath=false", "-c", "safe.directory=*"),
+_OPTIONS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    # Whoever owns the repository: it is only read, and nothing in it is executed.
+    "safe.directory=*",
+    # Housekeeping may run, but not on its own after git has returned.
+    "gc.autoDetach=false",
+    "maintenance.autoDetach=false",
+    "credential.interactive=false",
 )
+_PROTOCOLS = "file:git:http:https:ssh"
+_BATCH = 64
 
 
-class GitFailed(Exception):
-    """A git command did not succeed; the text is what git said, without credentials."""
+class GitFailure(Exception):
+    """A git command failed. The message is what git said last, without credentials."""
 
 
-def without_credentials(text: str) -> str:
-    """Return a text in which no URL carries a user name or password."""
-    return _CREDENTIALS.sub("", text)
+class GitTimeout(GitFailure):
+    """A git command took longer than its time-out and was stopped."""
+
+
+class Git:
+    """Git commands in one repository, each with the same time-out in seconds."""
+
+    def __init__(self, directory: Path, timeout: float) -> None:
+        self.directory = directory
+        self._timeout = timeout
+
+    async def run(self, *arguments: str) -> bytes:
+        """Return what a command writes. Raises `GitFailure`; a cancelled or late command is killed."""
+        async with _process(self.directory, arguments) as process:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    output, errors = await process.communicate()
+            except TimeoutError as error:
+                raise GitTimeout(f"no answer within {self._timeout:g} s") from error
+        if process.returncode:
+            raise GitFailure(_last_words(errors) or f"git {arguments[0]} ended with code {process.returncode}")
+        return output
+
+    async def blobs(self, ids: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:
+        """Yield the content of objects in their order. Missing ones are left out.
+
+        Raises `GitFailure` when the repository is damaged. Close the iterator when leaving it early.
+        """
+        async with _process(self.directory, ("cat-file", "--batch")) as process:
+            for start in range(0, len(ids), _BATCH):
+                batch = ids[start : start + _BATCH]
+                # A batch of names fits into the pipe, so that writing cannot wait for reading.
+                _stdin(process).write("".join(f"{name}\n" for name in batch).encode())
+                for name in batch:
+                    content = await self._next_blob(process)
+                    if content is not None:
+                        yield name, content
+
+    async def _next_blob(self, process: asyncio.subprocess.Process) -> bytes | None:
+        output = _stdout(process)
+        try:
+            async with asyncio.timeout(self._timeout):
+                header = (await output.readline()).split()
+                if header[1:] == [b"missing"]:
+                    return None
+                content = await output.readexactly(int(header[2]) + 1)
+        except TimeoutError as error:
+            raise GitTimeout(f"no answer within {self._timeout:g} s") from error
+        except (asyncio.IncompleteReadError, IndexError, ValueError) as error:
+            raise GitFailure("an object cannot be read") from error
+        return content[:-1]
 
 
 @asynccontextmanager
-async def git_process(
-    arguments: Sequence[str], *, folder: Path | None = None, stdin: int = asyncio.subprocess.DEVNULL
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run git for the length of the block, and end it with the block. Raises `SourceError` without a git command."""
-    where = ("-C", str(folder)) if folder else ()
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_ASKPASS": "true"}
-    environment.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
-    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
-        environment.pop(name, None)
+async def _process(directory: Path, arguments: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    options = [part for option in _OPTIONS for part in ("-c", option)]
+    command = ["git", f"--git-dir={directory}", *options, *arguments]
+    pipe = asyncio.subprocess.PIPE
+    reads = arguments[0] == "cat-file"
     try:
         process = await asyncio.create_subprocess_exec(
-            *("git", *_SAFE, *where, *arguments),
-            env=environment,
-            stdin=stdin,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            *command,
+            stdin=pipe if reads else asyncio.subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=asyncio.subprocess.DEVNULL if reads else pipe,
+            env=_environment(),
+            # Its own session: no terminal to ask for a password on, and one group to stop it with its children.
+            start_new_session=True,
         )
-    except FileNotFoundError as fault:
-        raise SourceError("the git command is not installed, and git sources need it") from fault
+    except FileNotFoundError as error:
+        raise GitFailure("the git command is not installed") from error
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.kill()
-        # Reads what is left, so that the process's pipes are closed with it.
-        await process.communicate()
+        await _stop(process)
 
 
-async def run_git(*arguments: str, folder: Path | None = None, timeout_s: float = 60) -> bytes:
-    """Return the standard output of a git command. Raises `GitFailed`, also when it takes longer than `timeout_s`."""
-    try:
-        async with asyncio.timeout(timeout_s), git_process(arguments, folder=folder) as process:
-            out, err = await process.communicate()
-    except TimeoutError as fault:
-        raise GitFailed(f"git {arguments[0]} took longer than {timeout_s:g} s") from fault
-    if process.returncode:
-        lines = [line for line in err.decode(errors="replace").splitlines() if line.strip()]
-        raise GitFailed(without_credentials("; ".join(lines[-2:]) or f"exit code {process.returncode}"))
-    return out
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        # It may have ended by itself in this moment.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if process.stdin is not None:
+        process.stdin.close()
+    await asyncio.shield(process.wait())
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without variables that point git elsewhere (it may itself be running a hook)."""
+    kept = (
+        "GIT_SSH",
+        "GIT_SSL",
+        "GIT_PROXY",
+        "GIT_HTTP",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_NOSYSTEM",
+    )
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith(kept)}
+    return {
+        **inherited,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": os.environ.get("GIT_ASKPASS", ""),
+        "SSH_ASKPASS": "",
+        "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "LC_ALL": "C",
+    }
+
+
+def _stdin(process: asyncio.subprocess.Process) -> asyncio.StreamWriter:
+    if process.stdin is None:
+        raise GitFailure("git was started without an input")
+    return process.stdin
+
+
+def _stdout(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
+    if process.stdout is None:
+        raise GitFailure("git was started without an output")
+    return process.stdout
+
+
+def _last_words(errors: bytes) -> str:
+    """Return the first line that git, ssh or the server wrote as an error."""
+    lines = (line.strip() for line in errors.decode("utf-8", "replace").splitlines())
+    line = next((line for line in lines if line and not line.lower().startswith(("warning:", "hint:"))), "")
+    for speaker in ("fatal: ", "error: ", "remote: "):
+        line = line.removeprefix(speaker)
+    return without_credentials(line).rstrip(".")

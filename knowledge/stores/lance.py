@@ -16,8 +16,8 @@ import numpy as np
 from core.errors import StoreError, StoreMismatch
 from core.types import Passage
 from knowledge.ports import Held, Row, Vectors
-from knowledge.stores.lance_faults import explained, mapped
-from knowledge.stores.lance_import import light_import
+from knowledge.stores.lance_faults import differing, explained, mapped
+from knowledge.stores.lance_process import light_import, trim_memory
 from knowledge.stores.lance_view import EMPTY, PASSAGE_COLUMNS, View, listed, quoted
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ READ_SECONDS, WRITE_SECONDS = 20.0, 900.0
 KEPT_VERSIONS = timedelta(hours=1)
 STALENESS = timedelta(seconds=1)
 # LanceDB's own limits are 6 GB and 1 GB; these hold the indexes of about a million passages.
-INDEX_CACHE, METADATA_CACHE = 512 << 20, 64 << 20
+INDEX_CACHE, METADATA_CACHE = 256 << 20, 32 << 20
 COMMIT_ATTEMPTS = 5
 PRIMARY_KEY = b"lance-schema:unenforced-primary-key:position"
 
@@ -167,6 +167,7 @@ class LanceStore:
                         raise
                     await table.checkout_latest()
             await self._index_vectors(table)
+        await asyncio.to_thread(_return_memory)
 
     async def close(self) -> None:
         """Let go of the files. Idempotent."""
@@ -189,10 +190,7 @@ class LanceStore:
         held = {key: metadata.get(key.encode(), b"unknown").decode() for key in self._labels}
         if held != self._labels:
             self._table = None
-            raise StoreMismatch(
-                f"the passage store {self._directory} was built with {_described(held)}, but the configuration asks "
-                f"for {_described(self._labels)}; go back to that configuration, or run `kimas ingest --rebuild`"
-            )
+            raise StoreMismatch(differing(self._directory, held, self._labels))
         return self._table
 
     async def _newest(self) -> View | None:
@@ -287,10 +285,13 @@ def _any_file(directory: Path) -> bool:
     return directory.is_dir() and next(directory.iterdir(), None) is not None
 
 
-def _described(labels: Mapping[str, str]) -> str:
-    return f"{labels['embedder']} (dimension {labels['dimension']}, format {labels['format']})"
-
-
 def _import_lancedb() -> None:
     with light_import():
         import lancedb.index  # noqa: F401
+
+
+def _return_memory() -> None:
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    trim_memory()

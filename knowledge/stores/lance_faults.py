@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -37,3 +37,12 @@ def explained(directory: Path, doing: str, reason: str) -> str:
     if any(mark.lower() in reason.lower() for mark in FORBIDDEN):
         return f"the passage store {directory} could not be {doing}: check the folder and its permissions ({short})"
     return f"the passage store {directory} could not be {doing}, it may be damaged: {REBUILD} ({short})"
+
+
+def differing(directory: Path, held: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """Say that the store was built for something else; both are given as embedder, dimension and format."""
+    one, other = (f"{it['embedder']} (dimension {it['dimension']}, format {it['format']})" for it in (held, wanted))
+    return (
+        f"the passage store {directory} was built with {one}, but the configuration asks for {other}; "
+        "go back to that configuration, or run `kimas ingest --rebuild`"
+    )

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.tasks import task_group
 from core.types import Passage
 from knowledge.ports import Held, Vectors
 
@@ -41,13 +40,16 @@ class Shelf:
 
     @classmethod
     def _of(cls, read: Any, dimension: int) -> Shelf:
-        read = read.sort_by("_rowid").combine_chunks()
+        numbers = read.column("_rowid").to_numpy()
+        if np.any(numbers[:-1] > numbers[1:]):
+            read = read.sort_by("_rowid")
+            numbers = read.column("_rowid").to_numpy()
         vectors = matrix(read, dimension)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
         names = np.array(read.column("source").to_pylist(), object)
         by_source = {name: np.flatnonzero(names == name) for name in set(names)}
-        vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-        return cls(read.select(PASSAGE_COLUMNS), read.column("_rowid").to_numpy(), vectors, by_source)
+        return cls(read.select(PASSAGE_COLUMNS).combine_chunks(), numbers, vectors, by_source)
 
     def nearest(self, vector: Vectors, sources: Collection[str], limit: int) -> list[int]:
         """Return the row numbers of the `limit` nearest passages of some sources."""
@@ -83,14 +85,16 @@ class View:
         """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, with both true scores."""
         where = f"source IN {listed(sources)}"
         shelf = await self._in_memory()
-        async with task_group() as tasks:
-            best = tasks.create_task(_word_scores(self.table, tokens, where, limit))
+        best = asyncio.create_task(_word_scores(self.table, tokens, where, limit))
+        try:
             near: list[int] = []
             if vector is not None:
                 near = shelf.nearest(vector, sources, limit) if shelf else await self._nearest(vector, where, limit)
             chosen = f"_rowid IN ({', '.join(map(str, near))})"
-            others = tasks.create_task(_word_scores(self.table, tokens, chosen, len(near)))
-        scores = best.result() | others.result()
+            scores = await _word_scores(self.table, tokens, chosen, len(near)) | await best
+        finally:
+            best.cancel()
+            await asyncio.gather(best, return_exceptions=True)
         numbers = list(scores.keys() | set(near))
         if shelf or not numbers:
             return shelf.passages(numbers, scores, vector) if shelf else []

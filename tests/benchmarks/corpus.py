@@ -10,7 +10,7 @@ from tests.deployment import commit, make_repository
 
 PACKAGES = ("aiogram", "sqlalchemy", "aiohttp", "rich", "discord", "openai", "pydantic", "click", "apscheduler")
 PYTHON_FILES, MARKDOWN_FILES, OTHER_FILES = 320, 45, 135
-LARGEST = 100_000
+LARGEST = 20_000
 
 
 def installed(pattern: str) -> list[Path]:

@@ -302,10 +302,11 @@ async def test_another_model_is_refused_and_rebuilt_on_request(directory: Path) 
         assert len(await store.search("new", unit(1, 8), ["docs"], 5)) == 1
 
 
-async def test_a_reader_notices_a_rebuild_with_another_model(directory: Path, store: Store) -> None:
-    await put(store, [row("a", "a.md")])
-    async with opened(directory, "other", 8, rebuild=True):
-        await asyncio.sleep(1.1)
+async def test_a_reader_notices_a_rebuild_with_another_model(directory: Path) -> None:
+    async with opened(directory) as store:
+        await put(store, [row("a", "a.md")])
+        async with opened(directory, "other", 8, rebuild=True):
+            await asyncio.sleep(1.1)
         with pytest.raises(StoreMismatch, match="--rebuild"):
             await store.search("a", unit(1), ["docs"], 5)
 
@@ -387,24 +388,26 @@ async def child(job: str, *directories: Path) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
 
 
-async def test_what_another_process_writes_is_seen(directory: Path, store: Store) -> None:
-    assert await store.search("fresh", unit(1), ["docs"], 5) == []
-    writer = await child("write", directory)
-    assert await writer.wait() == 0
-    async with asyncio.timeout(5):
-        while not await store.search("fresh", unit(1), ["docs"], 5):
-            await asyncio.sleep(0.1)
+async def test_what_another_process_writes_is_seen(directory: Path) -> None:
+    async with opened(directory) as store:
+        assert await store.search("fresh", unit(1), ["docs"], 5) == []
+        writer = await child("write", directory)
+        assert await writer.wait() == 0
+        async with asyncio.timeout(5):
+            while not await store.search("fresh", unit(1), ["docs"], 5):
+                await asyncio.sleep(0.1)
 
 
-async def test_a_write_that_finds_no_space_changes_nothing(directory: Path, store: Store) -> None:
-    before = random_rows(60)
-    await put(store, before)
-    writer = await child("fill", directory)
-    output, _ = await writer.communicate()
-    assert "refused: no space for the passage store" in output.decode()
-    assert str(directory) in output.decode()
-    assert len(await store.manifest("docs")) == 12
-    assert len(await store.search("", before[3].vector, ["docs"], 60)) == 60
+async def test_a_write_that_finds_no_space_changes_nothing(directory: Path) -> None:
+    async with opened(directory) as store:
+        before = random_rows(60)
+        await put(store, before)
+        writer = await child("fill", directory)
+        output, _ = await writer.communicate()
+        assert "refused: no space for the passage store" in output.decode()
+        assert str(directory) in output.decode()
+        assert len(await store.manifest("docs")) == 12
+        assert len(await store.search("", before[3].vector, ["docs"], 60)) == 60
 
 
 async def test_killed_while_writing_it_stays_consistent(tmp_path: Path) -> None:

@@ -26,6 +26,25 @@ async def test_the_first_failure_of_a_group_leaves_as_itself() -> None:
         await nested()
 
 
+async def test_a_failed_group_does_not_confuse_the_time_out_around_it() -> None:
+    async def fail() -> None:
+        raise UsageError("as itself")
+
+    async def group_then_hang() -> None:
+        with pytest.raises(UsageError):
+            await failing_group()
+        await asyncio.sleep(30)
+
+    async def failing_group() -> None:
+        async with task_group() as tasks:
+            tasks.create_task(fail())
+            await asyncio.sleep(30)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await group_then_hang()
+
+
 async def test_recurring_work_runs_now_again_and_never_twice_at_once() -> None:
     runs: list[str] = []
     third = asyncio.Event()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from core.errors import EmbeddingError, UsageError
+from core.errors import UsageError
 from core.settings import Settings
 from knowledge.library import KnowledgeLibrary
 from knowledge.ports import Store
@@ -151,12 +151,17 @@ async def test_the_memory_of_queries_is_bounded(library: KnowledgeLibrary, embed
     assert embedder.embedded == ["query 0"]
 
 
-async def test_a_failed_embedding_is_not_remembered(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
+async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(
+    library: KnowledgeLibrary, embedder: WordEmbedder
+) -> None:
     embedder.broken, embedder.delay = True, 0.01
-    results = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5), return_exceptions=True)
-    assert [type(result) for result in results] == [EmbeddingError, EmbeddingError]
+    agents, found = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5))
+    assert agents
+    assert found
+    assert all(one.similarity == 0 for one in found)
+    assert await library.similarity("ripe pear", ["a pear", "a stone"]) == [0.5, 0.0]
     embedder.broken = False
-    assert len(await library.search("cook", "pear", 5)) == 5
+    assert any(one.similarity for one in await library.search("cook", "pear", 5))
 
 
 async def test_a_cancelled_asker_does_not_take_the_others_with_it(

@@ -1,0 +1,13 @@
+"""No retrieval: for social talk and for what the model knows by itself. The summarizer is told that nothing was searched."""
+
+from __future__ import annotations
+
+from core.budget import Budget
+from core.parts import Parts
+from core.strategies import Gathered
+from core.types import Question
+
+
+async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
+    """Return no passages, at once."""
+    return Gathered(question.text, (), (), "none", ranked=True, searched=False)

@@ -1,0 +1,80 @@
+"""What the strategies have in common: one search over the routed agents, and joining the passages of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+from core.agents.retrieval import retrieve
+from core.budget import Budget
+from core.evidence import defuse
+from core.parts import Parts
+from core.rewrite import own_turns
+from core.types import AgentScore, Passage, Question
+
+HISTORY_TURNS, TURN_CHARS = 6, 600
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One search: its query, the agents asked, and their passages."""
+
+    query: str
+    agents: tuple[str, ...]
+    passages: tuple[Passage, ...]
+
+
+async def search(query: str, parts: Parts, budget: Budget) -> Found:
+    """Route a query and search it at the agents found. Raises `ServiceError` when none of them could answer."""
+    known = parts.settings.retrieval_agents()
+    agents = await budget.within("route", parts.library.route(query), lambda: [AgentScore(name, 0.0) for name in known])
+    limits = {name: agent.limit for name, agent in known.items()}
+    passages = await retrieve(query, agents, parts.library, budget, limits)
+    return Found(query, tuple(agent.name for agent in agents), tuple(passages))
+
+
+async def ranked_search(query: str, parts: Parts, budget: Budget) -> Found:
+    """Search and put the passages in order for this query, best first."""
+    found = await search(query, parts, budget)
+    ordered = await budget.within(
+        "rerank", parts.reranker.rerank(query, found.passages), lambda: by_score(found.passages)
+    )
+    return Found(found.query, found.agents, tuple(ordered))
+
+
+def by_score(passages: Iterable[Passage]) -> list[Passage]:
+    """Return passages by their score, best first."""
+    return sorted(passages, key=lambda passage: -passage.score)
+
+
+def interleave(rankings: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
+    """Return the passages of several searches in one order: the best of each, then the second of each, none twice.
+
+    So every search keeps its best passages, whatever is cut from the end.
+    """
+    kept: dict[str, Passage] = {}
+    texts: set[str] = set()
+    for passage in chain.from_iterable(zip_longest(*rankings)):
+        if passage is None or passage.id in kept:
+            continue
+        fingerprint = " ".join(passage.text.split()).lower()
+        if fingerprint not in texts:
+            texts.add(fingerprint)
+            kept[passage.id] = passage
+    return tuple(kept.values())
+
+
+def agents_of(found: Iterable[Found]) -> tuple[str, ...]:
+    """Return all agents that were asked, each once."""
+    return tuple(dict.fromkeys(name for one in found for name in one.agents))
+
+
+def asked_about(question: Question) -> str:
+    """Return the question with the asker's last turns, fenced as data, for the prompts that decide."""
+    turns = own_turns(question.history, question.author)[-HISTORY_TURNS:]
+    asked = f"<question>\n{defuse(question.text)}\n</question>"
+    if not turns:
+        return asked
+    said = "\n".join(f"{turn.role}: {defuse(turn.text[:TURN_CHARS])}" for turn in turns)
+    return f"<conversation>\n{said}\n</conversation>\n{asked}"

@@ -1,0 +1,15 @@
+"""The baseline: one search with the raw question, nothing else. For comparison with the other strategies."""
+
+from __future__ import annotations
+
+from core.budget import Budget
+from core.parts import Parts
+from core.strategies import Gathered
+from core.strategies.searching import by_score, search
+from core.types import Question
+
+
+async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
+    """Return the passages for the question as it was asked, in the order of their scores."""
+    found = await search(question.text, parts, budget)
+    return Gathered(found.query, found.agents, tuple(by_score(found.passages)), "simple", ranked=True)

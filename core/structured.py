@@ -1,0 +1,117 @@
+"""A small typed decision from a possibly weak model.
+
+The endpoint is told the JSON Schema, or offered a tool, where it can be told; whatever comes back is read tolerantly:
+JSON with any kind of damage, bracket actions, `key: value` lines, words and ordinals, in English or Chinese. What cannot
+be read gets one repair by the model while there is time, then the caller's default. Nobody gets an exception from
+nonsense.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from core.budget import Budget
+from core.errors import ServiceError
+from core.logs import logger
+from core.ports import ChatModel, Form
+from core.prompts import Prompts
+from core.shapes import Record, Shape, records
+from core.types import Turn
+
+T = TypeVar("T")
+MAX_REPAIR_CHARS = 2000
+
+
+@dataclass(slots=True)
+class Calls:
+    """How many model calls a strategy may still make."""
+
+    left: int
+
+    def take(self) -> bool:
+        """Use one up; false when there is none."""
+        self.left -= 1
+        return self.left >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One decision to ask for.
+
+    `stage` is its name in the trace and `share` the share of the budget that it may take, repair included. With `tool`
+    it is offered as a tool call instead of a JSON reply. `calls` are the strategy's; None sets no limit.
+    """
+
+    stage: str
+    share: str
+    shape: Shape
+    system: str
+    turns: Sequence[Turn]
+    tool: bool = False
+    calls: Calls | None = None
+
+
+def read(reply: str, shape: Shape, accept: Callable[[Record], T | None]) -> T | None:
+    """Return the first reading of a reply that `accept` takes, or None. Never raises for any text."""
+    accepted = (accept(record) for record in records(reply, shape))
+    return next((value for value in accepted if value is not None), None)
+
+
+async def decide(
+    ask: Ask, accept: Callable[[Record], T | None], default: T, model: ChatModel, prompts: Prompts, budget: Budget
+) -> T:
+    """Return what the light model decided, or the default, and then the stage is cut.
+
+    `accept` makes the result of a reading and returns None for one that makes no sense. The default is used when the
+    model fails, overruns its share, or cannot be understood even after the repair.
+    """
+    with budget.timed(ask.stage):
+        try:
+            async with asyncio.timeout(budget.share(ask.share)):
+                decided = await _decided(ask, accept, model, prompts, budget)
+            if decided is not None:
+                return decided
+            reason = "the reply cannot be read"
+        except TimeoutError:
+            reason = "overran its share"
+        except ServiceError as fault:
+            reason = str(fault)
+    budget.cut_off(ask.stage)
+    logger(__name__).warning("decision.default", stage=ask.stage, reason=reason)
+    return default
+
+
+async def _decided(
+    ask: Ask, accept: Callable[[Record], T | None], model: ChatModel, prompts: Prompts, budget: Budget
+) -> T | None:
+    if ask.calls and not ask.calls.take():
+        return None
+    form, allowed, started = replace(ask.shape.form(), tool=ask.tool), budget.share(ask.share), time.monotonic()
+    reply = await model.complete(ask.system, ask.turns, role="light", budget=budget, form=form)
+    decided = read(reply, ask.shape, accept)
+    spent = time.monotonic() - started
+    # A repair takes about as long as the first try: where that no longer fits the default comes sooner without it.
+    if decided is not None or 2 * spent > allowed or (ask.calls and not ask.calls.take()):
+        return decided
+    return await _repaired(reply, ask, form, accept, model, prompts, budget)
+
+
+async def _repaired(
+    reply: str,
+    ask: Ask,
+    form: Form,
+    accept: Callable[[Record], T | None],
+    model: ChatModel,
+    prompts: Prompts,
+    budget: Budget,
+) -> T | None:
+    logger(__name__).info("decision.repaired", stage=ask.stage, characters=len(reply))
+    keys = "\n".join(f'- "{slot.name}": {slot.description}' for slot in ask.shape.slots)
+    asked = Turn("user", prompts.fill("repair", keys=keys))
+    turns = [*ask.turns, Turn("assistant", reply[:MAX_REPAIR_CHARS] or "..."), asked]
+    again = await model.complete(ask.system, turns, role="light", budget=budget, form=form)
+    return read(again, ask.shape, accept)

@@ -1,0 +1,106 @@
+"""Which paths of a source are taken, and how each will be chunked. The one module that imports `pathspec`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+import pathspec
+
+from core.errors import SourceError
+from core.settings import LinkedSource
+
+# Never taken: installed or compiled by tools.
+_INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
+# Taken only by a source that has include globs: written by tools, or by somebody else.
+_GENERATED = (
+    *("*.lock", "*-lock.json", "*-lock.yaml", "npm-shrinkwrap.json", "go.sum", "*.snap", "*.generated.*"),
+    *("*.min.js", "*.min.mjs", "*.min.css", "*.bundle.js", "*.chunk.js"),
+    *("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*.pb.cc", "*.pb.h"),
+    *("dist/", "vendor/", "third_party/", "venv/"),
+)
+_HIDDEN = (".*",)
+
+_DATA_SUFFIXES = {".json", ".yaml", ".yml", ".toml"}
+_DATA_BYTES = 64 * 1024
+
+_KINDS = {
+    "markdown": ".md .markdown .mdx .mdown",
+    "rst": ".rst .rest",
+    "python": ".py .pyi",
+    "javascript": ".js .jsx .mjs .cjs",
+    "typescript": ".ts .tsx .mts .cts",
+    "go": ".go",
+    "rust": ".rs",
+    "java": ".java",
+    "c": ".c .h",
+    "cpp": ".cc .cpp .cxx .hh .hpp .hxx .ipp",
+    "text": """
+        .txt .text .adoc .asciidoc .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .sh .bash .zsh .fish
+        .ps1 .bat .cmd .sql .rb .php .pl .pm .lua .r .jl .scala .kt .kts .swift .dart .ex .exs .erl .hs .ml .clj
+        .cs .fs .vb .m .mm .proto .graphql .tf .hcl .gradle .groovy .cmake .mk .vue .svelte .nix .zig .el .lisp .vim
+        .service
+    """,
+}
+_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+_TEXT_NAMES = """
+    dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
+    cmakelists.txt license licence copying notice readme changelog changes news authors contributors contributing
+    install todo faq codeowners maintainers security support
+"""
+
+
+class Selection:
+    """The globs of one source, ready to judge paths. Raises `SourceError` for a glob that git would not understand."""
+
+    def __init__(self, name: str, settings: LinkedSource) -> None:
+        self._include = _spec(name, "include", settings.include) if settings.include else None
+        self._exclude = _spec(name, "exclude", settings.exclude)
+        by_default = not settings.include
+        self._generated = _spec(name, "exclude", _INSTALLED + (_GENERATED if by_default else ()))
+        self._hidden = _spec(name, "exclude", _HIDDEN if by_default else ())
+        self._named_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
+        self._max_bytes = settings.max_file_kb * 1024
+
+    def enters(self, folder: str) -> bool:
+        """Tell whether a folder can hold paths that are taken."""
+        return not (self._exclude.match_file(folder + "/") or self._generated.match_file(folder + "/"))
+
+    def takes(self, path: str) -> bool:
+        """Tell whether the configured globs let a path in."""
+        included = self._include is None or self._include.match_file(path)
+        return included and not self._exclude.match_file(path)
+
+    def refusal(self, path: str, size: int) -> str:
+        """Return why a path that the globs let in is still skipped, or an empty string. `size` is in bytes."""
+        if self._generated.match_file(path):
+            return "generated"
+        if self._hidden.match_file(path):
+            return "hidden"
+        if not self.kind(path):
+            return "unknown kind"
+        bulk = PurePosixPath(path).suffix.lower() in _DATA_SUFFIXES and size > _DATA_BYTES
+        return "too large" if bulk or size > self._max_bytes else ""
+
+    def kind(self, path: str) -> str:
+        """Return how to chunk a path, or an empty string for a kind that is not known.
+
+        A suffix that an include glob names (`*.foo`) is read as plain text.
+        """
+        suffix = PurePosixPath(path).suffix.lower()
+        return kind_of(path) or ("text" if suffix in self._named_suffixes else "")
+
+
+def kind_of(path: str) -> str:
+    """Return the kind of a path by its suffix or name, or an empty string."""
+    name = PurePosixPath(path).name.lower()
+    if name in _TEXT_NAMES.split():
+        return "text"
+    return _BY_SUFFIX.get(PurePosixPath(name).suffix, "")
+
+
+def _spec(name: str, key: str, patterns: Sequence[str]) -> pathspec.GitIgnoreSpec:
+    try:
+        return pathspec.GitIgnoreSpec.from_lines(patterns)
+    except ValueError as error:
+        raise SourceError(f"source {name}: {key} holds a glob that cannot be used: {error}") from error

@@ -1,0 +1,153 @@
+"""The contract of `Source`, run over every implementation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.errors import SourceError
+from core.settings import FaqSource, FilesSource, GitSource, SourceSettings
+from knowledge.ports import Source
+from knowledge.sources import open_source
+
+GIT = {
+    "GIT_AUTHOR_NAME": "A",
+    "GIT_AUTHOR_EMAIL": "a@example.com",
+    "GIT_COMMITTER_NAME": "A",
+    "GIT_COMMITTER_EMAIL": "a@example.com",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+}
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, env=os.environ | GIT)
+
+
+class World:
+    """A source, and the means to change what it stands for: entries by name, each with a text."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder = folder / "content"
+        self.kind = kind
+        self.data = folder / "data"
+        self.folder.mkdir()
+        if kind.startswith("git"):
+            git(self.folder, "init", "-q")
+
+    def write(self, entries: dict[str, str]) -> None:
+        if self.kind == "faq":
+            lines = [f"- question: {name}\n  answer: {text}\n" for name, text in entries.items()]
+            (self.folder / "faq.yaml").write_text("".join(lines) or "[]", "utf-8")
+            return
+        for file in self.folder.glob("*.md"):
+            file.unlink()
+        for name, text in entries.items():
+            (self.folder / f"{name}.md").write_text(text + "\n", "utf-8")
+        if self.kind.startswith("git"):
+            git(self.folder, "add", "-A")
+            git(self.folder, "commit", "-qm", "change", "--allow-empty")
+
+    def open(self) -> Source:
+        settings: SourceSettings
+        match self.kind:
+            case "faq":
+                settings = FaqSource(kind="faq", path=self.folder / "faq.yaml")
+            case "files":
+                settings = FilesSource(kind="files", path=self.folder)
+            case "git":
+                settings = GitSource(kind="git", url=str(self.folder))
+            case _:
+                settings = GitSource(kind="git", url=f"file://{self.folder}")
+        return open_source("docs", settings, self.data)
+
+
+@pytest.fixture(params=["files", "git", "git-remote", "faq"])
+def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], World]:
+    return lambda: World(tmp_path, request.param)
+
+
+async def texts(source: Source, *, of: set[str] | None = None) -> dict[str, str]:
+    listing = await source.listing()
+    paths = set(listing.fingerprints) if of is None else of
+    return {document.path: document.text async for document in source.documents(listing, paths)}
+
+
+async def test_every_listed_path_is_a_document(make_world: Callable[[], World]) -> None:
+    world = make_world()
+    world.write({"one": "First text", "two": "Second text"})
+    source = world.open()
+    listing = await source.listing()
+    documents = [document async for document in source.documents(listing, listing.fingerprints)]
+    assert source.name == "docs"
+    assert sorted(document.path for document in documents) == sorted(listing.fingerprints)
+    assert len(documents) == 2
+    assert all(document.kind == ("faq" if world.kind == "faq" else "markdown") for document in documents)
+    assert "First text" in "".join(document.text for document in documents)
+    assert listing.stale == ""
+    assert not listing.skipped
+
+
+async def test_only_asked_paths_are_read(make_world: Callable[[], World]) -> None:
+    world = make_world()
+    world.write({"one": "First text", "two": "Second text"})
+    source = world.open()
+    first = sorted((await source.listing()).fingerprints)[0]
+    assert list(await texts(source, of={first})) == [first]
+    assert await texts(source, of=set()) == {}
+    assert await texts(source, of={"never/was.md"}) == {}
+
+
+async def test_fingerprints_follow_the_content_alone(make_world: Callable[[], World]) -> None:
+    world = make_world()
+    world.write({"one": "First text", "two": "Second text"})
+    before = dict((await world.open().listing()).fingerprints)
+    world.write({"two": "Second text", "one": "First text"})
+    assert dict((await world.open().listing()).fingerprints) == before
+    world.write({"one": "First text", "two": "Changed text", "three": "Third text"})
+    after = dict((await world.open().listing()).fingerprints)
+    changed = {path for path in before if after[path] != before[path]}
+    assert len(changed) == 1
+    assert len(after) == 3
+
+
+async def test_one_source_sees_what_changed_later(make_world: Callable[[], World]) -> None:
+    world = make_world()
+    world.write({"one": "First text", "two": "Second text"})
+    source = world.open()
+    assert len(await texts(source)) == 2
+    world.write({"one": "New text"})
+    (text,) = (await texts(source)).values()
+    assert "New text" in text
+
+
+async def test_nothing_at_all_is_an_error_with_the_place(make_world: Callable[[], World]) -> None:
+    world = make_world()
+    with pytest.raises(SourceError, match="docs") as caught:
+        await world.open().listing()
+    assert str(world.folder) in str(caught.value)
+    world.write({})
+    with pytest.raises(SourceError) as caught:
+        await world.open().listing()
+    assert str(world.folder) in str(caught.value)
+
+
+async def test_what_is_gone_is_an_error_and_can_come_back(make_world: Callable[[], World]) -> None:
+    world = make_world()
+    world.write({"one": "First text"})
+    source = world.open()
+    await source.listing()
+    world.folder.rename(world.folder.with_name("away"))
+    if world.kind == "git-remote":
+        assert (await source.listing()).stale
+    else:
+        with pytest.raises(SourceError, match="docs"):
+            await source.listing()
+    world.folder.with_name("away").rename(world.folder)
+    listing = await source.listing()
+    assert listing.stale == ""
+    assert len(listing.fingerprints) == 1

@@ -1,0 +1,132 @@
+"""Markdown and reStructuredText: headings, paths, what stays whole."""
+
+from textwrap import dedent
+
+from knowledge.chunking import chunk
+from knowledge.chunking.lines import estimate
+from knowledge.ports import Chunk, Document
+
+WORDS = "Some words that fill the section with plain content. " * 6
+
+
+def markdown(text: str, tokens: int = 200, path: str = "docs/guide.md", title: str = "") -> list[Chunk]:
+    return chunk(Document(path, dedent(text).strip("\n"), "markdown", title), tokens)
+
+
+def rst(text: str, tokens: int = 200) -> list[Chunk]:
+    return chunk(Document("docs/guide.rst", dedent(text).strip("\n"), "rst"), tokens)
+
+
+def titles(chunks: list[Chunk]) -> list[str]:
+    return [piece.title for piece in chunks]
+
+
+def test_the_heading_path_is_kept() -> None:
+    chunks = markdown(
+        f"# Guide\n{WORDS}\n## Install\n{WORDS}\n### Linux ###\n{WORDS}\n"
+        f"### `Mac` {{#mac}}\n{WORDS}\n## [Use](u.md)\n{WORDS}"
+    )
+    assert titles(chunks) == [
+        "Guide",
+        "Guide > Install",
+        "Guide > Install > Linux",
+        "Guide > Install > Mac",
+        "Guide > Use",
+    ]
+    assert [(piece.start_line, piece.end_line) for piece in chunks] == [(1, 2), (3, 4), (5, 6), (7, 8), (9, 10)]
+    assert chunks[2].text == f"### Linux ###\n{WORDS}".rstrip()
+
+
+def test_setext_headings_count() -> None:
+    chunks = markdown(
+        f"Guide\n=====\n\n{WORDS}\n\nTwo lines\nof title\n---\n{WORDS}\n\n- item\n---\n\n| a |\n---\n{WORDS}"
+    )
+    assert titles(chunks) == ["Guide", "Guide > Two lines of title", "Guide > Two lines of title"][: len(chunks)]
+    assert len(chunks) >= 2
+
+
+def test_hashes_in_code_and_comments_are_no_headings() -> None:
+    text = (
+        f"# Guide\n{WORDS}\n```sh\n# install\n## really\n```\n\n~~~~\n~~~\n# x\n~~~~\n"
+        f"<!--\n# gone\n-->\n- a\n  ```\n  # b\n  ```\n#hashtag\n{WORDS}"
+    )
+    assert set(titles(markdown(text))) == {"Guide"}
+
+
+def test_front_matter_gives_the_title_and_is_left_out() -> None:
+    chunks = markdown(f'---\ntitle: "The Guide"\ntags: [a]\n---\n{WORDS}\n## Part\n{WORDS}')
+    assert titles(chunks) == ["The Guide", "The Guide > Part"]
+    assert all("tags:" not in piece.text for piece in chunks)
+    assert chunks[0].start_line == 5
+    rules = markdown("---\n\nText between rules.\n\n---\n\nMore.")
+    assert "Text between rules." in rules[0].text
+
+
+def test_documents_without_a_single_top_heading_are_named_after_the_file_or_title() -> None:
+    text = f"## One\n{WORDS}\n## Two\n{WORDS}"
+    assert titles(markdown(text)) == ["guide.md > One", "guide.md > Two"]
+    assert titles(markdown(text, title="Handbook")) == ["Handbook > One", "Handbook > Two"]
+    assert titles(markdown("Just text.")) == ["guide.md"]
+
+
+def test_small_siblings_are_joined_under_both_names() -> None:
+    text = "# Log\n" + WORDS * 4 + "\n## Added\n- a\n## Fixed\n- b\n\n# Other\n" + WORDS
+    assert list(dict.fromkeys(titles(markdown(text)))) == ["guide.md > Log", "guide.md > Log > Added / Fixed", "guide.md > Other"]
+
+
+def test_a_heading_without_a_body_opens_its_first_subsection() -> None:
+    chunks = markdown(f"# Guide\n\n## Part\n\n### First\n{WORDS}\n### Second\n{WORDS}")
+    assert titles(chunks) == ["Guide > Part > First", "Guide > Part > Second"]
+    assert chunks[0].text.startswith("# Guide\n\n## Part\n\n### First")
+
+
+def test_long_sections_are_split_but_fences_and_tables_stay_whole() -> None:
+    fence = "```python\n" + "\n\n".join(f"value_{number} = compute({number})" for number in range(24)) + "\n```"
+    table = "| name | use |\n|---|---|\n" + "\n".join(f"| option {number} | what it is for |" for number in range(20))
+    chunks = markdown(f"# Guide\n\n{WORDS}\n\nRun this:\n\n{fence}\n\n{WORDS}\n\n{table}\n\n{WORDS}")
+    assert any(fence in piece.text for piece in chunks)
+    assert any(table in piece.text for piece in chunks)
+    assert all("Run this:" not in piece.text or "```python" in piece.text for piece in chunks)
+    assert all(estimate(piece.text) <= 300 for piece in chunks)
+
+
+def test_list_items_are_not_cut() -> None:
+    items = [f"- item {number}: " + "word " * 20 + "\n  - detail one\n  - detail two" for number in range(12)]
+    for piece in markdown("# List\n\n" + "\n".join(items), 100):
+        assert piece.text.count("detail one") == piece.text.count("detail two") == piece.text.count("- item")
+
+
+def test_rst_levels_follow_their_first_appearance() -> None:
+    chunks = rst(
+        f"=====\nGuide\n=====\n\n{WORDS}\n\nInstall\n=======\n{WORDS}\n\nLinux\n^^^^^\n{WORDS}\n\n"
+        f":ref:`Use <x>` ``it``\n======================\n{WORDS}"
+    )
+    assert titles(chunks) == ["Guide", "Guide > Install", "Guide > Install > Linux", "Guide > Use it"]
+
+
+def test_rst_labels_belong_to_the_heading_below() -> None:
+    chunks = rst(f"Guide\n=====\n{WORDS}\n\n.. _part:\n\nPart\n----\n{WORDS}")
+    assert titles(chunks) == ["Guide", "Guide > Part"]
+    assert chunks[1].text.startswith(".. _part:")
+
+
+def test_rst_tables_and_literals_are_no_headings() -> None:
+    text = (
+        f"Guide\n=====\n{WORDS}\n\n====  ====\na     b\n====  ====\n1     2\n====  ====\n\n"
+        f"like this::\n\n    Not\n    ===\n\n{WORDS}\n\n----\n\n{WORDS}"
+    )
+    assert set(titles(rst(text))) == {"Guide"}
+
+
+def test_rst_directives_keep_their_body() -> None:
+    block = ".. code-block:: python\n\n" + "\n\n".join(
+        f"    value_{number} = compute({number})" for number in range(22)
+    )
+    chunks = rst(f"Guide\n=====\n\n{WORDS}\n\n{block}\n\n{WORDS}")
+    assert any(block in piece.text for piece in chunks)
+
+
+def test_chinese_headings_and_sizes() -> None:
+    chunks = markdown("# 指南\n\n" + "这是一个说明。" * 60 + "\n\n## 安装\n\n" + "请先安装依赖。" * 20)
+    assert titles(chunks)[-1] == "指南 > 安装"
+    assert all(estimate(piece.text) <= 400 for piece in chunks)

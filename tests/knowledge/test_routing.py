@@ -1,0 +1,147 @@
+"""Routing: centroids that stand for the knowledge, and scores that follow KIMAs 3.2.2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from knowledge.ports import Vectors
+from knowledge.routing import AgentIndex, choose, cluster, score
+
+NONE = np.empty((0, 2), np.float32)
+
+
+def unit(*rows: object) -> Vectors:
+    vectors = np.array(rows, np.float32)
+    normalised: Vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return normalised
+
+
+def groups(count: int, size: int, dimension: int = 384, spread: float = 0.3, seed: int = 1) -> tuple[Vectors, Vectors]:
+    """Return `count` centres and `size` vectors around each."""
+    random = np.random.default_rng(seed)
+    centres = unit(*random.standard_normal((count, dimension)))
+    noise = random.standard_normal((count, size, dimension)) * spread / dimension**0.5
+    return centres, unit(*(centres[:, None] + noise).reshape(-1, dimension))
+
+
+def index(name: str, centroids: Vectors, mix_in: Vectors = NONE, weight: float = 0.3, scale: float = 1.0) -> AgentIndex:
+    return AgentIndex(name, centroids, mix_in, weight, scale)
+
+
+def test_centroids_find_the_groups_and_are_unit_vectors() -> None:
+    centres, vectors = groups(5, 50)
+    centroids = cluster(vectors, 5)
+    assert centroids.shape == (5, 384)
+    assert centroids.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(centroids, axis=1), 1, rtol=1e-5)
+    assert (centres @ centroids.T).max(axis=1).min() > 0.99
+
+
+def test_the_same_input_gives_the_same_centroids() -> None:
+    _, vectors = groups(4, 100, spread=2)
+    np.testing.assert_array_equal(cluster(vectors, 8, seed=3), cluster(vectors, 8, seed=3))
+    assert not np.array_equal(cluster(vectors, 8, seed=3), cluster(vectors, 8, seed=4))
+
+
+@pytest.mark.parametrize(("size", "most", "expected"), [(0, 16, 0), (1, 16, 1), (2, 16, 1), (50, 16, 5), (600, 16, 16)])
+def test_the_number_of_centroids_follows_the_size(size: int, most: int, expected: int) -> None:
+    vectors = unit(*np.random.default_rng(0).standard_normal((size, 8))) if size else np.empty((0, 8), np.float32)
+    assert cluster(vectors, most).shape == (expected, 8)
+
+
+def test_equal_vectors_make_one_cluster() -> None:
+    assert len(cluster(np.repeat(unit([1, 2, 3]), 200, axis=0), 16)) == 1
+    two = np.repeat(unit([1, 2, 3], [3, 2, 1]), 100, axis=0)
+    assert len(cluster(two, 16)) == 2
+
+
+def test_no_cluster_is_empty() -> None:
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        vectors = unit(*(random.standard_normal((60, 3)).round(random.integers(0, 3)) + 1e-3))
+        centroids = cluster(vectors, 16, seed=seed)
+        assert np.isfinite(centroids).all()
+        assert len(np.unique((vectors @ centroids.T).argmax(axis=1))) == len(centroids)
+
+
+def test_opposite_vectors_leave_finite_centroids() -> None:
+    assert np.isfinite(cluster(unit(*([[1, 0], [-1, 0]] * 2)), 1)).all()
+
+
+# In a process of its own, on one thread: the processor time is then the work, however busy the machine is.
+CLUSTER = """
+import sys, time
+import numpy as np
+from knowledge.routing import cluster
+vectors = np.random.default_rng(0).standard_normal((int(sys.argv[1]), 384), np.float32)
+vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+started = time.process_time()
+assert cluster(vectors, 16).shape == (16, 384)
+print(time.process_time() - started)
+"""
+
+
+@pytest.mark.parametrize("size", [5_000, 60_000])
+def test_clustering_is_fast(size: int) -> None:
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", CLUSTER, str(size)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert float(done.stdout) < (0.5 if size == 5_000 else 1.5)
+
+
+def test_score_mixes_and_scales() -> None:
+    query = unit([1, 0])[0]
+    known, told = unit([0.6, 0.8], [0, 1]), unit([0.8, 0.6])
+    assert score(query, index("a", known, told, 0.3, 1.0)) == pytest.approx(0.7 * 0.6 + 0.3 * 0.8)
+    assert score(query, index("a", known, told, 0.3, 2.0)) == pytest.approx(2 * (0.7 * 0.6 + 0.3 * 0.8))
+    assert score(query, index("a", known, told, 1.0)) == pytest.approx(0.8)
+    assert score(query, index("a", known, NONE, 0.3)) == pytest.approx(0.6)
+    assert score(query, index("a", NONE, told, 0.3, 0.5)) == pytest.approx(0.4)
+    assert score(query, index("a", NONE, NONE)) == -np.inf
+
+
+def test_choose_takes_the_best_over_the_threshold() -> None:
+    query = unit([1, 0])[0]
+    indexes = [
+        index("low", unit([0.1, 1])),
+        index("empty", NONE),
+        index("best", unit([1, 0.1])),
+        index("tie", unit([1, 1])),
+        index("also", unit([1, 1])),
+        index("against", unit([-1, 0])),
+    ]
+    names = [agent.name for agent in choose(query, indexes, limit=10, threshold=0.0)]
+    assert names == ["best", "also", "tie", "low"]
+    assert [agent.name for agent in choose(query, indexes, limit=2, threshold=0.0)] == ["best", "also"]
+    assert [agent.name for agent in choose(query, indexes, limit=9, threshold=0.9)] == ["best"]
+    assert "empty" not in {agent.name for agent in choose(query, indexes, limit=9, threshold=-1)}
+    assert choose(query, [], limit=3, threshold=0) == []
+
+
+def test_queries_reach_the_agent_that_knows() -> None:
+    centres, _ = groups(20, 1)
+    knowledge = [cluster(groups(1, 80, seed=100 + number)[1], 8) for number in range(20)]
+    agents = [index(f"agent-{n}", part, centres[n : n + 1], 0.5) for n, part in enumerate(knowledge)]
+    for number in range(20):
+        assert choose(centres[number], agents, limit=3, threshold=0)[0].name == f"agent-{number}"
+
+
+def test_choosing_among_twenty_agents_is_fast() -> None:
+    random = np.random.default_rng(0)
+    agents = [
+        index(str(n), unit(*random.standard_normal((16, 384))), unit(*random.standard_normal((6, 384))))
+        for n in range(20)
+    ]
+    query = unit(random.standard_normal(384))[0]
+    times = []
+    for _ in range(50):
+        started = time.perf_counter()
+        choose(query, agents, limit=3, threshold=0)
+        times.append(time.perf_counter() - started)
+    assert float(np.median(times)) < 0.002

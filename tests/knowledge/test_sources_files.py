@@ -1,0 +1,193 @@
+"""Folders and files: what is taken, what is skipped and counted, how bytes become text."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.errors import SourceError
+from core.settings import FilesSource
+from knowledge.ports import Document, Listing, Source
+from knowledge.sources import open_source
+from knowledge.sources.reading import decode, defect
+
+
+def source(path: Path, **settings: object) -> Source:
+    return open_source("docs", FilesSource.model_validate({"kind": "files", "path": path, **settings}), path.parent)
+
+
+def fill(folder: Path, *paths: str) -> None:
+    for path in paths:
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("text\n", "utf-8")
+
+
+async def listed(path: Path, **settings: object) -> Listing:
+    return await source(path, **settings).listing()
+
+
+async def read(one: Source) -> dict[str, Document]:
+    listing = await one.listing()
+    return {document.path: document async for document in one.documents(listing, listing.fingerprints)}
+
+
+async def test_kinds_follow_names(tmp_path: Path) -> None:
+    kinds = {
+        "README": "text", "a.md": "markdown", "a.RST": "rst", "b/a.py": "python", "a.jsx": "javascript", "a.tsx": "typescript",
+        "a.go": "go", "a.rs": "rust", "A.java": "java", "a.h": "c", "a.hpp": "cpp", "Dockerfile": "text", "Makefile": "text",
+        "a.toml": "text", "a.json": "text", "run.sh": "text", "中文 文件.md": "markdown",
+    }  # fmt: skip
+    fill(tmp_path, *kinds)
+    documents = await read(source(tmp_path))
+    assert {path: document.kind for path, document in documents.items()} == kinds
+
+
+async def test_globs_are_those_of_git(tmp_path: Path) -> None:
+    fill(tmp_path, "a.md", "docs/a.md", "docs/old/a.md", "docs/a.txt", "src/docs/a.py", "src/a.py")
+    assert set((await listed(tmp_path, include=["*.md"])).fingerprints) == {"a.md", "docs/a.md", "docs/old/a.md"}
+    assert set((await listed(tmp_path, include=["/docs/"], exclude=["old/"])).fingerprints) == {
+        "docs/a.md",
+        "docs/a.txt",
+    }
+    assert set((await listed(tmp_path, exclude=["*", "!src/", "!src/a.py"])).fingerprints) == {"src/a.py"}
+    assert set((await listed(tmp_path, include=["src/**/*.py"])).fingerprints) == {"src/docs/a.py", "src/a.py"}
+
+
+async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) -> None:
+    fill(tmp_path, "a.md", ".hidden.md", ".git/x.md", "node_modules/p/README.md", "__pycache__/a.py", "env/lib/a.py")
+    fill(
+        tmp_path,
+        "env/pyvenv.cfg",
+        "poetry.lock",
+        "package-lock.json",
+        "app.min.js",
+        "a_pb2.py",
+        "a.foo",
+        "a.png",
+        ".x/a.md",
+    )
+    (tmp_path / "zero.md").write_bytes(b"")
+    (tmp_path / "blank.md").write_bytes(b"\xef\xbb\xbf \n\t\n")
+    (tmp_path / "picture.md").write_bytes(b"\x89PNG\0\0\0")
+    (tmp_path / "long.md").write_text("x" * 3000)
+    (tmp_path / "data.json").write_text("1" * 70_000)
+    listing = await listed(tmp_path, max_file_kb=2)
+    assert set(listing.fingerprints) == {"a.md"}
+    assert listing.skipped == {"hidden": 1, "generated": 4, "unknown kind": 2, "empty": 2, "binary": 1, "too large": 2}
+
+
+async def test_an_include_glob_can_name_what_is_otherwise_skipped(tmp_path: Path) -> None:
+    fill(tmp_path, "a.foo", "b.lock", "vendor/a.md")
+    assert set((await listed(tmp_path, include=["*.foo", "*.lock", "vendor/"])).fingerprints) == {
+        "a.foo",
+        "b.lock",
+        "vendor/a.md",
+    }
+
+
+async def test_links_are_taken_once_and_never_lead_outside(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    fill(root, "a.md", "..data/config.md", "sub/b.md")
+    fill(tmp_path, "outside/secret.md")
+    (root / "again.md").symlink_to("a.md")
+    (root / "config.md").symlink_to("..data/config.md")
+    (root / "secret.md").symlink_to("../outside/secret.md")
+    (root / "loop").symlink_to(".")
+    (root / "broken.md").symlink_to("nowhere.md")
+    (root / "circle.md").symlink_to("circle.md")
+    os.mkfifo(root / "pipe.md")
+    listing = await listed(root)
+    assert set(listing.fingerprints) == {"a.md", "sub/b.md", "config.md"}
+    assert listing.skipped == {"link leading outside": 1, "link to a folder": 1, "broken link": 2}
+    (tmp_path / "alias").symlink_to("root")
+    assert set((await listed(tmp_path / "alias")).fingerprints) == set(listing.fingerprints)
+
+
+async def test_unreadable_files_and_folders_are_counted(tmp_path: Path) -> None:
+    fill(tmp_path, "a.md", "closed/b.md", "c.md")
+    (tmp_path / "c.md").chmod(0)
+    (tmp_path / "closed").chmod(0)
+    try:
+        if os.access(tmp_path / "closed", os.R_OK):
+            pytest.skip("permission bits do not bind this user (root): nothing can be made unreadable")
+        listing = await listed(tmp_path)
+        assert set(listing.fingerprints) == {"a.md"}
+        assert listing.skipped == {"unreadable": 2}
+        with pytest.raises(SourceError, match=r"closed cannot be read: Permission denied"):
+            await listed(tmp_path / "closed")
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+
+
+async def test_names_that_are_no_text_are_counted(tmp_path: Path) -> None:
+    fill(tmp_path, "a.md")
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.md")).write_text("text")
+    except OSError:
+        pytest.skip("this file system refuses names that are not UTF-8")
+    assert (await listed(tmp_path)).skipped == {"unreadable name": 1}
+
+
+async def test_a_single_file_of_any_suffix_is_a_source(tmp_path: Path) -> None:
+    fill(tmp_path, "notes.xyz")
+    documents = await read(source(tmp_path / "notes.xyz"))
+    assert {path: document.kind for path, document in documents.items()} == {"notes.xyz": "text"}
+    with pytest.raises(SourceError, match="too large"):
+        (tmp_path / "notes.xyz").write_text("x" * 2000)
+        await listed(tmp_path / "notes.xyz", max_file_kb=1)
+
+
+async def test_missing_and_empty_folders_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"source docs: .*nowhere does not exist\. Check path"):
+        await listed(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError, match=r"empty holds no files\. Check path, include and exclude"):
+        await listed(tmp_path / "empty")
+    fill(tmp_path, "full/a.png", "full/b.lock")
+    with pytest.raises(SourceError, match=r"skipped: 1 generated, 1 unknown kind"):
+        await listed(tmp_path / "full")
+
+
+async def test_bad_globs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="source docs: include holds a glob"):
+        source(tmp_path, include=["!"])
+
+
+async def test_a_file_that_vanished_is_left_out(tmp_path: Path) -> None:
+    fill(tmp_path, "a.md", "b.md")
+    one = source(tmp_path)
+    listing = await one.listing()
+    (tmp_path / "a.md").unlink()
+    assert [document.path async for document in one.documents(listing, listing.fingerprints)] == ["b.md"]
+
+
+async def test_links_are_filled_and_encoded(tmp_path: Path) -> None:
+    fill(tmp_path, "a b/中{start}.md")
+    (document,) = (await read(source(tmp_path, link="https://x.example/{path}#L{start}-L{end}"))).values()
+    assert document.url == "https://x.example/a%20b/%E4%B8%AD%7Bstart%7D.md#L{start}-L{end}"
+    (document,) = (await read(source(tmp_path))).values()
+    assert document.url == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"caf\xc3\xa9", "café"),
+        (b"\xef\xbb\xbfcaf\xc3\xa9", "café"),
+        (b"caf\xe9 \xff", "caf\ufffd \ufffd"),
+        ("héé".encode("utf-16"), "héé"),
+        (b"\xfe\xff" + "中".encode("utf-16-be"), "中"),
+        ("中é".encode("utf-32"), "中é"),
+        (b"\xff\xfea", "\ufffd"),
+    ],
+)
+def test_bytes_become_text(data: bytes, text: str) -> None:
+    assert defect(data) == ""
+    assert decode(data) == text
+
+
+def test_zero_bytes_are_binary_wherever_they_stand() -> None:
+    assert defect(b"x" * 100_000 + b"\0") == "binary"
