@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -99,6 +100,8 @@ async def open_app(
         await library.load()
         reranker = reranker or make_reranker(settings.knowledge.search)
         parts = Parts(settings, library, reranker, model or models, Prompts.read())
+        gc.freeze()
+        gc.enable()
         yield App(settings, parts, library, store, embedder, models)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from core.agents import summarizer
+from core.agents import strategy_router, summarizer
 from core.agents.look_back import look_back
 from core.budget import Budget
 from core.citations import Cited, resolve, settled
@@ -19,9 +19,13 @@ from core.evidence import select
 from core.logs import logger
 from core.parts import Parts
 from core.ports import Sink
-from core.strategies import Gathered, single
+from core.prompts import Prompts
+from core.strategies import Gathered
+from core.strategies.searching import by_score
 from core.tasks import task_group
 from core.types import Passage, Question, Reply, Trace
+
+NO_REPLY = "The language model could not answer. Please try again in a moment."
 
 
 async def answer(question: Question, sink: Sink, parts: Parts) -> Reply:
@@ -35,7 +39,7 @@ async def answer(question: Question, sink: Sink, parts: Parts) -> Reply:
     async with task_group() as tasks:
         # The first sign of life must not hold up the search.
         opening = tasks.create_task(sink.open())
-        gathered = await _filter(await single.gather(question, parts, budget), parts, budget)
+        gathered = await _filter(await strategy_router.gather(question, parts, budget), parts, budget)
         await opening
     text, extractive = await _write(question, gathered, sink, parts, budget)
     cited = await _cite(text, gathered.passages, extractive, parts, budget)
@@ -56,15 +60,18 @@ def _refuse_unusable(question: Question, parts: Parts) -> None:
 
 
 async def _filter(gathered: Gathered, parts: Parts, budget: Budget) -> Gathered:
-    ranked = await budget.within(
-        "rerank", parts.reranker.rerank(gathered.query, gathered.passages), lambda: _by_score(gathered.passages)
-    )
+    ranked: Sequence[Passage] = gathered.passages
+    if not gathered.ranked:
+        reranking = parts.reranker.rerank(gathered.query, gathered.passages)
+        ranked = await budget.within("rerank", reranking, lambda: by_score(gathered.passages))
     best = select(ranked, limit=parts.settings.answer.passages, tokens=parts.settings.evidence_tokens())
     return replace(gathered, passages=tuple(best))
 
 
-def _by_score(passages: Sequence[Passage]) -> list[Passage]:
-    return sorted(passages, key=lambda passage: -passage.score)
+def _told_of_no_search(parts: Parts) -> Parts:
+    """Return the parts with the summarizer's other instructions: for a message that nothing was searched for."""
+    templates = parts.prompts.templates
+    return replace(parts, prompts=Prompts({**templates, "summarizer": templates["talk"]}))
 
 
 async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Parts, budget: Budget) -> tuple[str, bool]:
@@ -74,6 +81,7 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
         with budget.timed("write"):
             return await summarizer.quote(query, passages, parts.library, parts.settings), True
     text = ""
+    parts = parts if gathered.searched else _told_of_no_search(parts)
     with budget.timed("write"):
         try:
             async with aclosing(summarizer.stream(question, passages, parts.model, parts, budget)) as pieces:
@@ -90,6 +98,8 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
         if text.strip():
             return text, False
         budget.cut_off("write")
+        if not gathered.searched:
+            return NO_REPLY, False
         note = summarizer.FALLBACK_NOTE
         return await summarizer.quote(query, passages, parts.library, parts.settings, note), True
 
@@ -107,7 +117,7 @@ def _trace(gathered: Gathered, cited: Cited, budget: Budget) -> Trace:
     budget.mark("total")
     return Trace(
         gathered.query,
-        "single",
+        gathered.strategy,
         gathered.agents,
         budget.timings_ms,
         tuple(budget.cut),

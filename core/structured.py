@@ -1,9 +1,9 @@
 """A small typed decision from a possibly weak model.
 
 The endpoint is told the JSON Schema, or offered a tool, where it can be told; whatever comes back is read tolerantly:
-JSON with any kind of damage, bracket actions, `key: value` lines, words and ordinals, in English or Chinese. What cannot
-be read gets one repair by the model while there is time, then the caller's default. Nobody gets an exception from
-nonsense.
+JSON with any kind of damage, bracket actions, `key: value` lines, words and ordinals, in English or Chinese. What
+cannot be read gets one repair by the model while there is time, then the caller's default. Nobody gets an exception
+from nonsense.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from core.budget import Budget
 from core.errors import ServiceError
 from core.logs import logger
+from core.parts import Parts
 from core.ports import ChatModel, Form
 from core.prompts import Prompts
 from core.shapes import Record, Shape, records
@@ -42,8 +43,8 @@ class Calls:
 class Ask:
     """One decision to ask for.
 
-    `stage` is its name in the trace and `share` the share of the budget that it may take, repair included. With `tool`
-    it is offered as a tool call instead of a JSON reply. `calls` are the strategy's; None sets no limit.
+    `stage` is its name in the trace and `share` the share of the budget that it may take, repair included. `form` is
+    what the endpoint is told; None means the shape's own. `calls` are the strategy's; None sets no limit.
     """
 
     stage: str
@@ -51,7 +52,7 @@ class Ask:
     shape: Shape
     system: str
     turns: Sequence[Turn]
-    tool: bool = False
+    form: Form | None = None
     calls: Calls | None = None
 
 
@@ -61,18 +62,18 @@ def read(reply: str, shape: Shape, accept: Callable[[Record], T | None]) -> T | 
     return next((value for value in accepted if value is not None), None)
 
 
-async def decide(
-    ask: Ask, accept: Callable[[Record], T | None], default: T, model: ChatModel, prompts: Prompts, budget: Budget
-) -> T:
-    """Return what the light model decided, or the default, and then the stage is cut.
+async def decide(ask: Ask, accept: Callable[[Record], T | None], default: T, parts: Parts, budget: Budget) -> T:
+    """Return what the light model decided, or the default.
 
-    `accept` makes the result of a reading and returns None for one that makes no sense. The default is used when the
-    model fails, overruns its share, or cannot be understood even after the repair.
+    `accept` makes the result of a reading and returns None for one that makes no sense. The default is used when there
+    is no model, and, with the stage cut, when it fails, overruns its share, or cannot be understood after the repair.
     """
+    if parts.model is None:
+        return default
     with budget.timed(ask.stage):
         try:
             async with asyncio.timeout(budget.share(ask.share)):
-                decided = await _decided(ask, accept, model, prompts, budget)
+                decided = await _decided(ask, accept, parts.model, parts.prompts, budget)
             if decided is not None:
                 return decided
             reason = "the reply cannot be read"
@@ -90,28 +91,20 @@ async def _decided(
 ) -> T | None:
     if ask.calls and not ask.calls.take():
         return None
-    form, allowed, started = replace(ask.shape.form(), tool=ask.tool), budget.share(ask.share), time.monotonic()
+    form = ask.form or ask.shape.form()
+    allowed, started = budget.share(ask.share), time.monotonic()
     reply = await model.complete(ask.system, ask.turns, role="light", budget=budget, form=form)
     decided = read(reply, ask.shape, accept)
     spent = time.monotonic() - started
-    # A repair takes about as long as the first try: where that no longer fits the default comes sooner without it.
+    # A repair takes about as long as the first try: where that no longer fits, the default comes sooner without it.
     if decided is not None or 2 * spent > allowed or (ask.calls and not ask.calls.take()):
         return decided
-    return await _repaired(reply, ask, form, accept, model, prompts, budget)
-
-
-async def _repaired(
-    reply: str,
-    ask: Ask,
-    form: Form,
-    accept: Callable[[Record], T | None],
-    model: ChatModel,
-    prompts: Prompts,
-    budget: Budget,
-) -> T | None:
-    logger(__name__).info("decision.repaired", stage=ask.stage, characters=len(reply))
+    logger(__name__).info("decision.repair", stage=ask.stage, characters=len(reply))
     keys = "\n".join(f'- "{slot.name}": {slot.description}' for slot in ask.shape.slots)
-    asked = Turn("user", prompts.fill("repair", keys=keys))
-    turns = [*ask.turns, Turn("assistant", reply[:MAX_REPAIR_CHARS] or "..."), asked]
-    again = await model.complete(ask.system, turns, role="light", budget=budget, form=form)
+    turns = [
+        Turn("assistant", reply[:MAX_REPAIR_CHARS].strip() or "..."),
+        Turn("user", prompts.fill("repair", keys=keys)),
+    ]
+    asked = [*ask.turns, *turns]
+    again = await model.complete(ask.system, asked, role="light", budget=budget, form=ask.shape.form())
     return read(again, ask.shape, accept)

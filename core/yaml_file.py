@@ -74,7 +74,9 @@ def read_yaml(path: Path) -> YamlFile:
         raise YamlFault(path, f"cannot be read: {error.strerror or error}") from error
     builder = _Builder(path)
     try:
-        node = _compose(raw)
+        loader_class = _loader_class()
+        _check_depth(path, raw, loader_class)
+        node = _compose(raw, loader_class)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
@@ -84,17 +86,29 @@ def read_yaml(path: Path) -> YamlFile:
         raise YamlFault(
             path, "is not readable text: " + _one_line(str(error).split(' in "')[0]), line, 1 if line else 0
         ) from error
-    except RecursionError as error:
-        raise YamlFault(path, f"is nested deeper than {MAX_DEPTH} levels") from error
     data = None if node is None else builder.build(node, ())
     return YamlFile(path, data, builder.lines)
 
 
-def _compose(raw: bytes) -> yaml.Node | None:
+def _loader_class() -> Any:
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader_class = type("CoreSchemaLoader", (base,), {"yaml_implicit_resolvers": {}})
+    loader_class: Any = type("CoreSchemaLoader", (base,), {"yaml_implicit_resolvers": {}})
     for name, pattern, first in _RESOLVERS:
-        loader_class.add_implicit_resolver(_TAG + name, pattern, first)  # type: ignore[attr-defined]
+        loader_class.add_implicit_resolver(_TAG + name, pattern, first)
+    return loader_class
+
+
+def _check_depth(path: Path, raw: bytes, loader_class: Any) -> None:
+    """Look at the nesting before composing, which is recursive: in the C library a deep file ends the process."""
+    depth = 0
+    for event in yaml.parse(raw, loader_class):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            problem, mark = f"is nested deeper than {MAX_DEPTH} levels", event.start_mark
+            raise YamlFault(path, problem, mark.line + 1, mark.column + 1) if mark else YamlFault(path, problem)
+
+
+def _compose(raw: bytes, loader_class: Any) -> yaml.Node | None:
     loader = loader_class(raw)
     try:
         node: yaml.Node | None = loader.get_single_node()

@@ -1,16 +1,16 @@
 """Compression: raw passages, or what is made of them; each retrieval agent's deployer decides (KIMAs 3.3.1).
 
-`none` leaves the passages as they are. `extract` keeps the sentences closest to the query, as they stand. `model` has the
-light model write what matters of each passage, one call per agent, all agents at once; a passage that it says nothing
+`none` leaves the passages as they are. `extract` keeps the sentences closest to the query, as they stand. `model` has
+the light model write what matters of each passage, one call per source, all at once; a passage that it says nothing
 about keeps its text. A digest keeps its passage's id, place and link, so that it can be cited.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from typing import Any
 
 from core.budget import Budget
 from core.citations import sentences
@@ -18,6 +18,7 @@ from core.evidence import defuse, handle, render
 from core.parts import Parts
 from core.ports import ChatModel
 from core.structured import Calls
+from core.tasks import task_group
 from core.types import Passage, Turn
 
 KEPT_SENTENCES = 3
@@ -46,9 +47,15 @@ async def compress(
     ]
     if not work:
         return passages
-    done = await budget.within("compress", asyncio.gather(*work), list)
+    done = await budget.within("compress", _together(work), list)
     shorter = {passage.id: passage for group in done for passage in group}
     return [shorter.get(passage.id, passage) for passage in passages]
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, list[Passage]]]) -> list[list[Passage]]:
+    async with task_group() as tasks:
+        running = [tasks.create_task(one) for one in work]
+    return [task.result() for task in running]
 
 
 async def _extracted(query: str, passages: Sequence[Passage], parts: Parts) -> list[Passage]:

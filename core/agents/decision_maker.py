@@ -25,47 +25,19 @@ from core.strategies.searching import asked_about
 from core.structured import Ask, Calls, decide
 from core.types import Passage, Question, Turn
 
-ACTIONS = {
-    "answer": (
-        "final answer",
-        "final",
-        "finish",
-        "finished",
-        "done",
-        "stop",
-        "respond",
-        "reply",
-        "summarize",
-        "conclude",
-    )
-    + (
-        "enough",
-        "sufficient",
-        "complete",
-        "answerable",
-        "end",
-        "write",
-        "回答",
-        "答案",
-        "完成",
-        "结束",
-        "停止",
-        "足够",
-        "总结",
-        "作答",
-    ),
-    "search": (
-        "search again",
-        "retrieve",
-        "retrieve knowledge",
-        "retrieval",
-        "lookup",
-        "look up",
-        "find",
-        "continue",
-        "research",
-    )
-    + ("search knowledge", "web search", "搜索", "检索", "查找", "继续", "继续搜索", "再搜索"),
+ANSWER_WORDS = (
+    *("final answer", "final", "finish", "finished", "done", "stop", "respond", "reply", "summarize", "conclude"),
+    *("enough", "sufficient", "complete", "answerable", "end", "write"),
+    *("回答", "答案", "完成", "结束", "停止", "足够", "总结", "作答"),
+)
+SEARCH_WORDS = (
+    *("search again", "retrieve", "retrieve knowledge", "retrieval", "lookup", "look up", "find", "continue"),
+    *("research", "search knowledge", "web search", "搜索", "检索", "查找", "继续", "继续搜索", "再搜索"),
+)
+ACTIONS = {"answer": ANSWER_WORDS, "search": SEARCH_WORDS}
+QUALITIES = {
+    "good": ("high", "fine", "relevant", "excellent", "好", "良好", "高"),
+    "poor": ("bad", "low", "weak", "差", "不足", "低"),
 }
 QUERY_KEYS = (
     *("next query", "search query", "new query", "q", "queries", "keyword", "keywords", "search term", "search terms"),
@@ -91,10 +63,7 @@ SHAPE = Shape(
             "choice",
             "good or poor: what the evidence is worth for this question",
             ("result quality", "results", "rating", "质量", "评价"),
-            {
-                "good": ("high", "fine", "relevant", "excellent", "好", "良好", "高"),
-                "poor": ("bad", "low", "weak", "差", "不足", "低"),
-            },
+            QUALITIES,
         ),
         Slot("reason", "text", "why, in a few words", REASON_KEYS),
     ),
@@ -121,6 +90,26 @@ class Tried:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a strategy has come: what it kept, what it searched, what it planned, and what the filter misses."""
+
+    evidence: Sequence[Passage]
+    tried: Sequence[Tried] = ()
+    plan: Sequence[str] = ()
+    missing: str = ""
+
+    def course(self) -> str:
+        """Return the course of the searches, one line each, without anything that could close a fence.
+
+        Models wrote much of it after reading passages: it is data as well.
+        """
+        notes = [f"planned: {step}" for step in self.plan]
+        notes += [f"searched: {one.query} (kept: {one.kept}) {one.note}".strip() for one in self.tried]
+        notes += [f"missing: {self.missing}"] if self.missing else []
+        return "\n".join(notes).replace("<", "‹").replace(">", "›")
+
+
 def decision_of(record: Record) -> Decision | None:
     """Return the decision of a reply; None when it is none: no action, or a search for nothing."""
     query = record.text("query")
@@ -134,24 +123,11 @@ def decision_of(record: Record) -> Decision | None:
 
 
 async def decide_next(
-    question: Question,
-    evidence: Sequence[Passage],
-    tried: Sequence[Tried],
-    plan: Sequence[str],
-    missing: str,
-    parts: Parts,
-    budget: Budget,
-    calls: Calls | None = None,
+    question: Question, progress: Progress, parts: Parts, budget: Budget, calls: Calls | None = None
 ) -> Decision:
     """Judge the evidence and decide: answer, or search once more and for what. The default is to answer."""
-    if parts.model is None:
-        return Decision()
+    evidence = progress.evidence
     shown = render(evidence, parts.settings.evidence_tokens() // max(1, len(evidence))) or "(nothing was kept)"
-    notes = [f"planned: {step}" for step in plan]
-    notes += [f"searched: {one.query} (kept: {one.kept}) {one.note}".strip() for one in tried]
-    notes += [f"missing: {missing}"] if missing else []
-    # Models wrote the notes, after reading passages: they are data as well, and no tag in them counts.
-    course = "\n".join(notes).replace("<", "‹").replace(">", "›")
-    request = f"<evidence>\n{shown}\n</evidence>\n<searches>\n{course}\n</searches>\n{asked_about(question)}"
+    request = f"<evidence>\n{shown}\n</evidence>\n<searches>\n{progress.course()}\n</searches>\n{asked_about(question)}"
     ask = Ask("decide", "step", SHAPE, parts.prompts.fill("decide"), [Turn("user", request)], calls=calls)
-    return await decide(ask, decision_of, Decision(), parts.model, parts.prompts, budget)
+    return await decide(ask, decision_of, Decision(), parts, budget)

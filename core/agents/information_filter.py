@@ -23,6 +23,13 @@ from core.strategies.searching import asked_about
 from core.structured import Ask, Calls, decide
 from core.types import Passage, Question, Turn
 
+FILTER_KEYS = (
+    *("kept", "relevant", "relevant ids", "relevant passages", "passages", "ids", "useful", "selected", "result"),
+    *("保留", "相关", "相关段落", "段落", "编号", "结果"),
+)
+MISSING_KEYS = (
+    *("missing information", "missing info", "gap", "gaps", "lacking", "needed", "缺失", "缺少", "缺失信息", "还缺"),
+)
 SHAPE = Shape(
     "filter",
     "Which passages help to answer the question",
@@ -31,8 +38,7 @@ SHAPE = Shape(
             "keep",
             "ids",
             "list of the ids of the passages that help, for example p1; empty when none does",
-            ("kept", "relevant", "relevant ids", "relevant passages", "passages", "ids", "useful", "selected", "result")
-            + ("保留", "相关", "相关段落", "段落", "编号", "结果"),
+            FILTER_KEYS,
         ),
         Slot(
             "missing",
@@ -68,7 +74,7 @@ async def filter_passages(
 ) -> Filtered:
     """Return the passages that help to answer the question. The default is all of them."""
     everything = Filtered(tuple(passages))
-    if not passages or parts.model is None:
+    if not passages:
         return everything
 
     def accept(record: Record) -> Filtered | None:
@@ -80,4 +86,4 @@ async def filter_passages(
     evidence = render(passages, parts.settings.evidence_tokens() // len(passages))
     turns = [Turn("user", f"<evidence>\n{evidence}\n</evidence>\n{asked_about(question)}")]
     ask = Ask("filter", "step", SHAPE, parts.prompts.fill("filter"), turns, calls=calls)
-    return await decide(ask, accept, everything, parts.model, parts.prompts, budget)
+    return await decide(ask, accept, everything, parts, budget)

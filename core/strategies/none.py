@@ -1,4 +1,4 @@
-"""No retrieval: for social talk and for what the model knows by itself. The summarizer is told that nothing was searched."""
+"""No retrieval: for social talk and for what the model knows by itself. The summarizer is told so."""
 
 from __future__ import annotations
 

@@ -101,10 +101,13 @@ class GitClone:
         if isinstance(failure, GitTimeout):
             raise failure
         output = await Git(directory, self._timeout).run("ls-remote", "--", self._url)
-        names = [line.split("\t", 1)[1] for line in output.decode("utf-8", "replace").splitlines() if "\t" in line]
+        listed = (line.partition("\t")[2] for line in output.decode("utf-8", "replace").splitlines())
+        names = [name for name in listed if name and not name.endswith("^{}")]
         if not names:
             raise SourceError(f"source {self.name}: {self._shown} has no commits yet.")
-        short = [name.removeprefix(kind) for kind in ("refs/heads/", "refs/tags/") for name in names if kind in name]
+        short = [
+            name.removeprefix(kind) for kind in ("refs/heads/", "refs/tags/") for name in names if name.startswith(kind)
+        ]
         if self._branch and self._branch not in short:
             raise SourceError(unknown_branch(self.name, self._shown, self._branch, short))
         if not self._branch and "HEAD" not in names:

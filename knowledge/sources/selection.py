@@ -56,6 +56,7 @@ class Selection:
     def __init__(self, name: str, settings: LinkedSource) -> None:
         self._include = _spec(name, "include", settings.include) if settings.include else None
         self._exclude = _spec(name, "exclude", settings.exclude)
+        self._brings_back = any(pattern.startswith("!") for pattern in settings.exclude)
         by_default = not settings.include
         self._generated = _spec(name, "exclude", _INSTALLED + (_GENERATED if by_default else ()))
         self._hidden = _spec(name, "exclude", _HIDDEN if by_default else ())
@@ -63,8 +64,9 @@ class Selection:
         self._max_bytes = settings.max_file_kb * 1024
 
     def enters(self, folder: str) -> bool:
-        """Tell whether a folder can hold paths that are taken."""
-        return not (self._exclude.match_file(folder + "/") or self._generated.match_file(folder + "/"))
+        """Tell whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
+        left_out = not self._brings_back and self._exclude.match_file(folder + "/")
+        return not (left_out or self._generated.match_file(folder + "/"))
 
     def takes(self, path: str) -> bool:
         """Tell whether the configured globs let a path in."""

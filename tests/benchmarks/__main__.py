@@ -19,8 +19,9 @@ SUITES = {"ingest": ingest.measure, "search": search.measure, "line": line.measu
 
 async def measure(names: list[str]) -> list[Figure]:
     figures: list[Figure] = []
-    for name in names:
-        with tempfile.TemporaryDirectory(prefix="kimas-bench-") as folder:
+    # One folder for all: what one suite ingested the next one uses.
+    with tempfile.TemporaryDirectory(prefix="kimas-bench-") as folder:
+        for name in names:
             figures += await SUITES[name](Path(folder))
     return figures
 

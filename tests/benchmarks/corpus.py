@@ -6,7 +6,7 @@ import sysconfig
 from itertools import islice
 from pathlib import Path
 
-from tests.deployment import commit, make_repository
+from tests.deployment import Deployment, commit, make_repository
 
 PACKAGES = ("aiogram", "sqlalchemy", "aiohttp", "rich", "discord", "openai", "pydantic", "click", "apscheduler")
 PYTHON_FILES, MARKDOWN_FILES, OTHER_FILES = 320, 45, 135
@@ -18,6 +18,17 @@ def installed(pattern: str) -> list[Path]:
     folders = (site / package for package in PACKAGES)
     found = (path for folder in folders if folder.is_dir() for path in sorted(folder.rglob(pattern)))
     return [path for path in found if 2_000 < path.stat().st_size < LARGEST]
+
+
+def ingested(folder: Path) -> dict[str, object]:
+    """Return the sources of a deployment in `folder` that knows the repository of 500 files; made once per run."""
+    repository = folder / "repository"
+    sources = {"code": {"kind": "git", "url": str(repository)}}
+    if not repository.exists():
+        repository_of_500_files(repository)
+    if not (folder / "data").exists():
+        Deployment(folder, {"sources": sources}).kimas("ingest")
+    return {"sources": sources}
 
 
 def repository_of_500_files(folder: Path) -> Path:

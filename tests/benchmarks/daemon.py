@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.benchmarks.corpus import repository_of_500_files
+from tests.benchmarks.corpus import ingested
 from tests.benchmarks.figures import Figure, median
 from tests.deployment import Deployment
 from tests.peers.language_model import LanguageModelPeer
@@ -19,18 +19,17 @@ STARTS, QUESTIONS, CHAT = 3, 20, 4711
 
 
 async def measure(folder: Path) -> list[Figure]:
-    repository = await asyncio.to_thread(repository_of_500_files, folder / "repository")
+    known = await asyncio.to_thread(ingested, folder)
     async with TelegramPeer() as telegram, LanguageModelPeer(reply="It retries [p1].") as model:
         deployment = Deployment(
             folder,
             {
-                "sources": {"code": {"kind": "git", "url": str(repository)}},
+                **known,
                 "models": {"main": {"base_url": model.base_url, "model": "peer"}},
                 "telegram": {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url},
             },
             {"BOT_TOKEN": telegram.token, "NOTIFY_SOCKET": str(folder / "notify")},
         )
-        await asyncio.to_thread(deployment.kimas, "ingest")
         ready: list[float] = []
         memory = 0.0
         for _ in range(STARTS):

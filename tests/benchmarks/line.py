@@ -14,7 +14,7 @@ from core.answer import answer
 from core.configuration import load_settings
 from core.endpoint import Endpoint
 from core.types import Question, Reply
-from tests.benchmarks.corpus import repository_of_500_files
+from tests.benchmarks.corpus import ingested
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.deployment import ROOT, Deployment
 
@@ -59,12 +59,10 @@ async def model_process() -> AsyncIterator[str]:
 
 
 async def measure(folder: Path) -> list[Figure]:
-    repository = await asyncio.to_thread(repository_of_500_files, folder / "repository")
+    known = await asyncio.to_thread(ingested, folder)
     async with model_process() as base_url:
-        source = {"kind": "git", "url": str(repository)}
         model = {"base_url": base_url, "model": "peer"}
-        deployment = Deployment(folder, {"sources": {"code": source}, "models": {"main": model}})
-        await asyncio.to_thread(deployment.kimas, "ingest")
+        deployment = Deployment(folder, {**known, "models": {"main": model}})
         async with open_app(load_settings([deployment.config])) as app:
             ours: list[float] = []
             for number in range(QUESTIONS):

@@ -24,6 +24,7 @@ PASSAGES, QUERIES, AT_ONCE = 10_000, 100, 16
 
 
 async def measure(folder: Path) -> list[Figure]:
+    folder = folder / "search"
     embedder = await open_embedder(EmbeddingSettings(), folder / "models")
     store = await open_lance(folder / "passages", embedder.name, embedder.dimension)
     dice = random.Random(1)

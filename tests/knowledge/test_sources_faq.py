@@ -12,7 +12,8 @@ from knowledge.ports import Document
 from knowledge.sources import open_source
 
 FORMATS = {
-    "a.yaml": "- question: How?\n  answer: So.\n  url: https://x.example\n  tags: [one, two]\n- question: Why?\n  answer: 42\n",
+    "a.yaml": "- question: How?\n  answer: So.\n  url: https://x.example\n  tags: [one, two]\n"
+    "- question: Why?\n  answer: 42\n",
     "b.yml": "faq:\n  - {q: 'How?', a: So., link: https://x.example, tag: 'one, two'}\n  - {q: 'Why?', a: 42}\n",
     "a.csv": "Question,Answer,URL,Tags\nHow?,So.,https://x.example,one;two\nWhy?,42,,\n",
     "b.csv": "\ufeff问题;答案;链接;标签\r\nHow?;So.;https://x.example;one，two\r\nWhy?;42;;\r\n",
@@ -58,11 +59,8 @@ async def test_a_mapping_is_questions_with_answers(tmp_path: Path) -> None:
 
 async def test_links_lead_to_the_line_of_the_entry(tmp_path: Path) -> None:
     link = "https://x.example/{path}#L{start}-L{end}"
-    yaml = write(
-        tmp_path,
-        "my faq.yaml",
-        "# Comment\n- question: How?\n  answer: |\n    So\n    it is.\n- question: Why?\n  answer: 42\n",
-    )
+    entries = "# Comment\n- question: How?\n  answer: |\n    So\n    it is.\n- question: Why?\n  answer: 42\n"
+    yaml = write(tmp_path, "my faq.yaml", entries)
     assert [document.url for document in (await read(yaml, link))[0]] == [
         "https://x.example/my%20faq.yaml#L2-L2",
         "https://x.example/my%20faq.yaml#L6-L6",
@@ -72,7 +70,7 @@ async def test_links_lead_to_the_line_of_the_entry(tmp_path: Path) -> None:
 
 
 async def test_incomplete_and_repeated_entries_are_counted(tmp_path: Path) -> None:
-    text = "- {question: 'How?', answer: So.}\n- {question: 'How?', answer: So.}\n- {question: 'How?', answer: Otherwise.}\n"
+    text = "- {question: 'How?', answer: So.}\n" * 2 + "- {question: 'How?', answer: Otherwise.}\n"
     text += (
         "- {question: 'Why?'}\n- {answer: So.}\n- {question: ' ', answer: So.}\n- text\n- {question: [a], answer: b}\n"
     )

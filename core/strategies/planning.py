@@ -1,0 +1,136 @@
+"""Planning: a roadmap, then rounds of retrieving, filtering, compressing and judging, until the evidence suffices.
+
+Anytime: what was kept so far is always usable. When the share `gather` of the budget runs out, the rounds end where they
+are and the stage is cut; likewise at the limits on iterations, documents and model calls, which are no cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from core.agents.compression import compress
+from core.agents.decision_maker import Progress, Tried, decide_next
+from core.agents.information_filter import filter_passages
+from core.budget import Budget
+from core.parts import Parts
+from core.rewrite import content_words
+from core.shapes import Record, Shape, Slot
+from core.strategies import Gathered
+from core.strategies.searching import Found, agents_of, asked_about, interleave, ranked_search
+from core.strategies.single import search_once
+from core.structured import Ask, Calls, decide
+from core.tasks import task_group
+from core.types import Passage, Question, Turn
+
+MAX_STEPS = 3
+SHAPE = Shape(
+    "plan",
+    "What has to be found out, in order",
+    (
+        Slot(
+            "steps",
+            "texts",
+            "list of search queries, one for each thing that has to be found out",
+            (
+                *("plan", "roadmap", "queries", "searches", "questions", "overview", "sub questions", "suggestions"),
+                *("list", "步骤", "计划", "路线图", "规划", "查询", "建议", "子问题"),
+            ),
+        ),
+    ),
+)
+
+
+@dataclass(slots=True)
+class _Course:
+    """What one question's rounds have come to."""
+
+    found: list[Found] = field(default_factory=list)
+    kept: list[Sequence[Passage]] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
+    plan: tuple[str, ...] = ()
+    missing: str = ""
+
+    def evidence(self) -> tuple[Passage, ...]:
+        """Return what was kept, of every round the best first."""
+        return interleave(self.kept)
+
+    def fresh(self, found: Sequence[Found]) -> list[Passage]:
+        """Return the passages of these searches that no earlier round has seen, in one order."""
+        seen = {passage.id for one in self.found for passage in one.passages}
+        return [passage for passage in interleave([one.passages for one in found]) if passage.id not in seen]
+
+
+async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
+    """Return the passages that the rounds kept; where they kept none, those of the first search."""
+    course = _Course()
+    with budget.timed("gather"):
+        try:
+            async with asyncio.timeout(budget.share("gather")):
+                await _rounds(question, course, parts, budget)
+        except TimeoutError:
+            budget.cut_off("gather")
+    found = course.found
+    # A filter that lets nothing through may be wrong; the summarizer says so itself when nothing helps.
+    passages = course.evidence() or interleave([one.passages for one in found])
+    query = found[0].query if found else question.text
+    return Gathered(query, agents_of(found), passages[: _limit(parts)], "planning", ranked=True)
+
+
+async def _rounds(question: Question, course: _Course, parts: Parts, budget: Budget) -> None:
+    limits = parts.settings.strategies
+    calls = Calls(limits.model_calls)
+    searched = await _first(question, course, calls, parts, budget)
+    for left in reversed(range(limits.iterations)):
+        fresh = course.fresh(searched)[: _limit(parts)]
+        course.found += searched
+        # Before the filter and the digest, so that a cut in the middle of them loses nothing.
+        course.kept.append(fresh)
+        filtered = await filter_passages(question, fresh, parts, budget, calls)
+        course.kept[-1] = filtered.kept
+        course.kept[-1] = await compress(searched[0].query, filtered.kept, parts, budget, calls)
+        course.missing = filtered.missing
+        kept = {passage.id for passage in filtered.kept}
+        course.tried += [
+            Tried(one.query, len(kept & {passage.id for passage in one.passages}), filtered.missing) for one in searched
+        ]
+        if not left or len(course.evidence()) >= _limit(parts) or calls.left <= 0:
+            return
+        progress = Progress(course.evidence(), course.tried, course.plan, course.missing)
+        decision = await decide_next(question, progress, parts, budget, calls)
+        if decision.action == "answer" or _known(decision.query, course.found):
+            return
+        course.tried[-1] = Tried(course.tried[-1].query, course.tried[-1].kept, decision.reason or course.missing)
+        searched = [await ranked_search(decision.query, parts, budget)]
+
+
+async def _first(question: Question, course: _Course, calls: Calls, parts: Parts, budget: Budget) -> list[Found]:
+    """Search the question while the roadmap is written, then the roadmap's steps, all at once."""
+    async with task_group() as tasks:
+        whole = tasks.create_task(search_once(question, parts, budget))
+        course.plan = await _roadmap(question, calls, parts, budget)
+        steps = [tasks.create_task(ranked_search(step, parts, budget)) for step in course.plan]
+        return [await search for search in (whole, *steps)]
+
+
+async def _roadmap(question: Question, calls: Calls, parts: Parts, budget: Budget) -> tuple[str, ...]:
+    """Return what has to be found out, as queries. The default is none: the question alone is searched."""
+
+    def accept(record: Record) -> tuple[str, ...] | None:
+        steps = tuple(step for step in record.texts("steps") if content_words(step))
+        return steps[:MAX_STEPS] or None
+
+    system = parts.prompts.fill("plan", most=str(MAX_STEPS))
+    ask = Ask("plan", "step", SHAPE, system, [Turn("user", asked_about(question))], calls=calls)
+    return await decide(ask, accept, (), parts, budget)
+
+
+def _known(query: str, found: Sequence[Found]) -> bool:
+    """Say whether a query was searched before, in other order or spelling."""
+    words = set(content_words(query))
+    return any(words == set(content_words(one.query)) for one in found)
+
+
+def _limit(parts: Parts) -> int:
+    return parts.settings.strategies.documents
