@@ -192,6 +192,8 @@ def _run(work: Coroutine[Any, Any, int]) -> None:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
+    finally:
+        gc.enable()
     sys.exit(code)
 
 
