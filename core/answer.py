@@ -81,10 +81,10 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
         with budget.timed("write"):
             return await summarizer.quote(query, passages, parts.library, parts.settings), True
     text = ""
-    parts = parts if gathered.searched else _told_of_no_search(parts)
+    told = parts if gathered.searched else _told_of_no_search(parts)
     with budget.timed("write"):
         try:
-            async with aclosing(summarizer.stream(question, passages, parts.model, parts, budget)) as pieces:
+            async with aclosing(summarizer.stream(question, passages, parts.model, told, budget)) as pieces:
                 async for piece in pieces:
                     if not text:
                         budget.mark("first_token")

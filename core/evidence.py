@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from core.types import Passage
 
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_FENCE = re.compile(r"<\s*(/?)\s*(passage|evidence|question|conversation)\b", re.IGNORECASE)
+_FENCE = re.compile(r"<\s*(/?)\s*(passage|evidence|question|conversation|answer)\b", re.IGNORECASE)
 
 
 def estimate_tokens(text: str) -> int:

@@ -12,6 +12,7 @@ from core.tolerant import cleaned, objects
 from core.words import chosen, flag_of, ids_of, items_of, plain, squeezed
 
 MAX_TEXT_CHARS = 400
+MAX_DEPTH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +100,29 @@ def records(reply: str, shape: Shape) -> Iterator[Record]:
 
 def _readings(text: str, shape: Shape) -> Iterator[dict[str, object]]:
     first = shape.slots[0]
-    for value in objects(text):
-        if isinstance(value, list) and first.kind in ("texts", "ids"):
+    # Without braces it is still an object.
+    bare = bool(re.match(r"[\s,]*[\"'“]\w{1,30}[\"'”]\s*[:：=]", text))
+    explicit = False
+    for value in objects("{" + text + "}" if bare else text):
+        # Several arrays are no array but ids in a sentence: [p1] and [p4].
+        if isinstance(value, list) and (first.kind == "texts" or (first.kind == "ids" and text.count("[") == 1)):
             yield {first.name: value}
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Mapping):
-                yield fields(item, shape)
+                found = fields(item, shape)
+                explicit = explicit or first.name in found
+                yield found
+    if explicit:
+        # It was said in so many words, and did not make sense: nothing better is hidden between them.
+        return
     tags = re.findall(r"<(\w{1,30})>\s*([^<]{1,2000}?)\s*</\1>", text)
     yield fields(dict(reversed(tags)), shape)
     yield from _actions(text, shape)
     yield _lines(text, shape)
-    if re.search(r"[\"'“]\s*[:：]", text):
-        for value in objects("{" + text + "}"):
-            yield fields(value, shape) if isinstance(value, Mapping) else {}
-    yield {first.name: text}
+    yield {first.name: text if first.kind != "texts" or re.search(r"[?？\n]", text) else []}
 
 
-def fields(found: Mapping[Any, Any], shape: Shape) -> dict[str, object]:
+def fields(found: Mapping[Any, Any], shape: Shape, depth: int = 0) -> dict[str, object]:
     """Sort what an object holds into slots: keys in any spelling, nested objects, choices used as keys."""
     values: dict[str, object] = {}
     heads = {squeezed(word): name for word, name in shape.heads().items()}
@@ -126,16 +133,16 @@ def fields(found: Mapping[Any, Any], shape: Shape) -> dict[str, object]:
     implied: dict[str, object] = {}
     for key, value in found.items():
         slot, head = shape.slot_of(str(key)), heads.get(squeezed(str(key)))
-        nested = _nested(value)
+        nested = _nested(value) if depth < MAX_DEPTH else None
         if slot and not (nested is not None and slot.kind in ("choice", "text")):
-            if value not in (None, "", []) or slot.kind == "ids":
+            if value not in (None, "", []) or slot.kind in ("ids", "texts"):
                 values.setdefault(slot.name, value)
         elif head and not slot and value not in (None, "", [], {}):
             implied = implied or _implied(head, value, shape)
         if nested is not None:
             later.append(nested)
     for mapping in later:
-        for name, value in fields(mapping, shape).items():
+        for name, value in fields(mapping, shape, depth + 1).items():
             values.setdefault(name, value)
     for name, value in implied.items():
         values.setdefault(name, value)
@@ -175,7 +182,7 @@ def _actions(text: str, shape: Shape) -> Iterator[dict[str, object]]:
     patterns = (
         rf"[\[【［「(（]\s*{head}\s*(?:[:：,，|=\-]+|\s)\s*([^\]】］」\n]+)",
         rf"[\[【［「]\s*{head}\s*[\]】］」][ \t:：]*([^\n]*)",
-        rf"(?<!\w){head}\s*[(（\[【]\s*([^\n]*?)\s*[)）\]】]?[;.。]?\s*$",
+        rf"(?<![a-z\d]){head}\s*[(（\[【]\s*([^\n]*?)\s*[)）\]】]?[;.。]?\s*$",
     )
     matches = [match for one in patterns if (match := re.search(one, text, re.IGNORECASE | re.MULTILINE))]
     squeezed_heads = {squeezed(word): name for word, name in heads.items()}
@@ -194,10 +201,11 @@ def _lines(text: str, shape: Shape) -> dict[str, object]:
         rf"(?:[:：=|→]|->|=>|(?<=\s)is\s|是|为)+[\s*_|]*(.*?)[\s|,，;；*_]*$",
         re.IGNORECASE,
     )
+    heading = re.compile(rf"^\s*(?:#+|\*\*)\s*({_pattern(keys)})()[\s*:：]*$", re.IGNORECASE)
     found: dict[str, object] = {}
     current = ""
     for one in text.splitlines():
-        match = line.match(one)
+        match = line.match(one) or heading.match(one)
         if match:
             current = match[1]
             found.setdefault(current, match[2].strip("\"'“”`"))
@@ -214,11 +222,12 @@ def _completed(values: dict[str, object], shape: Shape) -> dict[str, object]:
     said = _text(values.get(first.name))
     if not shape.argument or values.get(shape.argument) or not said:
         return values
-    head = rf"(?:{_pattern(shape.heads())})"
-    quoted = re.search(rf"(?i)(?<!\w){head}[^\"“「'\n]{{0,40}}[\"“「']([^\"”」\n]{{3,}}?)[\"”」']", said)
-    named = re.search(
-        rf"(?i)(?<!\w){head}\W*(?:(?:for|about|on|up|关于|一下)\W+)?([\w\u3400-\u9fff][^\n.。?？;；]*)", said
-    )
+    choice = chosen(said, first.choices)
+    if not choice:
+        return values
+    head = rf"(?<![a-z\d])(?:{_pattern([choice, *first.choices[choice]])})"
+    quoted = re.search(rf"(?i){head}[^\"“「'\n]{{0,40}}[\"“「']([^\"”」\n]{{3,}}?)[\"”」']", said)
+    named = re.search(rf"(?i){head}\W*(?:(?:for|about|on|up|关于|一下)\W+)?([\w\u3400-\u9fff][^\n.。?？;；]*)", said)
     match = quoted or named
     return {**values, shape.argument: match[1]} if match else values
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-MAX_CHARS = 20_000
+MAX_CHARS = 4_000
 MAX_DEPTH = 12
 MAX_OBJECTS = 20
 
@@ -162,7 +162,7 @@ class _Reader:
         match = _SPACE.match(self.text, at)
         after = match.end() if match else at
         mark = self.text[after : after + 1]
-        if not mark or mark in _CLOSE + ":：" or self.text.startswith(("//", "/*", "="), after):
+        if not mark or mark in _CLOSE + ":：" or self.text.startswith(("//", "/*", "=", "#"), after):
             return True
         if mark in _COMMA:
             # A comma ends a string only when an item follows it, and not when the sentence goes on.

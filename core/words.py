@@ -35,7 +35,7 @@ _NEGATED_AFTER = re.compile(
 _IRRELEVANT = re.compile(
     r"(?i)\b(?:not|no|n't|irrelevant|unrelated|drop|ignore|discard|exclude)\b|n't|无关|不相关|不|排除"
 )
-_CLAUSE = re.compile(r"(?i)[.;；。\n]|\bbut\b|\bwhile\b|\bwhereas\b|但是?|，而|, ")
+_CLAUSE = re.compile(r"(?i)[.;；。\n]|\bbut\b|\bwhile\b|\bwhereas\b|但是?|，|, ")
 _ID = re.compile(
     r"(?i)(?<![a-z\d.])(?:passages?\s*|第|\[)?\s*p?\s?(\d{1,3})(?:\s*(?:-|–|to|到|至)\s*p?\s?(\d{1,3}))?(?![\d%])"
 )
@@ -70,7 +70,7 @@ def chosen(text: str, choices: Mapping[str, tuple[str, ...]]) -> str:
     if said in words:
         return words[said]
     ordinal = _ORDINAL.match(said)
-    if ordinal and (len(said) <= 12 or not ordinal[1].isalpha() or not ordinal[1].isascii()):
+    if ordinal and _stands_alone(ordinal, said):
         position = _POSITIONS.get(ordinal[1], len(choices))
         return list(choices)[position] if position < len(choices) else ""
     short = len(said.split()) <= 3 and len(said) < 40
@@ -81,6 +81,13 @@ def chosen(text: str, choices: Mapping[str, tuple[str, ...]]) -> str:
         # "search: the answer is missing": what it begins with is meant.
         names = {name for start, name in mentions if start == 0}
     return names.pop() if len(names) == 1 else ""
+
+
+def _stands_alone(ordinal: re.Match[str], said: str) -> bool:
+    """Tell `2.` and `the second option` from `2 searches` and `a direct search`."""
+    if ordinal.end() == len(said) or said[ordinal.end() - 1] in ").:、）。：":
+        return True
+    return ordinal[1].endswith(("st", "nd", "rd", "th")) and len(said.split()) <= 3
 
 
 def _mentions(word: str, text: str) -> Iterable[re.Match[str]]:
@@ -105,15 +112,19 @@ def items_of(value: object) -> list[str]:
     if isinstance(value, Mapping):
         return [item for one in value.values() for item in items_of(one)]
     if isinstance(value, list | tuple):
-        return [
-            item for one in value for item in (items_of(one)[:1] if isinstance(one, Mapping) else _stripped(str(one)))
-        ]
+        return [item for one in value for item in (_longest(one) if isinstance(one, Mapping) else _stripped(str(one)))]
     text = str(value or "")
     lines = [line for line in re.split(r"\n|(?<=[?？])\s*(?=\S)|[;；]", text) if line.strip() and "```" not in line]
     numbered = [match[1] for line in lines if (match := _ITEM.match(line))]
     # Without numbering only questions count: the rest is talk around them.
     asked = numbered or [line for line in lines if line.rstrip(" \"'*”").endswith(("?", "？"))]
     return [item for line in asked or (lines if len(lines) == 1 else []) for item in _stripped(line)]
+
+
+def _longest(item: Mapping[object, object]) -> list[str]:
+    """Return the text of an item that is an object: {"id": 1, "question": "..."}."""
+    texts = [text for one in item.values() if isinstance(one, str) for text in _stripped(one)]
+    return [max(texts, key=len)] if texts else []
 
 
 def _stripped(line: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.budget import Budget
+from core.evidence import defuse
 from core.ports import ChatModel
 from core.prompts import Prompts
 from core.rewrite import own_turns, rule_rewrite
@@ -23,8 +24,8 @@ async def complete_question(question: Question, model: ChatModel | None, prompts
         budget.timings_ms.setdefault("rewrite", 0.0)
         return by_rule
     system = prompts.fill("rewrite")
-    conversation = "\n".join(f"{turn.role}: {turn.text}" for turn in history)
-    request = f"<conversation>\n{conversation}\n</conversation>\n<question>\n{question.text}\n</question>"
+    conversation = defuse("\n".join(f"{turn.role}: {turn.text}" for turn in history))
+    request = f"<conversation>\n{conversation}\n</conversation>\n<question>\n{defuse(question.text)}\n</question>"
     written = await budget.within(
         "rewrite", model.complete(system, [Turn("user", request)], role="light", budget=budget), lambda: ""
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from core.budget import Budget
 from core.citations import mark_sentences, overlap_support, sentences
-from core.evidence import render
+from core.evidence import defuse, render
 from core.parts import Parts
 from core.ports import ChatModel
 from core.types import Passage, Turn
@@ -22,7 +22,7 @@ async def look_back(text: str, passages: Sequence[Passage], model: ChatModel, pa
     The light model says which; when it is too slow or fails, shared words decide.
     """
     found = sentences(text)
-    numbered = "\n".join(f"{number}: {' '.join(sentence.split())}" for number, sentence in enumerate(found, 1))
+    numbered = "\n".join(f"{number}: {defuse(' '.join(sentence.split()))}" for number, sentence in enumerate(found, 1))
     evidence = render(passages, parts.settings.evidence_tokens())
     request = f"<evidence>\n{evidence}\n</evidence>\n<answer>\n{numbered}\n</answer>"
     reply = await budget.within(

@@ -16,7 +16,7 @@ from core.parts import Parts
 from core.settings import Strategy
 from core.shapes import Record, Shape, Slot
 from core.strategies import Gathered, none, parallel, planning, react, simple, single
-from core.strategies.searching import asked_about
+from core.strategies.searching import asked_about, outcome
 from core.structured import Ask, decide
 from core.tasks import task_group
 from core.types import Question, Turn
@@ -73,12 +73,13 @@ KEYS = (
     ),
     *("策略", "检索策略", "选择", "行动", "答案", "方法", "类型"),
 )
+LONGEST_PLEASANTRY = 80
 _PLEASANTRY = re.compile(
     r"(?:(?:hi|hello|hey|hiya|howdy|greetings|good (?:morning|afternoon|evening|night|day)|bye|goodbye|see you|cheers"
     r"|thanks?|thank you|thx|ty|many thanks|ok|okay|great|cool|nice|perfect|awesome|got it|welcome"
     r"|how are you|how's it going|你好|您好|大家好|嗨|早上好|早安|晚上好|晚安|下午好|谢谢|多谢|感谢|好的|再见|拜拜"
     r"|hallo|guten (?:morgen|tag|abend)|danke|merci|bonjour|salut|hola|gracias|ciao|grazie|привет|спасибо)"
-    r"(?: (?:there|all|everyone|everybody|folks|guys|team|you|bot|so much|very much|a lot|a bunch|again|today)|们|你|您|了|啊|呀)*"
+    r"(?: (?:there|all|everyone|everybody|folks|guys|team|you|bot|so much|very much|a lot|again|today)|们|你|您|了)*"
     r"[\W_]*)+",
     re.IGNORECASE,
 )
@@ -94,13 +95,13 @@ async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
     if rule is not None:
         return await STRATEGIES[rule](question, parts, budget)
     async with task_group() as tasks:
-        ahead = tasks.create_task(_outcome(single.gather(question, parts, budget)))
+        ahead = tasks.create_task(outcome(single.gather(question, parts, budget)))
         chosen = await choose(question, parts, budget)
         if chosen == "single":
-            outcome = await ahead
-            if isinstance(outcome, KimasError):
-                raise outcome
-            return outcome
+            gathered = await ahead
+            if isinstance(gathered, KimasError):
+                raise gathered
+            return gathered
         ahead.cancel()
     return await STRATEGIES[chosen](question, parts, budget)
 
@@ -112,7 +113,11 @@ def by_rule(question: Question, parts: Parts) -> Strategy | None:
         return "simple" if set(allowed) == {"simple"} else "single"
     if len(set(allowed)) == 1:
         return allowed[0]
-    return "none" if "none" in allowed and _PLEASANTRY.fullmatch(question.text.strip()) else None
+    return "none" if "none" in allowed and _is_pleasantry(question.text) else None
+
+
+def _is_pleasantry(text: str) -> bool:
+    return len(text) <= LONGEST_PLEASANTRY and bool(_PLEASANTRY.fullmatch(text.strip()))
 
 
 async def choose(question: Question, parts: Parts, budget: Budget) -> Strategy:
@@ -131,11 +136,3 @@ async def choose(question: Question, parts: Parts, budget: Budget) -> Strategy:
     shape = Shape("strategy", "How to search for a question", (slot,))
     ask = Ask("choose", "choose", shape, system, [Turn("user", asked_about(question))])
     return await decide(ask, accept, settings.default, parts, budget)
-
-
-async def _outcome(gathering: Awaitable[Gathered]) -> Gathered | KimasError:
-    """Await a retrieval that may turn out not to be needed: then its failure is nobody's concern."""
-    try:
-        return await gathering
-    except KimasError as fault:
-        return fault

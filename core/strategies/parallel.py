@@ -1,7 +1,7 @@
 """Sub-questions at once: the light model splits the question in one call, and all parts are searched at the same time.
 
-The question itself is searched while the model splits, and counts as one more part. Each part's passages are ordered for
-that part, then joined so that every part keeps its best ones. One round of searching, however many parts.
+The question itself is searched while the model splits, and counts as one more part. Each part's passages are ordered
+for that part, then joined so that every part keeps its best ones. One round of searching, however many parts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from core.parts import Parts
 from core.rewrite import content_words, rule_rewrite
 from core.shapes import Record, Shape, Slot
 from core.strategies import Gathered
-from core.strategies.searching import Found, agents_of, asked_about, interleave, ranked_search
+from core.strategies.searching import agents_of, asked_about, interleave, outcome, ranked_search, succeeded
 from core.structured import Ask, decide
 from core.tasks import task_group
 from core.types import Question, Turn
@@ -38,10 +38,10 @@ async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
     """Return the joined passages of all sub-questions; without usable ones, those of the question itself."""
     query = rule_rewrite(question.text, question.history, question.author)
     async with task_group() as tasks:
-        whole = tasks.create_task(ranked_search(query, parts, budget))
+        whole = tasks.create_task(outcome(ranked_search(query, parts, budget)))
         questions = [one for one in await split(question, parts, budget) if one.lower() != query.lower()]
-        searches = [tasks.create_task(ranked_search(one, parts, budget)) for one in questions]
-        found: list[Found] = [await search for search in (*searches, whole)]
+        searches = [tasks.create_task(outcome(ranked_search(one, parts, budget))) for one in questions]
+        found = succeeded([await search for search in (*searches, whole)])
     passages = await compress(query, interleave([one.passages for one in found]), parts, budget)
     return Gathered(query, agents_of(found), tuple(passages), "parallel", ranked=True)
 

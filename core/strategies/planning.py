@@ -1,24 +1,25 @@
 """Planning: a roadmap, then rounds of retrieving, filtering, compressing and judging, until the evidence suffices.
 
-Anytime: what was kept so far is always usable. When the share `gather` of the budget runs out, the rounds end where they
-are and the stage is cut; likewise at the limits on iterations, documents and model calls, which are no cut.
+Anytime: what was kept so far is always usable. When the share `gather` of the budget runs out, the rounds end where
+they are and the stage is cut; likewise at the limits on iterations, documents and model calls, which are no cut.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 
 from core.agents.compression import compress
 from core.agents.decision_maker import Progress, Tried, decide_next
 from core.agents.information_filter import filter_passages
 from core.budget import Budget
+from core.errors import KimasError
 from core.parts import Parts
 from core.rewrite import content_words
 from core.shapes import Record, Shape, Slot
 from core.strategies import Gathered
-from core.strategies.searching import Found, agents_of, asked_about, interleave, ranked_search
+from core.strategies.searching import Found, agents_of, asked_about, interleave, outcome, ranked_search, succeeded
 from core.strategies.single import search_once
 from core.structured import Ask, Calls, decide
 from core.tasks import task_group
@@ -51,6 +52,7 @@ class _Course:
     tried: list[Tried] = field(default_factory=list)
     plan: tuple[str, ...] = ()
     missing: str = ""
+    seen: set[str] = field(default_factory=set)
 
     def evidence(self) -> tuple[Passage, ...]:
         """Return what was kept, of every round the best first."""
@@ -58,8 +60,16 @@ class _Course:
 
     def fresh(self, found: Sequence[Found]) -> list[Passage]:
         """Return the passages of these searches that no earlier round has seen, in one order."""
-        seen = {passage.id for one in self.found for passage in one.passages}
-        return [passage for passage in interleave([one.passages for one in found]) if passage.id not in seen]
+        fresh = [one for one in interleave([one.passages for one in found]) if one.id not in self.seen]
+        self.seen |= {passage.id for passage in fresh}
+        return fresh
+
+    async def search(self, work: Awaitable[Found]) -> Found | KimasError:
+        """Search, and note what was found as soon as it is there: nothing of it is lost when the rounds are cut."""
+        result = await outcome(work)
+        if isinstance(result, Found):
+            self.found.append(result)
+        return result
 
 
 async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
@@ -84,7 +94,6 @@ async def _rounds(question: Question, course: _Course, parts: Parts, budget: Bud
     searched = await _first(question, course, calls, parts, budget)
     for left in reversed(range(limits.iterations)):
         fresh = course.fresh(searched)[: _limit(parts)]
-        course.found += searched
         # Before the filter and the digest, so that a cut in the middle of them loses nothing.
         course.kept.append(fresh)
         filtered = await filter_passages(question, fresh, parts, budget, calls)
@@ -102,16 +111,19 @@ async def _rounds(question: Question, course: _Course, parts: Parts, budget: Bud
         if decision.action == "answer" or _known(decision.query, course.found):
             return
         course.tried[-1] = Tried(course.tried[-1].query, course.tried[-1].kept, decision.reason or course.missing)
-        searched = [await ranked_search(decision.query, parts, budget)]
+        again = await course.search(ranked_search(decision.query, parts, budget))
+        if not isinstance(again, Found):
+            return
+        searched = [again]
 
 
 async def _first(question: Question, course: _Course, calls: Calls, parts: Parts, budget: Budget) -> list[Found]:
     """Search the question while the roadmap is written, then the roadmap's steps, all at once."""
     async with task_group() as tasks:
-        whole = tasks.create_task(search_once(question, parts, budget))
+        whole = tasks.create_task(course.search(search_once(question, parts, budget)))
         course.plan = await _roadmap(question, calls, parts, budget)
-        steps = [tasks.create_task(ranked_search(step, parts, budget)) for step in course.plan]
-        return [await search for search in (whole, *steps)]
+        steps = [tasks.create_task(course.search(ranked_search(step, parts, budget))) for step in course.plan]
+        return succeeded([await search for search in (whole, *steps)])
 
 
 async def _roadmap(question: Question, calls: Calls, parts: Parts, budget: Budget) -> tuple[str, ...]:

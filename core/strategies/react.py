@@ -17,7 +17,7 @@ from core.ports import Form
 from core.rewrite import rule_rewrite
 from core.shapes import Record
 from core.strategies import Gathered
-from core.strategies.searching import Found, agents_of, asked_about, interleave, ranked_search
+from core.strategies.searching import Found, agents_of, asked_about, interleave, outcome, ranked_search, succeeded
 from core.structured import Ask, decide
 from core.types import Question, Turn
 
@@ -61,7 +61,10 @@ async def _loop(question: Question, query: str, found: list[Found], parts: Parts
         decision = await decide(ask, _after_search if found else decision_of, default, parts, budget)
         if decision.action == "answer" or decision.query in [one.query for one in found]:
             return
-        found.append(await ranked_search(decision.query, parts, budget))
+        result = await outcome(ranked_search(decision.query, parts, budget))
+        if found and not isinstance(result, Found):
+            return
+        found += succeeded([result])
         shown = found[-1].passages[:SHOWN_PASSAGES]
         evidence = render(shown, parts.settings.evidence_tokens() // max(1, len(shown))) or "(no passages were found)"
         turns.append(Turn("assistant", f"[{TOOL.name}: {decision.query}]"))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
+from typing import TypeVar
 
 from core.agents.retrieval import retrieve
 from core.budget import Budget
+from core.errors import KimasError
 from core.evidence import defuse
 from core.parts import Parts
 from core.rewrite import own_turns
 from core.types import AgentScore, Passage, Question
 
+T = TypeVar("T")
 HISTORY_TURNS, TURN_CHARS = 6, 600
 
 
@@ -41,6 +44,24 @@ async def ranked_search(query: str, parts: Parts, budget: Budget) -> Found:
         "rerank", parts.reranker.rerank(query, found.passages), lambda: by_score(found.passages)
     )
     return Found(found.query, found.agents, tuple(ordered))
+
+
+async def outcome(work: Awaitable[T]) -> T | KimasError:
+    """Await what may fail without taking down what runs beside it: the failure is returned."""
+    try:
+        return await work
+    except KimasError as fault:
+        return fault
+
+
+def succeeded(outcomes: Iterable[Found | KimasError]) -> list[Found]:
+    """Return the searches that worked; when none did, the first failure leaves."""
+    outcomes = list(outcomes)
+    found = [one for one in outcomes if isinstance(one, Found)]
+    failures = [one for one in outcomes if isinstance(one, KimasError)]
+    if failures and not found:
+        raise failures[0]
+    return found
 
 
 def by_score(passages: Iterable[Passage]) -> list[Passage]:

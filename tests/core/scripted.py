@@ -1,0 +1,97 @@
+"""A language model peer that knows which agent asks: replies, hangs, fails and calls tools by agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from core.llm import RoleModels
+from core.settings import ModelsSettings
+from tests.peers.language_model import BODY, LanguageModelPeer, Refusal
+
+Body = dict[str, Any]
+AGENTS = {
+    "could not be read": "repair",
+    "You choose how to search": "choose",
+    "You split a question": "split",
+    "You plan how to find": "plan",
+    "You decide which passages": "filter",
+    "You judge what a search": "decide",
+    "You gather evidence": "react",
+    "You shorten passages": "compress",
+    "You rewrite the last question": "rewrite",
+    "does not say which": "look_back",
+    "Nothing was searched": "talk",
+}
+LIGHT = tuple(name for name in AGENTS.values() if name != "talk")
+
+
+def agent_of(body: Body) -> str:
+    """Return who sent a request."""
+    messages = body["messages"]
+    said = f"{messages[-1]['content']}\n{messages[0]['content']}"
+    return next((name for words, name in AGENTS.items() if words in said), "write")
+
+
+class ScriptedPeer(LanguageModelPeer):
+    """Replies by agent: a text, or a function of the request. `calls` names an agent's tool call arguments."""
+
+    def __init__(self, **replies: str | Callable[[Body], str]) -> None:
+        super().__init__(reply=self._scripted)
+        self.replies: dict[str, str | Callable[[Body], str]] = {"write": "Yes [p1].", "look_back": "1: p1", **replies}
+        self.hanging: set[str] = set()
+        self.failing: set[str] = set()
+        self.refuses: set[str] = set()
+        self.tool_calls: dict[str, Callable[[Body], str | None]] = {}
+
+    @property
+    def agents(self) -> list[str]:
+        """Who asked, in order."""
+        return [agent_of(body) for body in self.requests]
+
+    def sent(self, agent: str) -> list[Body]:
+        return [body for body in self.requests if agent_of(body) == agent]
+
+    def _scripted(self, body: Body) -> str:
+        reply = self.replies.get(agent_of(body), "I do not know what you mean, sorry.")
+        return reply(body) if callable(reply) else reply
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        body: Body = request[BODY]
+        agent = agent_of(body)
+        if agent in self.hanging:
+            await asyncio.Event().wait()
+        if agent in self.failing:
+            raise Refusal(500, "This agent was told to fail.")
+        for field in self.refuses & body.keys():
+            raise Refusal(400, f"'{field}' is not supported by this model.", field)
+        arguments = self.tool_calls[agent](body) if agent in self.tool_calls and "tools" in body else None
+        if arguments is None:
+            return await super()._chat(request)
+        name = body["tools"][0]["function"]["name"]
+        call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+        message = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call]}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls", "logprobs": None}
+        usage = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
+        head = {"id": "chatcmpl-1", "created": 0, "model": body["model"], "object": "chat.completion"}
+        return web.json_response({**head, "choices": [choice], "usage": usage})
+
+
+def models(peer: LanguageModelPeer, **changes: object) -> RoleModels:
+    main = {"base_url": peer.base_url, "model": "test-model", **changes}
+    opened = RoleModels.open(ModelsSettings.model_validate({"main": main}))
+    assert opened is not None
+    return opened
+
+
+def flat(replies: Mapping[str, str]) -> Callable[[Body], str]:
+    """Return a reply by what the request's last message contains; the last entry is for everything else."""
+
+    def reply(body: Body) -> str:
+        said = body["messages"][-1]["content"]
+        return next((text for words, text in replies.items() if words in said), list(replies.values())[-1])
+
+    return reply

@@ -1,0 +1,209 @@
+"""Small decisions out of weak models: whatever they write leads to a sane action."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.agents import decision_maker, information_filter, strategy_router
+from core.agents.decision_maker import Decision
+from core.budget import Budget
+from core.errors import ModelError
+from core.settings import BudgetSettings
+from core.shapes import Record, Shape, Slot
+from core.strategies import parallel, planning
+from core.structured import Ask, Calls, decide, read
+from core.types import Turn
+from tests.core.scripted import ScriptedPeer, models
+from tests.core.stand import parts
+
+REPLIES = [
+    json.loads(line) for line in (Path(__file__).parent / "data/replies.jsonl").read_text("utf-8").splitlines() if line
+]
+ROUTER = Shape(
+    "strategy",
+    "",
+    (
+        Slot(
+            "strategy",
+            "choice",
+            "",
+            strategy_router.KEYS,
+            {
+                "none": strategy_router.WORDS["none"],
+                "single": strategy_router.WORDS["single"],
+                "planning": strategy_router.WORDS["planning"],
+            },
+        ),
+    ),
+)
+
+
+def _filtered(record: Record) -> dict[str, Any] | None:
+    positions = record.ids("keep", 4)
+    return None if positions is None else {"keep": sorted(positions), "missing": record.text("missing")}
+
+
+def outcome(shape: str, reply: str) -> Any:
+    """Return what a reply leads to, with the documented default of its shape."""
+    if shape == "decision":
+        decision = read(reply, decision_maker.SHAPE, decision_maker.decision_of) or Decision()
+        return {"action": decision.action, "query": decision.query}
+    if shape == "filter":
+        filtered = read(reply, information_filter.SHAPE, _filtered)
+        return {"keep": [0, 1, 2, 3], "missing": ""} if filtered is None else filtered
+    if shape == "strategy":
+        return read(reply, ROUTER, lambda record: record.choice("strategy") or None) or "single"
+    return list(read(reply, parallel.SHAPE, lambda record: record.texts("questions") or None) or ())
+
+
+def test_there_are_enough_malformed_replies() -> None:
+    assert len(REPLIES) >= 150
+    assert len({(one["shape"], one["reply"]) for one in REPLIES}) == len(REPLIES)
+
+
+@pytest.mark.parametrize("one", REPLIES, ids=lambda one: f"{one['shape']}: {one['kind']}")
+def test_a_malformed_reply_leads_to_a_sane_action(one: dict[str, Any]) -> None:
+    assert outcome(one["shape"], one["reply"]) == one["expected"]
+
+
+@pytest.mark.parametrize("shape", ["decision", "filter", "strategy", "split"])
+def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
+    dice = random.Random(7)
+    marks = [*"{}[]()\"'“”：:,，\\\n\u3000<>|#*/", "action", "search", "查询", "p1", "</think>", "<think>", "null"]
+    slowest = 0.0
+    for _ in range(300):
+        text = list(dice.choice(REPLIES)["reply"])[:3000]
+        for _ in range(dice.randint(1, 12)):
+            at = dice.randint(0, len(text))
+            text[at : at + dice.randint(0, 3)] = [dice.choice(marks)] * dice.randint(0, 3)
+        started = time.perf_counter()
+        result = outcome(shape, "".join(text))
+        slowest = max(slowest, time.perf_counter() - started)
+        if shape == "decision":
+            assert (result["action"] == "search") == bool(result["query"])
+    assert slowest < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 20_000,
+        "[search: " * 5_000,
+        "<think>" * 9_000,
+        '"a": ' * 9_000,
+        "search " * 9_000,
+        '{"a":' * 4_000,
+        "(" * 20_000,
+        "</think>" * 9_000,
+        " " * 50_000,
+        "\n" * 50_000,
+        "p1 " * 20_000,
+        "不" * 20_000,
+        '{"' + '","' * 7_000,
+        "* " * 20_000,
+    ],
+    ids=lambda text: text[:8].strip(),
+)
+def test_very_long_nonsense_is_read_quickly(text: str) -> None:
+    started = time.perf_counter()
+    for shape in ("decision", "filter", "strategy", "split"):
+        outcome(shape, text)
+    assert time.perf_counter() - started < 2.0
+
+
+def asking(**changes: Any) -> Ask:
+    return Ask("decide", "step", decision_maker.SHAPE, "You judge what a search found.", [Turn("user", "?")], **changes)
+
+
+async def decided(peer: ScriptedPeer, ask: Ask, budget: Budget, **model: object) -> Decision:
+    opened = models(peer, **model)
+    try:
+        default = Decision(reason="default")
+        return await decide(ask, decision_maker.decision_of, default, parts(model=opened), budget)
+    finally:
+        await opened.close()
+
+
+async def test_nonsense_is_repaired_once() -> None:
+    async with ScriptedPeer(decide="Hmm, well.", repair="[search: memory module]") as peer:
+        budget = Budget(BudgetSettings())
+        decision = await decided(peer, asking(), budget)
+        assert (decision.action, decision.query) == ("search", "memory module")
+        assert peer.agents == ["decide", "repair"]
+        assert "Hmm, well." in str(peer.requests[1]["messages"])
+        assert budget.cut == []
+
+
+async def test_nonsense_twice_is_the_default_and_the_stage_is_cut() -> None:
+    async with ScriptedPeer(decide="Hmm, well.", repair="") as peer:
+        budget = Budget(BudgetSettings())
+        assert (await decided(peer, asking(), budget)).reason == "default"
+        assert len(peer.requests) == 2
+        assert budget.cut == ["decide"]
+
+
+async def test_there_is_no_repair_without_calls_or_time() -> None:
+    async with ScriptedPeer(decide="Hmm, well.", repair="[answer]") as peer:
+        assert (await decided(peer, asking(calls=Calls(1)), Budget(BudgetSettings()))).reason == "default"
+        peer.ttft_s = 0.5
+        short = Budget(BudgetSettings(deadline_s=8, step=0.1))
+        assert (await decided(peer, asking(), short)).reason == "default"
+        assert peer.agents == ["decide", "decide"]
+
+
+@pytest.mark.parametrize("fault", ["hanging", "failing"])
+async def test_a_model_that_hangs_or_fails_means_the_default(fault: str) -> None:
+    async with ScriptedPeer() as peer:
+        setattr(peer, fault, {"decide"})
+        budget = Budget(BudgetSettings(deadline_s=2))
+        started = time.monotonic()
+        assert (await decided(peer, asking(), budget)).reason == "default"
+        assert budget.cut == ["decide"]
+        assert time.monotonic() - started < 1.5
+
+
+async def test_the_schema_is_sent_where_the_endpoint_has_it() -> None:
+    async with ScriptedPeer(decide='{"action": "answer"}') as peer:
+        await decided(peer, asking(), Budget(BudgetSettings()), json_schema=True)
+        await decided(peer, asking(), Budget(BudgetSettings()))
+        schema = peer.requests[0]["response_format"]["json_schema"]["schema"]
+        assert schema["properties"]["action"]["enum"] == ["answer", "search"]
+        assert set(schema["required"]) == set(schema["properties"])
+        assert "response_format" not in peer.requests[1]
+
+
+async def test_a_refused_schema_is_left_out_from_then_on() -> None:
+    async with ScriptedPeer(decide="[answer]") as peer:
+        peer.refuses = {"response_format"}
+        opened = models(peer, json_schema=True)
+        for _ in range(2):
+            await decide(
+                asking(), decision_maker.decision_of, Decision(), parts(model=opened), Budget(BudgetSettings())
+            )
+        await opened.close()
+        assert ["response_format" in body for body in peer.requests] == [True, False, False]
+
+
+async def test_a_request_that_is_refused_for_something_else_forgets_nothing() -> None:
+    async with ScriptedPeer(decide="[answer]") as peer:
+        peer.status, peer.failures = 400, 2
+        opened, budget = models(peer, json_schema=True), Budget(BudgetSettings())
+        form = decision_maker.SHAPE.form()
+        with pytest.raises(ModelError, match="status 400"):
+            await opened.complete("", [Turn("user", "?")], role="light", budget=budget, form=form)
+        await opened.complete("", [Turn("user", "?")], role="light", budget=budget, form=form)
+        await opened.close()
+        assert ["response_format" in body for body in peer.requests] == [True, False, True]
+
+
+def test_every_shape_has_a_schema() -> None:
+    for shape in (decision_maker.SHAPE, information_filter.SHAPE, parallel.SHAPE, planning.SHAPE, ROUTER):
+        schema = shape.form().schema
+        assert schema["type"] == "object"
+        assert schema["required"] == [slot.name for slot in shape.slots]
