@@ -6,6 +6,8 @@ Only the budget's stand-ins are used on the way; the reply's trace says which.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -25,6 +27,8 @@ from core.strategies.searching import by_score
 from core.tasks import task_group
 from core.types import Passage, Question, Reply, Trace
 
+UPDATE_S = 0.05
+OPEN_S = 2.0
 NO_REPLY = "The language model could not answer. Please try again in a moment."
 
 
@@ -40,7 +44,7 @@ async def answer(question: Question, sink: Sink, parts: Parts) -> Reply:
         # The first sign of life must not hold up the search.
         opening = tasks.create_task(sink.open())
         gathered = await _filter(await strategy_router.gather(question, parts, budget), parts, budget)
-        await opening
+        await _opened(opening, budget)
     text, extractive = await _write(question, gathered, sink, parts, budget)
     cited = await _cite(text, gathered.passages, extractive, parts, budget)
     reply = Reply(cited.text, cited.citations, gathered.passages, extractive, _trace(gathered, cited, budget))
@@ -57,6 +61,14 @@ def _refuse_unusable(question: Question, parts: Parts) -> None:
             f"The question has {len(question.text)} characters; {limit} are allowed. "
             "Shorten it, and keep the error message and what you tried."
         )
+
+
+async def _opened(opening: asyncio.Task[None], budget: Budget) -> None:
+    """Wait for the first sign of life; one that hangs is given up, for the answer itself matters more."""
+    await asyncio.wait((opening,), timeout=min(OPEN_S, budget.remaining()))
+    if not opening.done():
+        logger(__name__).warning("sink.opening_hangs")
+        opening.cancel()
 
 
 async def _filter(gathered: Gathered, parts: Parts, budget: Budget) -> Gathered:
@@ -79,8 +91,8 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
     query, passages = gathered.query, gathered.passages
     if parts.model is None:
         with budget.timed("write"):
-            return await summarizer.quote(query, passages, parts.library, parts.settings), True
-    text = ""
+            return await summarizer.quote(query, passages, parts, budget), True
+    text, next_update = "", 0.0
     told = parts if gathered.searched else _told_of_no_search(parts)
     with budget.timed("write"):
         try:
@@ -89,7 +101,10 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
                     if not text:
                         budget.mark("first_token")
                     text += piece
-                    await sink.update(resolve(settled(text), passages).text)
+                    # The whole text is read anew each time: for every token of a long answer that would add up.
+                    if time.monotonic() >= next_update:
+                        await sink.update(resolve(settled(text), passages).text)
+                        next_update = time.monotonic() + UPDATE_S
         except ModelError as fault:
             budget.cut_off("write")
             logger(__name__).warning("write.failed", error=str(fault), characters=len(text))
@@ -101,7 +116,7 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
         if not gathered.searched:
             return NO_REPLY, False
         note = summarizer.FALLBACK_NOTE
-        return await summarizer.quote(query, passages, parts.library, parts.settings, note), True
+        return await summarizer.quote(query, passages, parts, budget, note), True
 
 
 async def _cite(text: str, passages: Sequence[Passage], extractive: bool, parts: Parts, budget: Budget) -> Cited:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.errors import EmbeddingError, ModelError, ServiceError
+from core.logs import logger
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
-    from openai.types.chat import ChatCompletion
+    from openai import AsyncOpenAI, AsyncStream
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 # The client insists on a key; local servers do not.
 NO_KEY = "none"
@@ -47,13 +48,20 @@ class Endpoint:
 
     async def warm_up(self) -> None:
         """Load the client ahead of the first call: the package takes about a second."""
-        await self._client()
+        try:
+            await self._client()
+        except ServiceError as fault:
+            # The first call says so again, to whoever asked.
+            logger(__name__).error("endpoint.unusable", error=str(fault))
 
     async def _client(self) -> AsyncOpenAI:
         if self._opened is None:
             self._opened = asyncio.create_task(asyncio.to_thread(self._load))
         # Shielded: a caller whose time is up must not take the client from the others.
-        return await asyncio.shield(self._opened)
+        try:
+            return await asyncio.shield(self._opened)
+        except Exception as fault:
+            raise ServiceError(f"{self.base_url}: no client can be made for it: {fault}") from fault
 
     def _load(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI
@@ -70,12 +78,12 @@ class Endpoint:
         """Yield a chat completion piece by piece. `request` is the body without `stream`. Raises `ModelError`."""
         client = await self._client()
         with self._mapped(ModelError, request.get("model")):
-            async with await client.chat.completions.create(
-                **request, stream=True, stream_options={"include_usage": True}
-            ) as chunks:
+            async with await self._open_stream(client, request) as chunks:
                 finished = False
                 async for chunk in chunks:
                     if chunk.usage:
+                        # Some servers send no reason for the end, but the counts that come alone behind it.
+                        finished = finished or not chunk.choices
                         yield Piece("", chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
                     for choice in chunk.choices:
                         finished = finished or choice.finish_reason is not None
@@ -83,6 +91,24 @@ class Endpoint:
                             yield Piece(choice.delta.content)
         if not finished:
             raise ModelError(f"{self.base_url}: the reply of {request.get('model')} broke off before its end")
+
+    async def _open_stream(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> AsyncStream[ChatCompletionChunk]:
+        """Start a stream, with token counts where the endpoint knows of them; a refusal is remembered."""
+        import openai
+
+        chunks: AsyncStream[ChatCompletionChunk]
+        if "stream_options" not in self._refused:
+            try:
+                chunks = await client.chat.completions.create(
+                    **request, stream=True, stream_options={"include_usage": True}
+                )
+                return chunks
+            except openai.APIStatusError as fault:
+                if fault.status_code not in REFUSED:
+                    raise
+        chunks = await client.chat.completions.create(**request, stream=True)
+        self._refused.add("stream_options")
+        return chunks
 
     async def complete(self, request: Mapping[str, Any]) -> Piece:
         """Return a whole chat completion with its token counts. Raises `ModelError`.
@@ -138,7 +164,8 @@ class Endpoint:
     async def close(self) -> None:
         """Close the connections. Idempotent."""
         if self._opened is not None:
-            await (await self._opened).close()
+            with suppress(ServiceError):
+                await (await self._client()).close()
 
     @contextmanager
     def _mapped(self, error: type[ServiceError], model: object) -> Iterator[None]:

@@ -20,7 +20,7 @@ def estimate_tokens(text: str) -> int:
 def select(passages: Sequence[Passage], *, limit: int, tokens: int) -> list[Passage]:
     """Return the best passages, in order, that fit: at most `limit`, at most `tokens` together, no text twice.
 
-    The first passage is always taken; one that alone is too long is shortened rather than lost.
+    The first passage is always taken, however long: `render` shortens it.
     """
     chosen: list[Passage] = []
     seen: set[str] = set()

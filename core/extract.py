@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.evidence import handle
+from core.citations import without_marks
+from core.errors import ServiceError
+from core.evidence import estimate_tokens, handle
+from core.logs import logger
 from core.ports import Library
 from core.rewrite import content_words
 from core.types import Passage
@@ -16,14 +20,16 @@ SENTENCES_READ = 40
 SENTENCES_QUOTED = 4
 SENTENCES_PER_PASSAGE = 2
 CODE_LINES_QUOTED, CODE_LINES_WORTH_QUOTING = 12, 3
-_MIN_CHARS, _MAX_CHARS = 25, 400
+_MIN_TOKENS, _MAX_CHARS = 5, 400
 _WINDOW_CHARS = 300
 _DENSE_WEIGHT = 0.6
 
-_BLOCK = re.compile(r"```.*?(?:```|\Z)|^\s*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"(?s:```.*?(?:```|\Z))|^[ \t]*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.MULTILINE)
 _PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)])\s)")
 _ENDING = re.compile(r"(?<=[.!?])\s+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
+_ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
 _LEAD = re.compile(r"^\s*(?:[-*+•]|\d+[.)]|>|#+)\s+")
+_IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
 _COMMENT = re.compile(r"(?m)^\s*(?:#|//|\*)\s?(?!!)(.*)$")
 PROSE_KINDS = frozenset({"markdown", "rst", "text", "faq", "html"})
@@ -38,10 +44,16 @@ class Quote:
     score: float
 
 
-async def extract(question: str, passages: Sequence[Passage], library: Library) -> str:
-    """Return Markdown that quotes what fits the question best, each quote with its passage's id; empty for none."""
-    quotes = await _best_quotes(question, passages[:PASSAGES_READ], library)
-    blocks = [f"> {_about(passages[quote.position])}{quote.text} [{handle(quote.position)}]" for quote in quotes]
+async def extract(question: str, passages: Sequence[Passage], library: Library, seconds: float = 5.0) -> str:
+    """Return Markdown that quotes what fits the question best, each quote with its passage's id; empty for none.
+
+    Comparing meanings may take `seconds`; after that shared words alone decide.
+    """
+    quotes = await _best_quotes(question, passages[:PASSAGES_READ], library, seconds)
+    blocks = [
+        f"> {_about(passages[quote.position])}{without_marks(quote.text)} [{handle(quote.position)}]"
+        for quote in quotes
+    ]
     code = _code_block(passages[0]) if passages and passages[0].kind not in PROSE_KINDS else ""
     return "\n\n".join([*blocks, f"{code}\n\n[{handle(0)}]"] if code else blocks)
 
@@ -51,7 +63,7 @@ def _about(passage: Passage) -> str:
     return "" if passage.kind in PROSE_KINDS else f"`{passage.title.rpartition(' > ')[2]}`: "
 
 
-async def _best_quotes(question: str, passages: Sequence[Passage], library: Library) -> list[Quote]:
+async def _best_quotes(question: str, passages: Sequence[Passage], library: Library, seconds: float) -> list[Quote]:
     candidates = [
         (sentence, position)
         for position, passage in enumerate(passages)
@@ -59,7 +71,12 @@ async def _best_quotes(question: str, passages: Sequence[Passage], library: Libr
     ]
     if not candidates:
         return []
-    closeness = await library.similarity(question, [sentence for sentence, _ in candidates])
+    closeness: Sequence[float] = [0.0] * len(candidates)
+    try:
+        async with asyncio.timeout(seconds):
+            closeness = await library.similarity(question, [sentence for sentence, _ in candidates])
+    except (TimeoutError, ServiceError) as fault:
+        logger(__name__).warning("extract.by_words", error=str(fault) or f"not in {seconds:.1f} s")
     wanted = set(content_words(question))
     ranked = sorted(
         (
@@ -98,18 +115,31 @@ def _alike(one: set[str], other: set[str]) -> bool:
 
 
 def _sentences(passage: Passage) -> list[str]:
-    """Return what can be quoted of a passage: sentences, each with as much of what follows as fits."""
+    """Return what can be quoted of a passage: sentences, each with as much of what follows as fits, and table rows."""
     text = passage.text
+    if passage.kind == "faq" and len(answer := _answer_of(text)) <= _MAX_CHARS:
+        return [answer]
     if passage.kind not in PROSE_KINDS:
         prose = [match[2] for match in _DOCSTRING.finditer(text)]
         comments = "\n".join(match[1] for match in _COMMENT.finditer(_DOCSTRING.sub("", text)))
         text = "\n\n".join([*prose, comments])
-    found: list[str] = []
+    rows = [": ".join(cell.strip() for cell in row.split("|") if cell.strip()) for row in _ROW.findall(text)]
+    found = [row for row in rows if _is_quotable(row) and not set(row) <= set("-: ")]
     for paragraph in _PARAGRAPH.split(_BLOCK.sub("\n\n", text)):
         parts = _ENDING.split(" ".join(_LEAD.sub("", paragraph).split()))
         windows = [_window(parts[at:]) for at in range(len(parts))]
-        found += [one for one in windows if _MIN_CHARS <= len(one) <= _MAX_CHARS and len(content_words(one)) > 2]
+        found += [one for one in windows if _is_quotable(one)]
     return found
+
+
+def _answer_of(entry: str) -> str:
+    """Return the answer of a FAQ entry, whose text is the question, an empty line, and the answer."""
+    return " ".join(entry.partition("\n\n")[2].split())
+
+
+def _is_quotable(text: str) -> bool:
+    # A character of Chinese says about as much as three of Latin script.
+    return estimate_tokens(text) >= _MIN_TOKENS and len(text) <= _MAX_CHARS and len(content_words(text)) > 2
 
 
 def _window(parts: Sequence[str]) -> str:
@@ -125,6 +155,7 @@ def _window(parts: Sequence[str]) -> str:
 def _code_block(passage: Passage) -> str:
     lines = _DOCSTRING.sub("", passage.text).split("\n")
     lines = [line for line in lines if line.strip()]
+    lines = [line for line in lines if not _IMPORT.match(line)]
     if len(lines) < CODE_LINES_WORTH_QUOTING:
         return ""
     more = "\n…" if len(lines) > CODE_LINES_QUOTED else ""

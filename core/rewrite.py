@@ -17,7 +17,10 @@ _LEANING = re.compile(
     r"|[它这那其该]|他们|上面|刚才|前者|后者|继续",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[A-Za-z_][\w.\-]*\w|[A-Za-z]|\d[\w.]*|[\u3400-\u9fff]{2,}")
+_PAIRED = "\\u3040-\\u30ff\\u3400-\\u9fff\\uac00-\\ud7af"
+_LETTER = rf"(?:(?![{_PAIRED}])\w)"
+_WORD = re.compile(rf"[{_PAIRED}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d[\d.a-zA-Z_]*")
+_PAIRED_START = re.compile(rf"[{_PAIRED}]")
 _CITATION = re.compile(r"\[\d+\]")
 # With fewer words of content a question says too little alone; with more, a pronoun in it points within the question.
 _SHORT_QUESTION_WORDS = 3
@@ -42,10 +45,10 @@ def leans_on_history(question: str) -> bool:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words that carry meaning, lower-case, in order; runs of Chinese as pairs of characters."""
+    """Return the words that carry meaning, lower-case, in order; runs of Chinese, kana and Hangul as pairs."""
     words: list[str] = []
     for word in _WORD.findall(text.lower()):
-        if word[0] >= "\u3400":
+        if _PAIRED_START.match(word):
             words += [word[at : at + 2] for at in range(len(word) - 1)]
         elif word not in _COMMON:
             words.append(word)

@@ -116,7 +116,7 @@ class EmbeddingSettings(Section):
     api_key: Secret | None = None
     batch: PositiveInt = Field(64, description="For openai: texts per request")
     timeout_s: PositiveFloat = Field(30, description="For openai: longest time for one request, seconds")
-    query_timeout_s: PositiveFloat = Field(3, description="Longest wait for a question's vector; then words alone do")
+    query_timeout_s: PositiveFloat = Field(1.5, description="Longest wait for a question's vector; then words alone do")
 
     @model_validator(mode="after")
     def _complete(self) -> EmbeddingSettings:
@@ -149,7 +149,9 @@ class KnowledgeSettings(Section):
     chunking: ChunkingSettings = ChunkingSettings()
     routing: RoutingSettings = RoutingSettings()
     search: SearchSettings = SearchSettings()
-    refresh_minutes: float = Field(60, ge=0, description="How often `kimas run` refreshes all sources; 0 means never")
+    refresh_minutes: float = Field(
+        60, ge=0, description="How often `kimas run` refreshes all sources, beginning at its start; 0 means only then"
+    )
 
 
 class ModelSettings(Section):

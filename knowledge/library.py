@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -20,15 +21,21 @@ from knowledge.tokens import query_tokens
 # Below this share of known tokens a text's vector means little: only words count then.
 KNOWN_SHARE = 0.5
 QUERIES_KEPT = 256
+# How long a failing embedder is left alone.
+UNAVAILABLE_S = 10.0
 
 
 class KnowledgeLibrary:
     """Implements `core.ports.Library`. Call `load` before the first question, and `reload` after every refresh."""
 
-    def __init__(self, settings: Settings, store: Store, embedder: Embedder) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, embedder: Embedder, *, unavailable_s: float = UNAVAILABLE_S
+    ) -> None:
         self._agents = settings.retrieval_agents()
         self._search = settings.knowledge.search
         self._routing = settings.knowledge.routing
+        self._unavailable_s = unavailable_s
+        self._unavailable_until = 0.0
         self._query_timeout_s = settings.knowledge.embedding.query_timeout_s
         self._store = store
         self._embedder = embedder
@@ -114,10 +121,14 @@ class KnowledgeLibrary:
         """Return the query's vector, or None where words alone have to do: it means little, or cannot be had."""
         if not self._understood(query):
             return None
+        if time.monotonic() < self._unavailable_until:
+            return None
         try:
             async with asyncio.timeout(self._query_timeout_s):
                 return await self._vector(query)
         except (EmbeddingError, TimeoutError) as fault:
+            # Whoever comes next must not wait for it again.
+            self._unavailable_until = time.monotonic() + self._unavailable_s
             logger(__name__).warning("query.not_embedded", error=str(fault) or f"not in {self._query_timeout_s} s")
             return None
 

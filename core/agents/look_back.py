@@ -35,10 +35,10 @@ async def look_back(text: str, passages: Sequence[Passage], model: ChatModel, pa
     return mark_sentences(text, support)
 
 
-def _parse(reply: str, found: Sequence[str], passages: int) -> dict[str, list[int]]:
-    support: dict[str, list[int]] = {}
+def _parse(reply: str, found: Sequence[str], passages: int) -> dict[int, list[int]]:
+    support: dict[int, list[int]] = {}
     for number, ids in _LINE.findall(reply):
         positions = [int(digits) - 1 for digits in _ID.findall(ids)]
         if 0 < int(number) <= len(found):
-            support[found[int(number) - 1]] = [position for position in positions if 0 <= position < passages]
+            support[int(number) - 1] = [position for position in positions if 0 <= position < passages]
     return support

@@ -9,11 +9,14 @@ from core.budget import Budget
 from core.evidence import defuse, estimate_tokens, render
 from core.extract import extract
 from core.parts import Parts
-from core.ports import ChatModel, Library
+from core.ports import ChatModel
 from core.settings import Settings
 from core.types import Passage, Question, Turn
 
 HISTORY_TOKENS = 1500
+# Quoting is what is left when the model took all the time: it gets this many seconds even then.
+LEAST_QUOTE_S = 0.5
+NO_SEARCH = "The sources did not answer in time. Please ask again in a moment."
 NO_EVIDENCE = "I found nothing about this in the sources I know ({sources})."
 EXTRACTIVE_NOTE = "*Quoted from the sources; no language model is configured.*"
 FALLBACK_NOTE = "*The language model could not answer. This is quoted from the sources.*"
@@ -35,15 +38,19 @@ async def stream(
 
 
 async def quote(
-    question: str, passages: Sequence[Passage], library: Library, settings: Settings, note: str = EXTRACTIVE_NOTE
+    question: str, passages: Sequence[Passage], parts: Parts, budget: Budget, note: str = EXTRACTIVE_NOTE
 ) -> str:
     """Return the extractive answer, with passage ids as marks, or say that nothing was found."""
+    settings = parts.settings
     least = settings.knowledge.search.min_similarity
     # Where vectors had no say (a language that the embedder hardly knows), words alone decide.
     by_words = all(one.similarity == 0 for one in passages)
     related = any(one.lexical > 0 if by_words else one.similarity >= least for one in passages)
-    quoted = await extract(question, passages, library) if related else ""
-    return f"{quoted}\n\n{note}" if quoted else no_evidence(settings)
+    seconds = max(LEAST_QUOTE_S, 0.5 * budget.remaining())
+    quoted = await extract(question, passages, parts.library, seconds) if related else ""
+    if quoted:
+        return f"{quoted}\n\n{note}"
+    return NO_SEARCH if not passages and "search" in budget.cut else no_evidence(settings)
 
 
 def no_evidence(settings: Settings) -> str:
@@ -61,4 +68,7 @@ def _recent(history: Sequence[Turn]) -> list[Turn]:
             break
         name = f"{turn.author}: " if turn.role == "user" and turn.author else ""
         kept.append(Turn(turn.role, defuse(name + turn.text)))
+    # Some chat templates refuse a conversation that the assistant opens.
+    while kept and kept[-1].role == "assistant":
+        kept.pop()
     return list(reversed(kept))

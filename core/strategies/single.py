@@ -9,9 +9,10 @@ from __future__ import annotations
 from core.agents.compression import compress
 from core.agents.context_manager import complete_question
 from core.budget import Budget
+from core.errors import KimasError
 from core.parts import Parts
 from core.strategies import Gathered
-from core.strategies.searching import Found, search
+from core.strategies.searching import Found, outcome, search, succeeded
 from core.tasks import task_group
 from core.types import Question
 
@@ -26,14 +27,16 @@ async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
 async def search_once(question: Question, parts: Parts, budget: Budget) -> Found:
     """Complete the question from its conversation and search it; the raw question is searched meanwhile."""
     async with task_group() as tasks:
-        speculative = tasks.create_task(search(question.text, parts, budget))
+        # A speculation that fails must not take down the search that may follow it.
+        speculative = tasks.create_task(outcome(search(question.text, parts, budget)))
         query = await complete_question(question, parts.model, parts.prompts, budget)
         if query == question.text:
-            return await speculative
+            return succeeded([await speculative])[0]
         again = tasks.create_task(search(query, parts, budget))
         found = await again
         if not found.passages:
             # The rewrite led nowhere or its search was cut: what the raw question found is better than nothing.
-            return Found(query, (raw := await speculative).agents, raw.passages)
+            raw = await speculative
+            return found if isinstance(raw, KimasError) else Found(query, raw.agents, raw.passages)
         speculative.cancel()
     return found

@@ -11,10 +11,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import daemon, ingest, line, search
+from tests.benchmarks import crowd, daemon, ingest, line, search
 from tests.benchmarks.figures import Figure
 
-SUITES = {"ingest": ingest.measure, "search": search.measure, "line": line.measure, "daemon": daemon.measure}
+SUITES = {
+    "ingest": ingest.measure,
+    "search": search.measure,
+    "line": line.measure,
+    "crowd": crowd.measure,
+    "daemon": daemon.measure,
+}
 
 
 async def measure(names: list[str]) -> list[Figure]:

@@ -42,11 +42,11 @@ class StopWatch:
 
 
 @asynccontextmanager
-async def model_process() -> AsyncIterator[str]:
+async def model_process(*options: str) -> AsyncIterator[str]:
     """The model in a process of its own, so that its work is not counted as ours."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.peers.language_model", "--port", "0"),
-        *("--ttft", str(TTFT_S), "--rate", str(RATE)),
+        *("--ttft", str(TTFT_S), "--rate", str(RATE), *options),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -9,7 +9,7 @@ from core.answer import answer
 from core.errors import ServiceError, UsageError
 from core.llm import RoleModels
 from core.settings import ModelsSettings
-from core.types import Question, Turn
+from core.types import Passage, Question, Turn
 from tests.core.stand import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 from tests.peers.language_model import LanguageModelPeer
 
@@ -64,7 +64,7 @@ async def test_a_model_streams_and_its_ids_become_links(peer: LanguageModelPeer)
     assert reply.text == "Use pip [1]."
     assert [one.url for one in reply.citations] == ["https://example.org/install"]
     assert not reply.extractive
-    assert len(sink.updates) > 1
+    assert sink.updates
     assert not any("[p" in update for update in sink.updates)
     assert reply.trace.tokens["main.completion"] > 0
     assert reply.trace.timings_ms["first_token"] <= reply.trace.timings_ms["total"]
@@ -128,6 +128,33 @@ async def test_a_broken_source_is_left_behind_and_all_broken_is_an_error() -> No
     library.broken = {"docs", "broken"}
     with pytest.raises(ServiceError, match="no retrieval agent could search"):
         await answer(HOW, MemorySink(), parts(library, configuration=configuration))
+
+
+async def test_a_sink_that_does_not_open_is_given_up() -> None:
+    class Hanging(MemorySink):
+        async def open(self) -> None:
+            await asyncio.sleep(30)
+
+    async with asyncio.timeout(10):
+        result = await answer(HOW, Hanging(), parts(configuration=settings(budget={"deadline_s": 0.5})))
+    assert result.citations
+
+
+async def test_sources_that_are_all_late_are_not_taken_for_ignorance() -> None:
+    configuration = settings(budget={"deadline_s": 2, "search": 0.05})
+    result = await answer(HOW, MemorySink(), parts(ShelfLibrary(delay_s={"docs": 30}), configuration=configuration))
+    assert "did not answer in time" in result.text
+
+
+async def test_a_failed_speculation_does_not_take_down_the_search_after_it() -> None:
+    class Once(ShelfLibrary):
+        async def search(self, agent: str, query: str, limit: int) -> Sequence[Passage]:
+            if query == FOLLOW_UP.text:
+                raise ServiceError("the first search fails")
+            return await super().search(agent, query, limit)
+
+    result = await answer(FOLLOW_UP, MemorySink(), parts(Once()))
+    assert result.citations
 
 
 async def test_a_hanging_router_and_reranker_are_cut() -> None:

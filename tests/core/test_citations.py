@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.citations import mark_sentences, overlap_support, resolve, sentences, settled
+from core.citations import mark_sentences, overlap_support, resolve, sentences, settled, without_marks
 from tests.core.stand import INSTALL, MEMORY, passage
 
 PASSAGES = (INSTALL, MEMORY)
@@ -21,6 +21,11 @@ PASSAGES = (INSTALL, MEMORY)
         ("Loud [P1].", "Loud [1].", ["install"]),
         ("Wordy [passage p2].", "Wordy [1].", ["memory"]),
         ("Bare [2].", "Bare [1].", ["memory"]),
+        ("Range [p1-p2].", "Range [1][2].", ["install", "memory"]),
+        ("Words [p1 and p2].", "Words [1][2].", ["install", "memory"]),
+        ("Spelled [passage 1].", "Spelled [1].", ["install"]),
+        ("Linked [p1](https://evil.example).", "Linked [1].", ["install"]),
+        ("Matrix A [7] and [p1].", "Matrix A [7] and [1].", ["install"]),
         ("Twice [p1] and [p1].", "Twice [1] and [1].", ["install"]),
     ],
 )
@@ -35,6 +40,8 @@ def test_marks_become_numbers_in_order_of_mention(written: str, shown: str, cite
         "`items[1]` is the second",
         "```python\nfirst = items[p1]\nx = [1]\n```",
         "array[1] and call()[0]",
+        "x = [1, 2]",
+        "~~~\nfirst = items[p1]\n~~~",
         "a [1](https://example.org) link",
         "in the year [2024]",
         "an empty [] and a [word]",
@@ -73,6 +80,19 @@ def test_sentences_leave_code_blocks_out_and_keep_inline_code() -> None:
     text = "Run `pip install kimas` first. Then start it!\n\n```sh\nkimas run. Now.\n```\n记忆需要数据库。没有别的。"
     found = [sentence.strip() for sentence in sentences(text)]
     assert found == ["Run `pip install kimas` first.", "Then start it!", "记忆需要数据库。", "没有别的。"]
+
+
+def test_marks_stay_out_of_code_headings_and_tables() -> None:
+    line = "Long-term memory needs a vector database"
+    text = f"# {line}\n\n```\n{line}\n```\n\n| {line} |\n\n{line}."
+    marked = mark_sentences(text, overlap_support(text, PASSAGES))
+    assert marked == text.replace(f"{line}.", f"{line} [p2].")
+
+
+def test_what_is_quoted_holds_no_mark_of_ours() -> None:
+    quoted = without_marks("By Smith [2] and others [p3], in `x[1]`.")
+    assert quoted == "By Smith (2) and others (p3), in `x[1]`."
+    assert resolve(quoted, PASSAGES).citations == ()
 
 
 def test_shared_words_support_a_sentence_and_marks_go_before_its_end() -> None:

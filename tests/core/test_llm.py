@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
+from aiohttp import web
 
 from core.budget import Budget
 from core.endpoint import Endpoint
-from core.errors import EmbeddingError, ModelError
+from core.errors import EmbeddingError, ModelError, ServiceError
 from core.llm import RoleModels
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
@@ -101,3 +103,40 @@ async def test_embeddings_come_in_order() -> None:
         await endpoint.close()
     assert [len(vector) for vector in together] == [4, 4]
     assert together[1] == alone[0]
+
+
+async def test_an_endpoint_that_refuses_stream_options_still_streams() -> None:
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        asked.append("stream_options" in body)
+        if asked[-1]:
+            return web.json_response({"error": {"message": "unknown field stream_options"}}, status=422)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for choice in ({"delta": {"content": "Hi"}}, {"delta": {}, "finish_reason": "stop"}):
+            chunk = {"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, **choice}]}
+            await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    asked: list[bool] = []
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", refuse)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    endpoint = Endpoint.open(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "", 5)
+    request = {"model": "old", "messages": [{"role": "user", "content": "Hello?"}]}
+    for _ in range(2):
+        assert "".join([piece.text async for piece in endpoint.stream(request)]) == "Hi"
+    await endpoint.close()
+    await runner.cleanup()
+    assert asked == [True, False, False], "the refusal is remembered"
+
+
+async def test_an_address_that_is_none_is_a_clear_error() -> None:
+    endpoint = Endpoint.open("http://[::1", "", 5)
+    await endpoint.warm_up()
+    with pytest.raises(ServiceError, match="no client can be made"):
+        await endpoint.complete({"model": "big", "messages": []})
+    await endpoint.close()

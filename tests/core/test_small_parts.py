@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -101,7 +102,50 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
     assert "pip" not in quoted, "a sentence that fits far less is left out"
 
 
+@pytest.mark.parametrize(
+    ("text", "question", "quoted"),
+    [
+        ("# Keys\n\nThe key is rotated every night by the scheduler.", "When is the key rotated?", "every night"),
+        ("Intro.\n\n.. note:: x\n\nThe key is rotated every night.", "When is the key rotated?", "every night"),
+        ("| code | meaning |\n|---|---|\n| 69 | a service is unavailable |", "What means code 69?", "69: a service is"),
+        ("# 备份\n\n请停止服务，复制数据目录，然后重新启动服务。", "怎么备份数据目录？", "复制数据目录"),
+        ("# Ключ\n\nКлюч меняется каждую ночь.", "Когда меняется ключ?", "каждую ночь"),
+    ],
+)
+async def test_prose_is_found_behind_headings_in_tables_and_in_other_scripts(
+    text: str, question: str, quoted: str
+) -> None:
+    assert quoted in await extract(question, [passage("page", text)], ShelfLibrary())
+
+
+async def test_a_short_answer_of_a_faq_is_quoted_whole() -> None:
+    entry = passage("faq", "How to plant?\n\nDig a deep hole.", kind="faq")
+    assert await extract("How to plant?", [entry], ShelfLibrary()) == "> Dig a deep hole. [p1]"
+
+
+async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
+    cited = passage("paper", "The method was proposed by Smith [2] and improved later [p3].")
+    assert "by Smith (2) and improved later (p3). [p1]" in await extract(
+        "Who proposed the method?", [cited], ShelfLibrary()
+    )
+
+
+async def test_imports_are_no_code_worth_quoting() -> None:
+    module = passage("module", "import os\nimport sys\nfrom typing import Any\n\nimport re", kind="python")
+    assert await extract("Which imports?", [module], ShelfLibrary()) == ""
+
+
+async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
+    class Hanging(ShelfLibrary):
+        async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+            await asyncio.sleep(30)
+            return []
+
+    async with asyncio.timeout(5):
+        assert "pip" in await extract("How do I install the package?", [INSTALL], Hanging(), seconds=0.05)
+
+
 async def test_nothing_is_quoted_from_nothing() -> None:
     assert await extract("How?", [], ShelfLibrary()) == ""
-    headings = passage("headings", "# Only\n\n## Headings\n\n| a | b |\n|---|---|")
+    headings = passage("headings", "# Only\n\n## Headings\n\n|---|---|")
     assert await extract("Which headings?", [headings], ShelfLibrary()) == ""

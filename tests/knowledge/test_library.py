@@ -151,9 +151,9 @@ async def test_the_memory_of_queries_is_bounded(library: KnowledgeLibrary, embed
     assert embedder.embedded == ["query 0"]
 
 
-async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(
-    library: KnowledgeLibrary, embedder: WordEmbedder
-) -> None:
+async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(filled: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(settings(), filled, embedder, unavailable_s=0)
+    await library.load()
     embedder.broken, embedder.delay = True, 0.01
     agents, found = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5))
     assert agents
@@ -162,6 +162,16 @@ async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(
     assert await library.similarity("ripe pear", ["a pear", "a stone"]) == [0.5, 0.0]
     embedder.broken = False
     assert any(one.similarity for one in await library.search("cook", "pear", 5))
+
+
+async def test_who_comes_after_a_failure_does_not_wait_for_the_embedder_again(
+    library: KnowledgeLibrary, embedder: WordEmbedder
+) -> None:
+    embedder.broken = True
+    await library.search("cook", "pear", 5)
+    embedder.broken, embedder.delay = False, 30
+    async with asyncio.timeout(5):
+        assert await library.search("cook", "pear", 5)
 
 
 async def test_a_cancelled_asker_does_not_take_the_others_with_it(

@@ -1,0 +1,86 @@
+"""Many conversations at once: throughput against what the model's own times permit, first tokens, event-loop stalls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import psutil
+
+from bots.app import App, open_app
+from core.answer import answer
+from core.configuration import load_settings
+from core.types import Question
+from tests.benchmarks.corpus import ingested
+from tests.benchmarks.figures import Figure, median, percentile
+from tests.benchmarks.line import RATE, TTFT_S, StopWatch, model_process
+from tests.deployment import Deployment
+
+SPREAD_S, TOKENS = 2.0, 80
+REPLY = "word " * (TOKENS - 1) + "[p1]."
+
+
+async def measure(folder: Path) -> list[Figure]:
+    known = await asyncio.to_thread(ingested, folder)
+    async with model_process("--reply", REPLY) as base_url:
+        model = {"base_url": base_url, "model": "peer"}
+        settings = load_settings([Deployment(folder, {**known, "models": {"main": model}}).config])
+        async with open_app(settings) as app:
+            await _crowd(app, 4)
+            alone = (await _crowd(app, 1)).first_ms[0]
+            return [
+                *(await _crowd(app, 64)).figures(alone, 0.85, 300),
+                *(await _crowd(app, 200)).figures(alone, None, None),
+            ]
+
+
+class Crowd:
+    """What one run with so many conversations showed."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.first_ms: list[float] = []
+        self.stall_ms = 0.0
+        self.wall_s = 0.0
+        self.cpu_ms = 0.0
+
+    def figures(self, alone: float, share: float | None, above: float | None) -> list[Figure]:
+        ideal = SPREAD_S + TTFT_S + TOKENS / RATE
+        who = f"crowd of {self.size}"
+        return [
+            Figure(f"{who}: time over what the model permits", self.wall_s / ideal, "x", share and 1 / share),
+            Figure(f"{who}: first token p95 above one's", percentile(self.first_ms, 0.95) - alone, "ms", above),
+            Figure(f"{who}: first token p50", median(self.first_ms), "ms"),
+            Figure(f"{who}: longest event-loop stall", self.stall_ms, "ms", 50),
+            Figure(f"{who}: CPU per answer", self.cpu_ms / self.size, "ms", 60),
+        ]
+
+
+async def _crowd(app: App, size: int) -> Crowd:
+    crowd = Crowd(size)
+    watching = asyncio.create_task(_watch(crowd))
+    process = psutil.Process(os.getpid())
+    cpu, started = sum(process.cpu_times()[:2]), time.perf_counter()
+
+    async def one(number: int) -> None:
+        await asyncio.sleep(SPREAD_S * number / size)
+        watch = StopWatch()
+        question = f"How does conversation {number} of {size} handle the retries of a request that timed out?"
+        reply = await answer(Question(question), watch, app.parts)
+        assert not reply.extractive, reply.trace
+        crowd.first_ms.append(watch.first_ms)
+
+    await asyncio.gather(*map(one, range(size)))
+    crowd.wall_s = time.perf_counter() - started
+    crowd.cpu_ms = (sum(process.cpu_times()[:2]) - cpu) * 1000
+    watching.cancel()
+    return crowd
+
+
+async def _watch(crowd: Crowd) -> None:
+    while True:
+        before = time.perf_counter()
+        await asyncio.sleep(0.005)
+        crowd.stall_ms = max(crowd.stall_ms, (time.perf_counter() - before - 0.005) * 1000)
