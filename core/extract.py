@@ -27,6 +27,7 @@ _DENSE_WEIGHT = 0.6
 _BLOCK = re.compile(r"(?s:```.*?(?:```|\Z))|^[ \t]*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.MULTILINE)
 _PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)])\s)")
 _ENDING = re.compile(r"(?<=[.!?])\s+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
+_TABLE_HEAD = re.compile(r"^[ \t]*\|.*\|[ \t]*\n[ \t]*\|[-:| \t]+\|[ \t]*$", re.MULTILINE)
 _ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
 _LEAD = re.compile(r"^\s*(?:[-*+•]|\d+[.)]|>|#+)\s+")
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
@@ -54,7 +55,9 @@ async def extract(question: str, passages: Sequence[Passage], library: Library, 
         f"> {_about(passages[quote.position])}{without_marks(quote.text)} [{handle(quote.position)}]"
         for quote in quotes
     ]
-    code = _code_block(passages[0]) if passages and passages[0].kind not in PROSE_KINDS else ""
+    # Code that nothing was quoted about was found by its names, and seldom answers.
+    fits = not quotes or any(quote.position == 0 for quote in quotes)
+    code = _code_block(passages[0]) if fits and passages and passages[0].kind not in PROSE_KINDS else ""
     return "\n\n".join([*blocks, f"{code}\n\n[{handle(0)}]"] if code else blocks)
 
 
@@ -123,8 +126,9 @@ def _sentences(passage: Passage) -> list[str]:
         prose = [match[2] for match in _DOCSTRING.finditer(text)]
         comments = "\n".join(match[1] for match in _COMMENT.finditer(_DOCSTRING.sub("", text)))
         text = "\n\n".join([*prose, comments])
-    rows = [": ".join(cell.strip() for cell in row.split("|") if cell.strip()) for row in _ROW.findall(text)]
-    found = [row for row in rows if _is_quotable(row) and not set(row) <= set("-: ")]
+    rows = _ROW.findall(_TABLE_HEAD.sub("", text))
+    found = [": ".join(cell.strip() for cell in row.split("|") if cell.strip()) for row in rows]
+    found = [row for row in found if _is_quotable(row)]
     for paragraph in _PARAGRAPH.split(_BLOCK.sub("\n\n", text)):
         parts = _ENDING.split(" ".join(_LEAD.sub("", paragraph).split()))
         windows = [_window(parts[at:]) for at in range(len(parts))]

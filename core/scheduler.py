@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+from core.logs import logger
+
 if TYPE_CHECKING:
     from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
@@ -19,7 +21,8 @@ async def every(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIte
     """Run `work` now and then every `minutes`, give or take a tenth, for as long as the block lasts.
 
     One run at a time; a run that falls due while another is on, or while the machine slept, happens once, later.
-    `work` handles its own failures. Leaving the block cancels a run that is still on. 0 minutes means once, now.
+    A run that fails is logged and the next one comes all the same. Leaving the block cancels a run that is still on.
+    0 minutes means once, now.
     """
     due = asyncio.Event()
     due.set()
@@ -31,7 +34,11 @@ async def every(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIte
         while True:
             await due.wait()
             due.clear()
-            await work()
+            try:
+                await work()
+            except Exception as fault:
+                # Whatever it is: what recurs must not end for good because it went wrong once.
+                logger(__name__).exception("recurring_work.failed", error=str(fault) or type(fault).__name__)
 
     # The scheduler only rings: work that it ran itself would be neither awaited nor quietly cancelled at its shutdown.
     scheduler = _scheduler(minutes * 60, ring) if minutes else None
