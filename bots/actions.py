@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict
+from contextlib import closing, nullcontext
+from dataclasses import asdict, replace
 from typing import Any
 
 from bots.app import App, open_app
 from bots.check import check as find
-from bots.console import ConsoleSink, console, ingest_progress, print_findings, print_passages, print_reports
+from bots.console import (
+    ConsoleSink,
+    console,
+    ingest_progress,
+    print_findings,
+    print_passages,
+    print_reports,
+    printable,
+)
 from bots.probes import make_probes
+from core.configuration import secret_values
 from core.errors import KimasError, UsageError
+from core.logs import redactor
 from core.settings import Settings
 from core.types import AgentScore, Passage, Question, Reply, Turn
 from knowledge.refresh import Refreshed
@@ -46,7 +56,8 @@ async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
             reply = await app.answer(Question(question), SilentSink())
             print_json(reply_as_json(question, reply))
         else:
-            await app.answer(Question(question), ConsoleSink(console()))
+            with closing(ConsoleSink(console())) as sink:
+                await app.answer(Question(question), sink)
     return 0
 
 
@@ -54,19 +65,20 @@ async def chat(settings: Settings) -> int:
     """Hold a conversation in the terminal until its end of input."""
     out = console()
     history: list[Turn] = []
+    hide = redactor(secret_values(settings))
     async with open_app(settings) as app:
         _require_knowledge(app)
         out.print(f"{settings.name} answers from: {', '.join(settings.sources)}. Leave with Ctrl-D.", style="dim")
         while (line := _read_line(out)) is not None:
             if not line:
                 continue
-            sink = ConsoleSink(out)
             recent = tuple(history[-settings.answer.history_turns :]) if settings.answer.history_turns else ()
-            try:
-                reply = await app.answer(Question(line, recent), sink)
-            except KimasError as fault:
-                await sink.fail(str(fault))
-                continue
+            with closing(ConsoleSink(out)) as sink:
+                try:
+                    reply = await app.answer(Question(line, recent), sink)
+                except KimasError as fault:
+                    await sink.fail(hide(str(fault)))
+                    continue
             out.print()
             history += [Turn("user", line), Turn("assistant", reply.text)]
     return 0
@@ -100,13 +112,14 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     out = console(stderr=as_json)
     async with open_app(settings, rebuild=rebuild) as app:
         with nullcontext() if as_json else ingest_progress(out) as progress:
-            done = await app.refresh(names, progress)
+            done = _without_secrets(await app.refresh(names, progress), settings)
     if as_json:
         print_json(refreshed_as_json(done))
     else:
         print_reports(out, done.reports)
         for name, reason in done.failures.items():
-            out.print(f"{name} failed, what was known of it is kept: {reason}", style="red", markup=False)
+            failure = printable(f"{name} failed, what was known of it is kept: {reason}")
+            out.print(failure, style="red", markup=False, soft_wrap=True)
     return 1 if done.failures else 0
 
 
@@ -179,6 +192,13 @@ def refreshed_as_json(done: Refreshed) -> Mapping[str, Any]:
 def print_json(value: object) -> None:
     """Print one object on standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def _without_secrets(done: Refreshed, settings: Settings) -> Refreshed:
+    """Return the same without the credentials that addresses in its messages may hold."""
+    hide = redactor(secret_values(settings))
+    reports = tuple(replace(report, stale=hide(report.stale)) for report in done.reports)
+    return Refreshed(reports, {name: hide(reason) for name, reason in done.failures.items()})
 
 
 def _require_knowledge(app: App) -> None:

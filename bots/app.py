@@ -19,11 +19,11 @@ from core.settings import Settings
 from core.types import Question, Reply
 from knowledge.embedding import open_embedder
 from knowledge.library import KnowledgeLibrary
+from knowledge.locks import make_data_dir, refresh_lock
 from knowledge.ports import Embedder, Store
 from knowledge.refresh import Refreshed, refresh_sources
 from knowledge.rerank import make_reranker
 from knowledge.stores.lance import open_lance
-from knowledge.sync import refresh_lock
 
 if TYPE_CHECKING:
     from core.journal import Journal
@@ -53,9 +53,9 @@ class App:
     async def refresh(
         self, names: Collection[str] = (), progress: Callable[[Progress], None] | None = None
     ) -> Refreshed:
-        """Bring the named sources (or all) up to date and let new questions see the new knowledge."""
+        """Bring the named sources (or all) up to date; questions see each as soon as it is done."""
         settings = self.settings
-        done = await refresh_sources(
+        return await refresh_sources(
             settings.sources,
             names,
             self.store,
@@ -63,9 +63,8 @@ class App:
             settings.data_dir,
             chunk_tokens=settings.knowledge.chunking.tokens,
             progress=progress,
+            news=self.library.reload,
         )
-        await self.library.reload()
-        return done
 
 
 @asynccontextmanager
@@ -83,12 +82,15 @@ async def open_app(
     `rebuild` empties the store first, for another embedding model. Raises `StoreError`, `EmbeddingError`.
     """
     async with AsyncExitStack() as stack:
-        await asyncio.to_thread(settings.data_dir.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(make_data_dir, settings.data_dir)
         if embedder is None:
             embedder = await open_embedder(settings.knowledge.embedding, settings.data_dir / "models")
             stack.push_async_callback(embedder.close)
         if store is None:
             directory = settings.data_dir / "passages"
+            if rebuild:
+                # Before anything is emptied: can this model fill it again?
+                await embedder.embed(["ready?"])
             with refresh_lock(settings.data_dir) if rebuild else nullcontext():
                 store = await open_lance(directory, embedder.name, embedder.dimension, rebuild=rebuild)
             stack.push_async_callback(store.close)

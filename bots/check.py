@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from core.configuration import secret_values
+from core.errors import SourceError
 from core.logs import redactor
-from core.settings import FaqSource, FilesSource, GitSource, Settings
+from core.settings import GitSource, Settings, SourceSettings
+from knowledge.ports import Source
+from knowledge.sources import open_source
+from knowledge.sources.git import GitRepository, is_local
 
 Level = Literal["ok", "warning", "error"]
 
@@ -49,7 +53,7 @@ async def check(
     With `live` the remote repositories are asked and the probes run, all at once, each at most `probe_s` seconds.
     Whatever a probe raises becomes an error among the findings, which come in the order of the configuration.
     """
-    looks = [_source(name, source) for name, source in settings.sources.items()]
+    looks = [_source(name, source, settings.data_dir) for name, source in settings.sources.items()]
     findings = [await asyncio.to_thread(_data_dir, settings.data_dir)]
     findings += _git_command(settings)
     findings += await asyncio.gather(*looks)
@@ -58,8 +62,7 @@ async def check(
     findings += _models(settings)
     findings += await asyncio.to_thread(_secrets, settings)
     if live:
-        remote = [_remote(name, one) for name, one in settings.sources.items() if _is_remote(one)]
-        findings += await asyncio.gather(*(_probed(probe, probe_s) for probe in [*remote, *probes]))
+        findings += await asyncio.gather(*(_probed(probe, probe_s) for probe in [*_remotes(settings), *probes]))
     hide = redactor(await asyncio.to_thread(secret_values, settings))
     return [Finding(finding.level, finding.subject, hide(finding.text)) for finding in findings]
 
@@ -97,14 +100,26 @@ def _git_command(settings: Settings) -> list[Finding]:
     return [Finding("ok", "git", command)]
 
 
-async def _source(name: str, source: FilesSource | GitSource | FaqSource) -> Finding:
+async def _source(name: str, source: SourceSettings, data_dir: Path) -> Finding:
     subject = f"sources.{name}"
-    if isinstance(source, GitSource):
-        return await _repository(subject, source)
     try:
-        return Finding("ok", subject, await asyncio.to_thread(_readable, source.path))
+        opened = open_source(name, source, data_dir)
+        if not isinstance(source, GitSource):
+            return Finding("ok", subject, await asyncio.to_thread(_readable, source.path))
+        if not is_local(source.url):
+            return Finding("ok", subject, f"{source.url}: remote, reached with --live only")
+        return Finding("ok", subject, await _newest(opened, source))
+    except SourceError as error:
+        return Finding("error", subject, str(error))
     except OSError as error:
-        return Finding("error", subject, f"{error.filename or source.path}: {error.strerror or error}")
+        path = "" if isinstance(source, GitSource) else source.path
+        return Finding("error", subject, f"{error.filename or path}: {error.strerror or error}")
+
+
+async def _newest(opened: Source, source: GitSource) -> str:
+    if not isinstance(opened, GitRepository):
+        raise SourceError(f"source {opened.name} is not a git repository")
+    return f"{source.url}: {source.branch or 'HEAD'} is at {(await opened.newest())[:10]}"
 
 
 def _readable(path: Path) -> str:
@@ -117,55 +132,16 @@ def _readable(path: Path) -> str:
     return f"{path}: a file of {path.stat().st_size / 1000:.1f} kB"
 
 
-def _is_remote(source: FilesSource | GitSource | FaqSource) -> bool:
-    return isinstance(source, GitSource) and not os.path.isabs(source.url)
+def _remotes(settings: Settings) -> list[Probe]:
+    probes = []
+    for name, source in settings.sources.items():
+        if isinstance(source, GitSource) and not is_local(source.url):
 
+            async def run(name: str = name, source: GitSource = source) -> str:
+                return await _newest(open_source(name, source, settings.data_dir), source)
 
-async def _repository(subject: str, source: GitSource) -> Finding:
-    if _is_remote(source):
-        return Finding("ok", subject, f"{source.url}: remote, reached with --live only")
-    if not await asyncio.to_thread(os.path.isdir, source.url):
-        return Finding("error", subject, f"{source.url}: no such folder")
-    revision = source.branch or "HEAD"
-    code, output = await _git("-C", source.url, "rev-parse", "--verify", "--short", f"{revision}^{{commit}}")
-    if code:
-        return Finding("error", subject, f"{source.url}: no commit at {revision}: {output}")
-    return Finding("ok", subject, f"{source.url}: {revision} is at {output}")
-
-
-def _remote(name: str, source: FilesSource | GitSource | FaqSource) -> Probe:
-    async def run() -> str:
-        url, revision = (source.url, source.branch or "HEAD") if isinstance(source, GitSource) else ("", "")
-        code, output = await _git("ls-remote", "--exit-code", "--", url, revision)
-        if code:
-            raise ConnectionError(f"{url}: no {revision}: {output or 'not found'}")
-        return f"{url}: {revision} is at {output[:10]}"
-
-    return Probe(f"sources.{name}", run)
-
-
-async def _git(*arguments: str) -> tuple[int, str]:
-    """Run git without ever asking for a password. Returns its exit code and the last line that it printed."""
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh -oBatchMode=yes", "LC_ALL": "C"}
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "git",
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=environment,
-        )
-    except OSError as error:
-        return 127, f"git: {error.strerror}"
-    try:
-        output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    lines = output.decode(errors="replace").split("\n")
-    return process.returncode or 0, next((line for line in reversed(lines) if line.strip()), "").strip()
+            probes.append(Probe(f"sources.{name}", run))
+    return probes
 
 
 def _agents(settings: Settings) -> list[Finding]:

@@ -17,6 +17,9 @@ from core.errors import ConfigurationError, KimasError
 if TYPE_CHECKING:
     from core.settings import Settings
 
+# Where the values of the configured secrets are noted, for `_complain` to hide.
+SECRETS = "kimas.secrets"
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -172,7 +175,9 @@ def _settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, daemon: bo
     # A command prints its result; of the log only warnings are of interest, unless the configuration asks for more.
     if not daemon and log.level == "info":
         log = log.model_copy(update={"level": "warning"})
-    configure_logs(log, secrets=secret_values(settings))
+    secrets = secret_values(settings)
+    click.get_current_context().meta[SECRETS] = secrets
+    configure_logs(log, secrets=secrets)
     return settings
 
 
@@ -185,16 +190,25 @@ def _run(work: Coroutine[Any, Any, int]) -> None:
         code = asyncio.run(work)
     except ConfigurationError as error:
         for fault in error.faults:
-            click.echo(f"configuration: {fault}", err=True)
+            _complain(f"configuration: {fault}")
         code = error.exit_code
     except KimasError as error:
-        click.echo(f"kimas: {error}", err=True)
+        _complain(f"kimas: {error}")
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
     finally:
         gc.enable()
     sys.exit(code)
+
+
+def _complain(message: str) -> None:
+    """Print what went wrong, without secrets and without characters that the terminal would obey."""
+    from bots.console import printable
+    from core.logs import redactor
+
+    hide = redactor(click.get_current_context().meta.get(SECRETS, ()))
+    click.echo(printable(hide(message)), err=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.markdown import Markdown
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from knowledge.sync import SyncReport
 
 REDRAWS_PER_SECOND = 12
+# All but tab and newline: among them is what begins an escape sequence, by which a text would command the terminal.
+CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\t"), ord("\n")})
 MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "error": "[red]error[/]"}
 
 
@@ -31,8 +34,13 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False)
 
 
+def printable(text: str) -> str:
+    """Return a text without its control characters: sources, models and servers do not steer the terminal."""
+    return text.translate(CONTROLS)
+
+
 class ConsoleSink:
-    """Shows one reply: live Markdown in a terminal, the finished text elsewhere."""
+    """Shows one reply: live Markdown in a terminal, the finished text elsewhere. `close` it, whatever happens."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -56,15 +64,16 @@ class ConsoleSink:
         now = time.monotonic()
         if self._live and now - self._drawn > 1 / REDRAWS_PER_SECOND:
             self._drawn = now
-            self._live.update(Markdown(text), refresh=True)
+            self._live.update(Markdown(printable(text)), refresh=True)
 
     async def finish(self, reply: Reply) -> None:
         """Print the reply and its sources for good."""
-        self._stop()
+        self.close()
+        text = printable(reply.text)
         if self._console.is_terminal:
-            self._console.print(Markdown(reply.text))
+            self._console.print(Markdown(text))
         else:
-            self._console.print(Text(reply.text), soft_wrap=True)
+            self._console.print(Text(text), soft_wrap=True)
         if reply.citations:
             self._console.print()
             for citation in reply.citations:
@@ -72,10 +81,11 @@ class ConsoleSink:
 
     async def fail(self, text: str) -> None:
         """Print what went wrong."""
-        self._stop()
-        self._console.print(Text(text, style="red"), soft_wrap=True)
+        self.close()
+        self._console.print(Text(printable(text), style="red"), soft_wrap=True)
 
-    def _stop(self) -> None:
+    def close(self) -> None:
+        """Give the terminal back as it was, with its cursor. Idempotent."""
         if self._live:
             self._live.stop()
             self._live = None
@@ -83,9 +93,9 @@ class ConsoleSink:
 
 def source_line(citation: Citation) -> Text:
     """Return "[1] title  where", with the link behind it where the terminal can."""
-    where = citation.url or f"{citation.source}: {citation.path}"
-    line = Text.assemble((f"[{citation.n}] ", "bold"), citation.title or citation.path, "  ")
-    line.append(where, style=f"cyan link {citation.url}" if citation.url else "cyan")
+    url = printable(citation.url)
+    line = Text.assemble((f"[{citation.n}] ", "bold"), printable(citation.title or citation.path), "  ")
+    line.append(url or printable(f"{citation.source}: {citation.path}"), style=Style(color="cyan", link=url or None))
     return line
 
 
@@ -135,20 +145,25 @@ def print_reports(console: Console, reports: Sequence[SyncReport]) -> None:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(report.skipped.items()))
             console.print(f"[dim]{escape(report.name)}: skipped {escape(reasons)}[/]", soft_wrap=True)
         if report.stale:
-            console.print(f"[yellow]{escape(report.name)} is not up to date: {escape(report.stale)}[/]", soft_wrap=True)
+            console.print(
+                f"[yellow]{escape(report.name)} is not up to date: {escape(printable(report.stale))}[/]", soft_wrap=True
+            )
 
 
 def print_passages(console: Console, passages: Sequence[Passage]) -> None:
     """Print search results: score, title, place, and the beginning of the text."""
     for number, passage in enumerate(passages, 1):
-        title = Text.assemble((f"{number:2}. ", "bold"), (f"{passage.score:.3f}  ", "green"), passage.title)
+        title = Text.assemble((f"{number:2}. ", "bold"), (f"{passage.score:.3f}  ", "green"), printable(passage.title))
         console.print(title, soft_wrap=True)
         lines = f":{passage.start_line}-{passage.end_line}" if passage.start_line else ""
-        console.print(Text(f"     {passage.source}: {passage.path}{lines}", style="cyan"), soft_wrap=True)
-        console.print(Text("     " + " ".join(passage.text.split())[:200], style="dim"), soft_wrap=True)
+        console.print(Text(printable(f"     {passage.source}: {passage.path}{lines}"), style="cyan"), soft_wrap=True)
+        beginning = " ".join(printable(passage.text).split())[:200]
+        console.print(Text(f"     {beginning}", style="dim"), soft_wrap=True)
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print what a check found, one line each."""
     for finding in findings:
-        console.print(f"{MARKS[finding.level]:>8} ", Text(f"{finding.subject}: {finding.text}"), soft_wrap=True)
+        console.print(
+            f"{MARKS[finding.level]:>8} ", Text(printable(f"{finding.subject}: {finding.text}")), soft_wrap=True
+        )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bots.app import App, make_adapters, open_app, open_journal
 from core.errors import KimasError
@@ -17,48 +18,99 @@ from core.ports import Adapter
 from core.scheduler import every
 from core.settings import Settings
 from core.tasks import task_group
+from knowledge.locks import daemon_lock
 
 if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
+
+Result = TypeVar("Result")
 
 
 async def run(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT and return the exit code.
 
     A first signal stops taking messages and gives the answers in the making `run.grace_s` seconds; what is not done by
-    then is taken up at the next start. A second signal ends the waiting.
+    then is taken up at the next start. A second signal ends the waiting. A platform that fails for good ends the
+    daemon in the same way, and its error is raised afterwards. Raises `StoreLocked` beside another daemon.
     """
     stop, hurry = _signals()
     async with AsyncExitStack() as stack:
-        journal = await open_journal(settings)
-        stack.push_async_callback(journal.close)
-        adapters = make_adapters(settings, journal)
-        for adapter in adapters:
-            stack.push_async_callback(adapter.close)
-        async with task_group() as opening:
-            for adapter in adapters:
-                opening.create_task(adapter.open())
-            app = await stack.enter_async_context(open_app(settings))
-        intake = Intake(settings, journal, app.answer)
-        stack.push_async_callback(intake.drain, 0)
-        async with task_group() as tasks:
-            await stack.enter_async_context(every(settings.knowledge.refresh_minutes, lambda: _refresh(app)))
-            listeners = [tasks.create_task(_listen(adapter, intake)) for adapter in adapters]
-            async with _service_manager(tasks):
-                logger(__name__).info("daemon.ready", platforms=[adapter.name for adapter in adapters])
-                tasks.create_task(app.warm_up())
-                await stop.wait()
-                logger(__name__).info("daemon.stopping", grace_s=settings.run.grace_s)
-                for listener in listeners:
-                    listener.cancel()
-                await _drain(intake, settings.run.grace_s, hurry)
+        stack.enter_context(daemon_lock(settings.data_dir))
+        opened = await _unless(stop, _open(settings, stack))
+        if opened:
+            await _serve(settings, opened, stack, stop, hurry)
     logger(__name__).info("daemon.stopped")
     return 0
 
 
-async def _listen(adapter: Adapter, intake: Intake) -> None:
-    await intake.resume(adapter)
-    await adapter.listen(intake.receiver(adapter))
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What the daemon works with, once all of it is open."""
+
+    app: App
+    adapters: Sequence[Adapter]
+    intake: Intake
+
+
+async def _open(settings: Settings, stack: AsyncExitStack) -> _Opened:
+    journal = await open_journal(settings)
+    stack.push_async_callback(journal.close)
+    adapters = make_adapters(settings, journal)
+    for adapter in adapters:
+        stack.push_async_callback(adapter.close)
+    async with task_group() as opening:
+        for adapter in adapters:
+            opening.create_task(adapter.open())
+        app = await stack.enter_async_context(open_app(settings))
+    intake = Intake(settings, journal, app.answer)
+    stack.push_async_callback(intake.drain, 0)
+    return _Opened(app, adapters, intake)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result | None:
+    """Return what the work returns, or None when `stop` came first; the work is then cancelled and has ended."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return await working if working.done() else None
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+async def _serve(
+    settings: Settings, opened: _Opened, stack: AsyncExitStack, stop: asyncio.Event, hurry: asyncio.Event
+) -> None:
+    app, adapters, intake = opened.app, opened.adapters, opened.intake
+    async with task_group() as tasks:
+        await stack.enter_async_context(every(settings.knowledge.refresh_minutes, lambda: _refresh(app)))
+        faults: list[Exception] = []
+        listeners = [tasks.create_task(_listen(adapter, intake, stop, faults)) for adapter in adapters]
+        async with _service_manager(tasks):
+            logger(__name__).info("daemon.ready", platforms=[adapter.name for adapter in adapters])
+            tasks.create_task(app.warm_up())
+            await stop.wait()
+            logger(__name__).info("daemon.stopping", grace_s=settings.run.grace_s)
+            for listener in listeners:
+                listener.cancel()
+            await _drain(intake, settings.run.grace_s, hurry)
+        if faults:
+            raise faults[0]
+
+
+async def _listen(adapter: Adapter, intake: Intake, stop: asyncio.Event, faults: list[Exception]) -> None:
+    """Listen until cancelled. A failure is noted and stops the daemon, in order: answers in the making go on."""
+    try:
+        await intake.resume(adapter)
+        await adapter.listen(intake.receiver(adapter))
+    except Exception as fault:
+        expected = isinstance(fault, KimasError)
+        logger(__name__).error(
+            "platform.failed", platform=adapter.name, error=str(fault), exc_info=None if expected else fault
+        )
+        faults.append(fault)
+        stop.set()
 
 
 async def _drain(intake: Intake, grace_s: float, hurry: asyncio.Event) -> None:
@@ -73,7 +125,7 @@ async def _drain(intake: Intake, grace_s: float, hurry: asyncio.Event) -> None:
 
 
 async def _refresh(app: App) -> None:
-    """Refresh all sources; whatever goes wrong, the daemon goes on with what it knows."""
+    """Refresh all sources; what can be expected to go wrong is one line of the log."""
     try:
         done = await app.refresh()
     except KimasError as fault:

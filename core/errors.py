@@ -78,4 +78,4 @@ class StoreMismatch(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another process holds the refresh lock."""
+    """Another process refreshes the same data, or already answers on it."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -13,28 +12,49 @@ from core.errors import KimasError, MessageGone, PlatformError, ServiceError, Us
 from core.journal import Journal
 from core.logs import context, logger
 from core.ports import Adapter, Receive, Sink
+from core.rewrite import own_turns
 from core.settings import Settings
-from core.types import ConversationKey, Message, Question, Reply
+from core.types import ConversationKey, Message, Question, Reply, Turn
 
 SORRY = "Sorry, I could not answer this. {reason}"
 OUTSIDE = "Something that I depend on is not available right now; please ask again in a few minutes."
 INSIDE = "Something went wrong on my side; whoever runs me finds it in the log."
 
+# A stop must not take long; what is posted by then or not at all is known for all but a broken connection.
+LAST_POSTING_S = 5.0
+QUOTED_CHARS = 1000
+
 Answer = Callable[[Question, Sink], Awaitable[Reply]]
 
 
-@dataclass(frozen=True, slots=True)
 class _Delivery:
     """Tells the journal around the posting of one reply's first part."""
 
-    journal: Journal
-    message: Message
+    def __init__(self, journal: Journal, message: Message) -> None:
+        self._journal = journal
+        self._message = message
+        self._clear = asyncio.Event()
+        self._clear.set()
 
     async def posting(self) -> None:
-        await self.journal.posting(self.message)
+        self._clear.clear()
+        await self._journal.posting(self._message)
+
+    async def refused(self) -> None:
+        await self._journal.refused(self._message)
+        self._clear.set()
 
     async def posted(self, reply_id: str) -> None:
-        await self.journal.posted(self.message, reply_id)
+        await self._journal.posted(self._message, reply_id)
+        self._clear.set()
+
+    async def settle(self) -> None:
+        """Wait a little for a posting on its way, so that its outcome is known before the answer is given up."""
+        try:
+            async with asyncio.timeout(LAST_POSTING_S):
+                await self._clear.wait()
+        except TimeoutError:
+            logger(__name__).warning("reply.in_doubt", waited_s=LAST_POSTING_S)
 
 
 class Intake:
@@ -97,9 +117,13 @@ class Intake:
         if not verdict.speak:
             await self._journal.silent(message, verdict.reason)
             return
-        sink = adapter.sink(message, _Delivery(self._journal, message), previous)
+        delivery = _Delivery(self._journal, message)
+        sink = adapter.sink(message, delivery, previous)
         try:
             reply = await self._reply(message, sink)
+        except asyncio.CancelledError:
+            await delivery.settle()
+            raise
         except MessageGone:
             await self._journal.silent(message, "the question was deleted before it was answered")
         except PlatformError as fault:
@@ -114,14 +138,28 @@ class Intake:
             )
 
     async def _reply(self, message: Message, sink: Sink) -> Reply:
-        if message.command in ("help", "start") or (message.command == "ask" and not message.text.strip()):
+        if message.command in ("help", "start") or (
+            message.command == "ask" and not (message.text.strip() or message.quoted)
+        ):
             return await _say(sink, commands.help_text(self._settings))
         if message.command not in ("", "ask"):
             return await _say(sink, commands.unknown_command(message.command))
-        text = await self._journal.current_text(message)
+        text = await self._journal.begin(message)
         history = await self._journal.conversation(message.key, self._settings.answer.history_turns)
-        quoted = f"{text}\n\n> {message.quoted}" if message.quoted and text.strip() else text or message.quoted
-        return await self._answer(Question(quoted, tuple(history), message.id, message.author), sink)
+        if not text.strip():
+            text = message.quoted[: self._settings.answer.max_question_chars]
+        elif message.quoted:
+            history = [*history, *await self._replied_to(message, history)]
+        return await self._answer(Question(text, tuple(history), message.id, message.author), sink)
+
+    async def _replied_to(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
+        """Return the message that this one replies to as conversation, without an author: it counts for the asker."""
+        known = await self._journal.answer_shown_as(message)
+        if known is None:
+            return [Turn("user", _shortened(message.quoted))]
+        if all(turn in own_turns(history, message.author) for turn in known):
+            return []
+        return [Turn(turn.role, _shortened(turn.text)) for turn in known]
 
     async def _tell(self, message: Message, sink: Sink, fault: Exception) -> None:
         """Tell the asker plainly, and the log in full."""
@@ -137,6 +175,10 @@ class Intake:
         except PlatformError as refusal:
             logger(__name__).error("reply.refused", error=str(refusal))
         await self._journal.failed(message, str(fault) or type(fault).__name__)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]} …"
 
 
 async def _say(sink: Sink, text: str) -> Reply:

@@ -35,7 +35,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from core.errors import StoreError
 from core.types import ConversationKey, Message, Reply, Turn
 
-State = Literal["received", "sending", "answered", "silent", "failed"]
+State = Literal["received", "answering", "sending", "answered", "silent", "failed"]
+
 
 _tables = MetaData()
 
@@ -43,29 +44,16 @@ _messages = Table(
     "messages",
     _tables,
     Column("number", Integer, primary_key=True),
-    Column("platform", String(32), nullable=False),
-    Column("chat", String(128), nullable=False),
-    Column("thread", String(128), nullable=False),
-    Column("id", String(128), nullable=False),
-    Column("author_id", String(128), nullable=False),
-    Column("author", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("command", String(64), nullable=False),
-    Column("reply_to", String(128), nullable=False),
-    Column("quoted", Text, nullable=False),
-    Column("private", Boolean, nullable=False),
-    Column("addressed", Boolean, nullable=False),
+    *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "thread", "id", "author_id")),
+    *(Column(name, Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
+    *(Column(name, Boolean, nullable=False) for name in ("private", "addressed")),
     Column("reference", JSON, nullable=False),
-    Column("sent_at", DateTime(timezone=True), nullable=False),
-    Column("received_at", DateTime(timezone=True), nullable=False),
+    *(Column(name, DateTime(timezone=True), nullable=False) for name in ("sent_at", "received_at")),
     Column("state", String(16), nullable=False),
-    Column("reason", Text, nullable=False, default=""),
-    Column("reply_id", String(128), nullable=False, default=""),
-    Column("reply", Text, nullable=False, default=""),
-    Column("citations", JSON),
-    Column("trace", JSON),
+    *(Column(name, Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
+    *(Column(name, JSON) for name in ("citations", "trace")),
     Column("settled_at", DateTime(timezone=True)),
-    Index("messages_identity", "platform", "chat", "id", unique=True),
+    Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
     Index("messages_conversation", "platform", "chat", "thread", "number"),
     Index("messages_state", "state"),
 )
@@ -84,13 +72,16 @@ class Journal:
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
-        """Open the journal file, making it when it is not there."""
+        """Open the journal file, making it when it is not there. Raises `StoreError` for one of another version."""
         path.parent.mkdir(parents=True, exist_ok=True)
         engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
         event.listen(engine.sync_engine, "connect", _prepare)
         journal = cls(engine, str(path))
-        async with journal._writing() as connection:
-            await connection.run_sync(_tables.create_all)
+        try:
+            await journal._make_tables()
+        except StoreError:
+            await journal.close()
+            raise
         return journal
 
     async def received(self, message: Message) -> bool:
@@ -113,18 +104,19 @@ class Journal:
         return True
 
     async def edited(self, message: Message) -> bool:
-        """Take over the new text of a message that is not being answered yet. False when it is too late."""
+        """Take over the new text of a message whose answer has not begun. False when it is too late."""
         async with self._writing() as connection:
             done = await connection.execute(
-                update(_messages)
-                .where(*_identity(message), _messages.c.state == "received", _messages.c.reply_id == "")
-                .values(text=message.text)
+                update(_messages).where(*_identity(message), _messages.c.state == "received").values(text=message.text)
             )
         return done.rowcount > 0
 
-    async def current_text(self, message: Message) -> str:
-        """Return the message's text with all edits so far."""
-        async with self._reading() as connection:
+    async def begin(self, message: Message) -> str:
+        """Note that the answer begins and return the text to answer, with all edits so far; later ones are refused."""
+        async with self._writing() as connection:
+            await connection.execute(
+                update(_messages).where(*_identity(message), _messages.c.state == "received").values(state="answering")
+            )
             text = await connection.scalar(select(_messages.c.text).where(*_identity(message)))
         return message.text if text is None else str(text)
 
@@ -132,9 +124,13 @@ class Journal:
         """Note that the reply is about to be posted; a crash from here on leaves in doubt whether it was."""
         await self._change(message, state="sending")
 
+    async def refused(self, message: Message) -> None:
+        """Note that nothing was posted after all: a crash from here on leaves no doubt."""
+        await self._change(message, state="answering")
+
     async def posted(self, message: Message, reply_id: str) -> None:
         """Note the platform's id of the reply: after a crash it is edited, and no second one is posted."""
-        await self._change(message, state="received", reply_id=reply_id)
+        await self._change(message, state="answering", reply_id=reply_id)
 
     async def answered(self, message: Message, reply: Reply) -> None:
         """Close a message with its reply."""
@@ -162,7 +158,7 @@ class Journal:
         """Return the messages that were received but not settled, oldest first, each with its reply's id or ""."""
         query = (
             select(_messages)
-            .where(_messages.c.platform == platform, _messages.c.state == "received")
+            .where(_messages.c.platform == platform, _messages.c.state.in_(("received", "answering")))
             .order_by(_messages.c.number)
         )
         async with self._reading() as connection:
@@ -173,9 +169,12 @@ class Journal:
         """Settle what a crash left in the state "sending" and return how many.
 
         The platform may or may not have posted those replies and cannot be asked. Posting again could answer twice, so
-        they are closed, with that reason.
+        they are closed, with that reason. Answers that had only begun begin anew, so edits count again.
         """
+        columns = _messages.c
+        begun = (columns.platform == platform, columns.state == "answering", columns.reply_id == "")
         async with self._writing() as connection:
+            await connection.execute(update(_messages).where(*begun).values(state="received"))
             done = await connection.execute(
                 update(_messages)
                 .where(_messages.c.platform == platform, _messages.c.state == "sending")
@@ -204,6 +203,21 @@ class Journal:
             turns += [Turn("user", row.text, row.author), Turn("assistant", row.reply)]
         return turns[-limit:] if limit else []
 
+    async def answer_shown_as(self, message: Message) -> tuple[Turn, Turn] | None:
+        """Return the question and answer whose reply this message replies to, or None when it is no answer of ours."""
+        columns = _messages.c
+        query = select(columns.text, columns.author, columns.reply).where(
+            columns.platform == message.key.platform,
+            columns.bot == message.bot,
+            columns.chat == message.key.chat,
+            columns.reply_id == message.reply_to,
+            columns.reply_id != "",
+            columns.state == "answered",
+        )
+        async with self._reading() as connection:
+            row = (await connection.execute(query)).first()
+        return None if row is None else (Turn("user", row.text, row.author), Turn("assistant", row.reply))
+
     async def position(self, cursor: str) -> int | None:
         """Return where a platform's stream of updates stands, or None for a new one."""
         async with self._reading() as connection:
@@ -220,6 +234,17 @@ class Journal:
     async def close(self) -> None:
         """Close the database. Idempotent."""
         await self._engine.dispose()
+
+    async def _make_tables(self) -> None:
+        async with self._writing() as connection:
+            await connection.run_sync(_tables.create_all)
+        try:
+            async with self._reading() as connection:
+                await connection.execute(select(_messages).limit(1))
+        except StoreError as fault:
+            raise StoreError(
+                f"{fault}. It was written by another version; move it away, and a new one is made at the next start"
+            ) from fault
 
     async def _settle(self, message: Message, state: State, **values: Any) -> None:
         await self._change(message, state=state, settled_at=datetime.now(UTC), **values)
@@ -245,12 +270,15 @@ class Journal:
             raise StoreError(f"the journal {self._where} cannot be read: {_cause(fault)}") from fault
 
 
-_COPIED = ("id", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at")
+_COPIED = (
+    *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
+)
 
 
 def _identity(message: Message) -> tuple[Any, ...]:
     key, columns = message.key, _messages.c
-    return columns.platform == key.platform, columns.chat == key.chat, columns.id == message.id
+    place = columns.platform == key.platform, columns.bot == message.bot, columns.chat == key.chat
+    return *place, columns.id == message.id
 
 
 def _message(row: ResultRow[Any]) -> Message:

@@ -83,7 +83,12 @@ def _open(settings: ModelSettings) -> Endpoint:
 
 def _request(settings: ModelSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
     messages = [{"role": "system", "content": system}]
-    messages += [{"role": turn.role, "content": turn.text} for turn in turns]
+    for turn in turns:
+        # Some chat templates refuse two messages of one role in a row, such as a quoted message and a question.
+        if messages[-1]["role"] == turn.role:
+            messages[-1]["content"] += f"\n\n{turn.text}"
+        else:
+            messages.append({"role": turn.role, "content": turn.text})
     # OpenAI's own newer models refuse max_tokens; most compatible servers know nothing else.
     limit = "max_completion_tokens" if OPENAI_HOST in settings.base_url else "max_tokens"
     request: dict[str, Any] = {"model": settings.model, "messages": messages, limit: settings.max_tokens}

@@ -107,6 +107,10 @@ class Delivery(Protocol):
         """Say that the first part is about to be posted."""
         ...
 
+    async def refused(self) -> None:
+        """Say that the platform took nothing of what was about to be posted; `posting` comes again before a retry."""
+        ...
+
     async def posted(self, reply_id: str) -> None:
         """Say that the platform has posted it under this id."""
         ...

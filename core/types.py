@@ -23,7 +23,8 @@ class ConversationKey:
 class Message:
     """What a platform delivered.
 
-    `id` is unique within its chat. `addressed` is true when the bot was meant: a private chat, a mention, a reply
+    `id` is unique within its chat for one bot; `bot` is that bot's own id, where a platform numbers messages per bot.
+    `addressed` is true when the bot was meant: a private chat, a mention, a reply
     to the bot, a command. `command` is the command's name without the slash (`ask`), its argument is then in `text`.
     `reference` holds what the adapter needs to reply (plain JSON values); nobody else looks inside.
     """
@@ -39,6 +40,7 @@ class Message:
     command: str = ""
     reply_to: str = ""
     quoted: str = ""
+    bot: str = ""
     reference: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -10,15 +10,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock, Timeout
-
-from core.errors import StoreError, StoreLocked
 from core.tasks import task_group
 from core.types import Passage
 from knowledge.chunking import chunk
@@ -31,7 +26,6 @@ BATCH_PASSAGES = 2000
 # Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
 EMBED_PASSAGES = 128
 DOCUMENTS_AHEAD = 64
-LOCK_FILE = "refresh.lock"
 
 Stage = Literal["listing", "embedding", "writing", "done"]
 
@@ -80,29 +74,6 @@ class _Batch:
     paths: set[str] = field(default_factory=set)
 
 
-@contextmanager
-def refresh_lock(data_dir: Path) -> Iterator[None]:
-    """Hold the right to refresh the knowledge in a data directory. Raises `StoreLocked` when another process has it."""
-    path = data_dir / LOCK_FILE
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path, blocking=False)
-        lock.acquire()
-    except Timeout as fault:
-        raise StoreLocked(
-            f"another process is refreshing the knowledge in {data_dir} and holds {path}; wait for it or stop it "
-            "(the lock goes with the process, the file may stay)"
-        ) from fault
-    except OSError as fault:
-        raise StoreError(
-            f"the lock file {path} cannot be used: {fault}; check the folder and its permissions"
-        ) from fault
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 async def refresh(
     source: Source,
     store: Store,
@@ -110,15 +81,17 @@ async def refresh(
     *,
     chunk_tokens: int,
     progress: Callable[[Progress], None] | None = None,
+    first_batch: Callable[[], Awaitable[None]] | None = None,
     batch_passages: int = BATCH_PASSAGES,
 ) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
-    A batch is written when it holds `batch_passages`, give or take the documents that are embedded together.
+    A batch is written when it holds `batch_passages`, give or take the documents that are embedded together. When the
+    source held nothing before, `first_batch` is awaited as soon as there is something to find.
     Raises `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
     """
     report = progress or (lambda _: None)
-    return await _Refresh(source, store, embedder, chunk_tokens, batch_passages, report).run()
+    return await _Refresh(source, store, embedder, chunk_tokens, batch_passages, report, first_batch).run()
 
 
 @dataclass(slots=True)
@@ -131,6 +104,7 @@ class _Refresh:
     chunk_tokens: int
     batch_passages: int
     report: Callable[[Progress], None]
+    first_batch: Callable[[], Awaitable[None]] | None
     began: float = field(default_factory=time.monotonic)
     wanted: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, Held] = field(default_factory=dict)
@@ -211,8 +185,11 @@ class _Refresh:
     async def _write(self, batches: asyncio.Queue[_Batch | None]) -> None:
         while (batch := await batches.get()) is not None:
             await self.store.replace(self.source.name, batch.paths, batch.rows, batch.empty)
-            # After every batch: a first ingest takes minutes, and questions are answered meanwhile.
+            # After every batch: a first ingest takes minutes, and questions are answered from what is there already.
             await self.store.optimise()
+            if self.first_batch and not self.held and batch.rows:
+                await self.first_batch()
+                self.first_batch = None
 
     def _tell(self, stage: Stage) -> None:
         elapsed = time.monotonic() - self.began

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from bots.cli import main
+from core.logs import OWN
 
 ROOT = Path(__file__).parents[1]
 GIT = ("git", "-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
@@ -69,6 +71,21 @@ def commit(repository: Path, files: Mapping[str, str]) -> None:
     git(repository, "commit", "--quiet", "--message", "Change")
 
 
+@contextmanager
+def logging_as_it_was() -> Iterator[None]:
+    """Undo what the command line, run inside a test, sets up for its process: what comes next starts afresh."""
+    root = logging.getLogger()
+    loggers = [root, *map(logging.getLogger, OWN)]
+    levels, handlers = [one.level for one in loggers], list(root.handlers)
+    try:
+        yield
+    finally:
+        for one, level in zip(loggers, levels, strict=True):
+            one.setLevel(level)
+        root.handlers = handlers
+        logging.captureWarnings(False)
+
+
 @dataclass
 class Deployment:
     """A folder with a configuration; `kimas(...)` runs the command line in it as its own process."""
@@ -93,7 +110,8 @@ class Deployment:
     def call(self, *arguments: str, code: int = 0, given: str | None = None) -> Result:
         """Run the command line inside this process: the same code without the time that its start takes."""
         arguments = ("--config", str(self.config), *arguments)
-        done = CliRunner().invoke(main, arguments, input=given, env=self.environment, catch_exceptions=False)
+        with logging_as_it_was():
+            done = CliRunner().invoke(main, arguments, input=given, env=self.environment, catch_exceptions=False)
         assert done.exit_code == code, f"exit code {done.exit_code}\n{done.output}"
         return done
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -134,6 +136,27 @@ async def test_a_kill_in_the_middle_of_the_reply_continues_the_same_message(
     async with connected.daemon():
         reply = await telegram.wait_for_reply(GROUP, READY_S, containing="nobody is logged out")
     assert reply.id == begun.id
+
+
+async def test_under_a_service_manager_the_last_answer_is_finished(
+    connected: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    model.tokens_per_s = 5
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"{folder}/notify")
+        manager.setblocking(False)
+        connected.environment["NOTIFY_SOCKET"] = f"{folder}/notify"
+        async with connected.daemon() as process:
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(manager, 100), READY_S) == b"READY=1"
+            telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+            begun = await telegram.wait_for_reply(GROUP, READY_S)
+            assert "nobody is logged out" not in begun.text
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert manager.recv(100) == b"STOPPING=1"
+    assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
+    assert telegram.messages(GROUP)[-1].id == begun.id
+    assert "daemon.handed_back" not in connected.log()
 
 
 async def test_sigterm_hands_back_what_it_cannot_finish(

@@ -26,7 +26,7 @@ VENDORS = {
     "apscheduler": ["core/scheduler.py"],
     "click": ["bots/cli.py"],
     "ctranslate2": ["knowledge/embedding.py"],
-    "filelock": ["knowledge/sync.py"],
+    "filelock": ["knowledge/locks.py"],
     "httpx2": ["core/endpoint.py"],  # what openai is built on; its exceptions come through
     "lancedb": ["knowledge/stores/lance.py"],
     "markdown_it": ["bots/telegram/markup.py"],

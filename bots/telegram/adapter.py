@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bots.telegram.convert import Identity, Ignored, to_message
 from bots.telegram.failures import Conflict, RetryLater, TokenRefused, Unreachable
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from core.ports import Delivery, Receive
     from core.settings import TelegramSettings
 
-OPEN_ATTEMPTS = 4
+Result = TypeVar("Result")
+
 UNREADABLE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
 
 
@@ -58,7 +60,7 @@ class TelegramAdapter:
     async def open(self) -> None:
         """Learn who the bot is, remove a webhook, set the command menu.
 
-        Raises `PlatformError` for a token that is missing or refused, or if Telegram cannot be reached in a few tries.
+        Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
         """
         self._client = client = await asyncio.to_thread(_connect, self._settings)
         try:
@@ -69,14 +71,14 @@ class TelegramAdapter:
 
     async def listen(self, receive: Receive) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
-        outage = _Outage(self._pace)
+        outage = _Outage(self._pace, "polling")
         offset = await self._offsets.load()
         while True:
             try:
                 batch = await self._opened().updates(offset, self._pace.poll_s)
-            except TokenRefused:
-                raise
             except PlatformError as failure:
+                if isinstance(failure, TokenRefused):
+                    await self._check_token()
                 await outage.wait(failure)
                 continue
             following, fault = await self._take(batch, offset, receive)
@@ -88,7 +90,9 @@ class TelegramAdapter:
 
     def sink(self, message: Message, delivery: Delivery, previous: str = "") -> TelegramSink:
         """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
-        return TelegramSink(self._opened(), message, delivery, previous, self._pace)
+        # Another bot's reply cannot be edited, and its id may be that of a message of ours.
+        ours = message.bot in ("", str(self._me.id))
+        return TelegramSink(self._opened(), message, delivery, previous if ours else "", self._pace)
 
     async def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -102,8 +106,8 @@ class TelegramAdapter:
         return self._client
 
     async def _set_up(self, client: Client) -> None:
-        self._me = await self._reached(client)
-        webhook = await client.remove_webhook()
+        self._me = await self._reached(client.identity)
+        webhook = await self._reached(client.remove_webhook)
         if webhook:
             logger(__name__).warning("telegram.webhook_removed", url=webhook, why="it would keep all updates from us")
         try:
@@ -112,17 +116,26 @@ class TelegramAdapter:
             logger(__name__).warning("telegram.command_menu_not_set", error=str(failure))
         logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.reads_all)
 
-    async def _reached(self, client: Client) -> Identity:
-        """Ask who the bot is, patiently: the network may come up later than we do."""
-        for attempt in range(1, OPEN_ATTEMPTS):
+    async def _reached(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Make a call of the start, patiently: the network may come up later than we do."""
+        outage = _Outage(self._pace, "opening")
+        while True:
             try:
-                return await client.identity()
-            except RetryLater as failure:
-                await asyncio.sleep(failure.seconds)
-            except Unreachable as failure:
-                logger(__name__).warning("telegram.unreachable", error=str(failure))
-                await asyncio.sleep(self._pace.backoff(attempt))
-        return await client.identity()
+                result = await call()
+            except (RetryLater, Unreachable) as failure:
+                await outage.wait(failure)
+            else:
+                outage.over()
+                return result
+
+    async def _check_token(self) -> None:
+        """Raise `TokenRefused` if the token is refused again: a single refusal may be a hiccup of Telegram's."""
+        try:
+            await self._opened().identity()
+        except TokenRefused:
+            raise
+        except PlatformError as failure:
+            logger(__name__).debug("telegram.token_not_checked", error=str(failure))
 
     async def _take(
         self, batch: list[Any], offset: int | None, receive: Receive
@@ -178,8 +191,9 @@ async def identify(settings: TelegramSettings) -> str:
 class _Outage:
     """A row of failures: the first one is logged, each waits longer than the one before, the end is logged."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: Pace, what: str) -> None:
         self._pace = pace
+        self._what = what
         self._failures = 0
         self._kind: type[Exception] | None = None
 
@@ -190,14 +204,14 @@ class _Outage:
         if type(failure) is not self._kind:
             self._kind = type(failure)
             logger(__name__).error(
-                "telegram.polling_stopped", error=str(failure), hint=_hint(failure), retry_in_s=round(wait_s, 2)
+                f"telegram.{self._what}_stopped", error=str(failure), hint=_hint(failure), retry_in_s=round(wait_s, 2)
             )
         await asyncio.sleep(wait_s)
 
     def over(self) -> None:
         """Note that it works again."""
         if self._failures:
-            logger(__name__).info("telegram.polling_resumed", failures=self._failures)
+            logger(__name__).info(f"telegram.{self._what}_resumed", failures=self._failures)
         self._failures, self._kind = 0, None
 
 

@@ -98,6 +98,7 @@ def _message(event: TelegramMessage, words: _Words, me: Identity, *, edited: boo
         command=words.command,
         reply_to=str(answered.message_id) if answered is not None else "",
         quoted=_quoted(event, answered),
+        bot=str(me.id),
         reference={
             "chat_id": event.chat.id,
             "message_id": event.message_id,

@@ -22,7 +22,9 @@ EMPTY = "(an empty answer)"
 RULE = "———"
 
 # In running text: an address is left alone, a citation becomes a link, and a mention must not ring at anybody.
-_NOTABLE = re.compile(r"(?P<address>https?://\S+)|\[(?P<number>\d{1,4})\]|(?<!\w)@(?=(?P<name>\w+)|$)")
+_NOTABLE = re.compile(
+    r"(?P<address>https?://(?:(?![^\w\s/=&%~+-]+@)\S)+)|\[(?P<number>\d{1,4})\]|(?<!\w)@(?=(?P<name>\w+)|$)"
+)
 _WORD_JOINER = "\u2060"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
 _INLINE_TAGS = {"strong": "b", "em": "i", "s": "s"}
@@ -31,7 +33,7 @@ _INLINE_TAGS = {"strong": "b", "em": "i", "s": "s"}
 def render(markdown: str, citations: Sequence[Citation] = (), asker: str = "") -> list[str]:
     """Return a reply as messages that Telegram accepts: HTML, numbered sources at the end, at least one message."""
     body = to_html(markdown, citations, asker)
-    return split("\n\n".join(block for block in (body, _sources(citations)) if block)) or [EMPTY]
+    return split("\n\n".join(block for block in (body, _sources(citations, asker)) if block)) or [EMPTY]
 
 
 def to_html(markdown: str, citations: Sequence[Citation] = (), asker: str = "") -> str:
@@ -50,12 +52,13 @@ def to_html(markdown: str, citations: Sequence[Citation] = (), asker: str = "") 
     return writer.blocks(SyntaxTreeNode(parser.parse(clean)).children)
 
 
-def _sources(citations: Sequence[Citation]) -> str:
+def _sources(citations: Sequence[Citation], asker: str) -> str:
     if not citations:
         return ""
+    writer = _Writer({}, asker)
     lines = ["<b>Sources</b>"]
     for one in citations:
-        title = escape(one.title or one.path or one.source, quote=False)
+        title = writer.text(one.title or one.path or one.source, linked=True)
         place = f" · <code>{escape(one.path, quote=False)}</code>" if one.path and one.path != one.title else ""
         lines.append(f"[{one.n}] {_link(one.url, title)}" if _linkable(one.url) else f"[{one.n}] {title}{place}")
     return "\n".join(lines)
@@ -118,7 +121,7 @@ class _Writer:
     def _span(self, node: SyntaxTreeNode, linked: bool) -> str:
         match node.type:
             case "text":
-                written = self._text(node.content, linked)
+                written = self.text(node.content, linked=linked)
             case "code_inline":
                 # A link around code would be lost: Telegram's entities for the two cannot contain each other.
                 code = escape(node.content, quote=False)
@@ -139,7 +142,8 @@ class _Writer:
         inner = self._inline(node.children, linked=True)
         return _link(url, inner if inner.strip() else escape(url, quote=False))
 
-    def _text(self, text: str, linked: bool) -> str:
+    def text(self, text: str, *, linked: bool) -> str:
+        """Write running text, mentions defused; `linked` says that it is the text of a link, which takes no others."""
         written: list[str] = []
         position = 0
         for found in _NOTABLE.finditer(text):

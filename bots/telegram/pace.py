@@ -12,7 +12,8 @@ class Pace:
     """All intervals in seconds. The defaults keep within the limits of Telegram's own servers.
 
     A group takes about 20 messages and edits a minute from one bot, which is what `edit_s` is made for; drafts in
-    private chats are cheaper. The typing notice fades after 5 s. `patience_s` bounds how long a final reply is retried.
+    private chats are cheaper. The typing notice fades after 5 s. `patience_s` bounds how long a final reply is retried,
+    `parting_s` how long a message on its way holds up a stop.
     """
 
     poll_s: int = 25
@@ -22,6 +23,7 @@ class Pace:
     retry_s: float = 1.0
     longest_retry_s: float = 60.0
     patience_s: float = 120.0
+    parting_s: float = 4.0
 
     def backoff(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row: doubling, with jitter, bounded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING
 
 from bots.telegram.failures import (
@@ -55,12 +55,14 @@ class TelegramSink:
         self._streaming: asyncio.Task[None] | None = None
         self._failure: KimasError | None = None
         self._owner = asyncio.current_task()
+        self._told_to_wait: RetryLater | None = None
+        self._not_before = 0.0
 
     async def open(self) -> None:
         """Show that the bot is typing, and go on showing what `update` brings."""
         self._streaming = asyncio.create_task(self._stream(), name=f"telegram reply {self._draft_id}")
         if self._owner is not None:
-            self._owner.add_done_callback(lambda _: self._halt())
+            self._owner.add_done_callback(lambda _: self._end())
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to show the states before."""
@@ -81,6 +83,11 @@ class TelegramSink:
         self._over.set()
         self._news.set()
 
+    def _end(self) -> None:
+        self._halt()
+        if self._streaming is not None:
+            self._streaming.cancel()
+
     async def _stream(self) -> None:
         try:
             while not self._over.is_set():
@@ -99,6 +106,8 @@ class TelegramSink:
             await self._client.typing(self._chat_id, self._thread_id)
         except (MessageGone, NotAllowed):
             raise
+        except RetryLater as failure:
+            self._hold(failure)
         except PlatformError as failure:
             logger(__name__).debug("telegram.typing_failed", error=str(failure))
 
@@ -113,6 +122,7 @@ class TelegramSink:
         except NotModified:
             self._shown = state
         except RetryLater as failure:
+            self._hold(failure)
             self._news.set()
             return max(pause, failure.seconds)
         except (Unreachable, Moved) as failure:
@@ -162,9 +172,34 @@ class TelegramSink:
                 return
             if self._reply_id is not None:
                 return
+        await self._to_the_end(self._post(html))
+
+    async def _post(self, html: str) -> None:
         await self._delivery.posting()
-        self._reply_id = await self._send(html, self._question_id)
+        try:
+            self._reply_id = await self._send(html, self._question_id)
+        except Unreachable:
+            # It may have arrived all the same.
+            raise
+        except PlatformError:
+            await self._delivery.refused()
+            raise
         await self._delivery.posted(str(self._reply_id))
+
+    async def _to_the_end(self, call: Coroutine[None, None, None]) -> None:
+        """Make a call whose outcome must be known: when cancelled, wait for it a little before giving it up."""
+        task = asyncio.create_task(call, name=f"telegram reply {self._draft_id}: post")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task}, timeout=self._pace.parting_s)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise
+
+    def _hold(self, failure: RetryLater) -> None:
+        self._told_to_wait = failure
+        self._not_before = asyncio.get_running_loop().time() + failure.seconds
 
     async def _edit(self, message_id: int, html: str) -> None:
         try:
@@ -192,6 +227,10 @@ class TelegramSink:
         failures = 0
         refused: PlatformError
         while True:
+            # What the stream was told a moment ago holds for the final reply as well.
+            wait_s = self._not_before - loop.time()
+            if self._told_to_wait is not None and wait_s > 0:
+                await self._pause(wait_s, deadline, self._told_to_wait)
             failures += 1
             try:
                 await call()
@@ -205,7 +244,10 @@ class TelegramSink:
                 wait_s, refused = 0.0, failure
             else:
                 return
-            if loop.time() + wait_s > deadline:
-                raise refused
-            logger(__name__).info("telegram.reply_delayed", wait_s=round(wait_s, 2), error=str(refused))
-            await asyncio.sleep(wait_s)
+            await self._pause(wait_s, deadline, refused)
+
+    async def _pause(self, wait_s: float, deadline: float, refused: PlatformError) -> None:
+        if asyncio.get_running_loop().time() + wait_s > deadline:
+            raise refused
+        logger(__name__).info("telegram.reply_delayed", wait_s=round(wait_s, 2), error=str(refused))
+        await asyncio.sleep(wait_s)

@@ -31,7 +31,11 @@ class FilesFolder:
 
     async def listing(self) -> Listing:
         """List and fingerprint the files. Raises `SourceError` when the path is missing or holds nothing usable."""
-        return await asyncio.to_thread(self._list)
+        try:
+            return await asyncio.to_thread(self._list)
+        except OSError as error:
+            place = error.filename or self._path
+            raise SourceError(f"source {self.name}: {place} cannot be read: {error.strerror}. Check path.") from error
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield the files as they are now; one that vanished or became unusable is left out."""
@@ -77,10 +81,8 @@ class FilesFolder:
             return
         if not self._path.is_dir():
             raise SourceError(f"source {self.name}: {self._path} does not exist. Check path, or create the folder.")
-        try:
-            os.listdir(self._path)
-        except OSError as error:
-            raise SourceError(f"source {self.name}: {self._path} cannot be read: {error.strerror}") from error
+        # One that cannot be listed at all is an error; below it, that is counted.
+        os.listdir(self._path)
         for path, size in self._walk(skipped):
             if not self._selection.takes(path):
                 continue
@@ -112,8 +114,12 @@ class FilesFolder:
                     if self._enters(entry, path):
                         folders.append(Path(entry.path))
                 elif entry.is_file():
+                    size = _size(Path(entry.path))
+                    if size is None:
+                        skipped["unreadable"] += 1
+                        continue
                     seen.add(Path(entry.path))
-                    yield path, entry.stat(follow_symlinks=False).st_size
+                    yield path, size
         yield from self._follow(root, seen, links, skipped)
 
     def _enters(self, entry: os.DirEntry[str], path: str) -> bool:
@@ -132,19 +138,32 @@ class FilesFolder:
                 continue
             if target in seen:
                 continue
-            if not target.is_relative_to(root) or not target.is_file():
-                skipped["link leading outside" if not target.is_relative_to(root) else "link to a folder"] += 1
-                continue
-            seen.add(target)
-            yield Path(entry.path).relative_to(root).as_posix(), target.stat().st_size
+            size = _size(target)
+            if not target.is_relative_to(root):
+                skipped["link leading outside"] += 1
+            elif size is None:
+                skipped["unreadable"] += 1
+            elif not target.is_file():
+                skipped["link to a folder"] += 1
+            else:
+                seen.add(target)
+                yield Path(entry.path).relative_to(root).as_posix(), size
 
     def _read(self, path: str) -> str | None:
-        file = self._path if self._path.is_file() else self._path / path
         try:
+            file = self._path if self._path.is_file() else self._path / path
             data = file.read_bytes()
         except OSError:
             return None
         return None if defect(data) else decode(data)
+
+
+def _size(file: Path) -> int | None:
+    """Return a file's size in bytes, or None when even that is not told: its folder may be listed but not searched."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None
 
 
 def _is_text(name: str) -> bool:

@@ -70,6 +70,15 @@ class GitRepository:
         except GitFailure as error:
             raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
 
+    async def newest(self) -> str:
+        """Return the commit that the branch is at, changing nothing; a remote is asked. Raises `SourceError`."""
+        if self._clone:
+            return await self._clone.remote_commit()
+        try:
+            return await self._commit(self._git())
+        except GitFailure as error:
+            raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
+
     def _git(self) -> Git:
         if self._clone:
             return Git(self._clone.directory, self._settings.timeout_s)

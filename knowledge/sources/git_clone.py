@@ -53,6 +53,17 @@ class GitClone:
             return await self._recover(state, error)
         return ""
 
+    async def remote_commit(self) -> str:
+        """Ask the remote which commit the branch is at, and change nothing. Raises `SourceError`."""
+        wanted = (f"refs/heads/{self._branch}", f"refs/tags/{self._branch}") if self._branch else ("HEAD",)
+        try:
+            output = await Git(self.directory, self._timeout).run("ls-remote", "--", self._url, *wanted)
+        except GitFailure as error:
+            raise SourceError(f"source {self.name}: {self._shown} cannot be reached: {error}.") from error
+        if not output:
+            raise SourceError(f"source {self.name}: {self._shown} has no branch or tag {self._branch or 'HEAD'!r}.")
+        return output.split()[0].decode()
+
     async def remake(self) -> None:
         """Replace the clone by a new one. Raises `SourceError`; the old one then stays."""
         fresh = self.directory.with_name(f"{self.directory.name}.new")

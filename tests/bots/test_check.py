@@ -75,15 +75,39 @@ async def test_sources_that_are_not_there(tmp_path: Path) -> None:
     errors = {one.subject: one.text for one in findings if one.level == "error"}
     assert set(errors) == {f"sources.{name}" for name in sources}
     assert "No such file" in errors["sources.files"]
-    assert "no such folder" in errors["sources.git"]
-    assert "no commit at HEAD" in errors["sources.empty"]
+    assert "does not exist" in errors["sources.git"]
+    assert "has no commits yet" in errors["sources.empty"]
 
 
 async def test_an_unknown_branch(tmp_path: Path, repository: Path) -> None:
     good = {"a": {"kind": "git", "url": str(repository), "branch": "main"}}
     bad = {"a": {"kind": "git", "url": str(repository), "branch": "nope"}}
     assert (await found(settings(tmp_path, sources=good), "sources.a")).level == "ok"
-    assert "no commit at nope" in (await found(settings(tmp_path, sources=bad), "sources.a")).text
+    assert "has no branch or tag 'nope'" in (await found(settings(tmp_path, sources=bad), "sources.a")).text
+
+
+async def test_a_repository_of_somebody_else_is_read_as_by_ingest(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Git's own switch for its tests: it takes every repository for somebody else's.
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    chosen = settings(tmp_path, sources={"a": {"kind": "git", "url": str(repository)}})
+    finding = await found(chosen, "sources.a")
+    assert (finding.level, "HEAD is at" in finding.text) == ("ok", True)
+
+
+async def test_globs_and_branches_that_cannot_be_used_are_found_before_an_ingest(tmp_path: Path) -> None:
+    glob = {"kind": "files", "path": tmp_path, "exclude": ["!"]}
+    branch = {"kind": "git", "url": "https://example.org/x.git", "branch": "-x"}
+    chosen = settings(tmp_path, sources={"glob": glob, "branch": branch})
+    assert (await found(chosen, "sources.glob")).level == "error"
+    assert (await found(chosen, "sources.branch")).level == "error"
+
+
+async def test_a_remote_without_the_branch(tmp_path: Path, repository: Path) -> None:
+    source = {"kind": "git", "url": f"file://{repository}", "branch": "nope"}
+    finding = await found(settings(tmp_path, sources={"a": source}), "sources.a", live=True)
+    assert (finding.level, "no branch or tag 'nope'" in finding.text) == ("error", True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -43,6 +43,15 @@ def test_bad_input_is_named_with_a_way_out(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", [("ask", "How?"), ("ingest",), ("ingest", "--rebuild"), ("run",)])
+def test_a_data_directory_below_a_file_is_named(deployment: Deployment, command: tuple[str, ...]) -> None:
+    (deployment.folder / "file").write_text("")
+    deployment.settings["data_dir"] = str(deployment.folder / "file" / "data")
+    done = deployment.call(*command, code=1)
+    assert f"data_dir {deployment.settings['data_dir']} cannot be used" in done.stderr
+    assert "choose a folder" in done.stderr
+
+
 def test_a_question_of_100_000_characters_is_refused_from_standard_input(deployment: Deployment) -> None:
     deployment.call("ingest")
     done = deployment.call("ask", "-", code=2, given="why " * 25_000)
@@ -81,6 +90,14 @@ def test_another_embedding_model_is_a_clear_error_with_the_way_out(deployment: D
     done = deployment.call("ask", "How?", code=1)
     assert "kimas ingest --rebuild" in done.stderr
     assert "other" in done.stderr
+
+
+def test_a_rebuild_empties_nothing_for_a_model_that_does_not_answer(deployment: Deployment) -> None:
+    deployment.call("ingest")
+    other = ("provider=openai", "base_url=http://127.0.0.1:9/v1", "model=other", "dimension=8")
+    options = [part for one in other for part in ("--set", f"knowledge.embedding.{one}")]
+    assert "connection failed" in deployment.call("ingest", "--rebuild", *options, code=69).stderr
+    assert deployment.json("search", "default port of the server")["passages"]
 
 
 def test_a_chat_remembers_the_conversation(deployment: Deployment) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ class Offsets:
             self.refusals -= 1
             raise StoreError("the disk is full")
         self.saved.append(offset)
+
+
+class Silent:
+    """A `Delivery` that nobody asks."""
+
+    async def posting(self) -> None:
+        return None
+
+    async def refused(self) -> None:
+        return None
+
+    async def posted(self, reply_id: str) -> None:
+        return None
 
 
 class Inbox:
@@ -135,15 +149,41 @@ async def test_a_missing_token_is_named(peer: TelegramPeer, tmp_path: Path) -> N
     assert "NO_SUCH_VARIABLE_HERE" not in os.environ
 
 
-async def test_open_waits_for_the_network_but_not_for_ever(peer: TelegramPeer, make: Make) -> None:
-    peer.fail("getMe", 502, body="<html>Bad Gateway</html>")
-    peer.fail("getMe", drop="before")
+async def test_open_waits_for_the_network_and_says_so_once(
+    peer: TelegramPeer, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer.fail("getMe", 502, body="<html>Bad Gateway</html>", times=6)
+    peer.fail("getMe", drop="before", times=3)
+    peer.fail("getWebhookInfo", 500)
     adapter = make()
-    await adapter.open()
+    with caplog.at_level(logging.INFO):
+        await adapter.open()
     await adapter.close()
-    peer.fail("getMe", 500, times=10)
-    with pytest.raises(PlatformError, match="cannot be reached"):
-        await make().open()
+    # Once for getMe, once for getWebhookInfo.
+    assert caplog.text.count("opening_stopped") == caplog.text.count("opening_resumed") == 2
+
+
+async def test_open_says_when_it_is_told_to_wait(
+    peer: TelegramPeer, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer.fail("getMe", 429, description="Too Many Requests: retry after 1", retry_after=1)
+    adapter = make()
+    with caplog.at_level(logging.INFO):
+        await adapter.open()
+    await adapter.close()
+    assert "asks to wait 1 s" in caplog.text
+
+
+async def test_another_bots_reply_is_not_edited(peer: TelegramPeer, make: Make) -> None:
+    inbox = Inbox()
+    adapter = make()
+    peer.say(GROUP, "@kimas_bot hello")
+    async with listening(adapter, inbox.receive):
+        await inbox.until(1)
+        (message,) = inbox.messages
+        assert message.bot == peer.token.split(":")[0]
+        assert adapter.sink(message, Silent(), "5")._reply_id == 5
+        assert adapter.sink(replace(message, bot="9"), Silent(), "5")._reply_id is None
 
 
 async def test_no_error_and_no_log_line_holds_the_token(
@@ -151,7 +191,10 @@ async def test_no_error_and_no_log_line_holds_the_token(
 ) -> None:
     found = settings(peer, tmp_path).model_copy(update={"api_url": "http://127.0.0.1:1"})
     with pytest.raises(PlatformError) as refusal:
-        await TelegramAdapter(found, Offsets(), PACE).open()
+        await identify(found)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(TelegramAdapter(found, Offsets(), PACE).open(), 1)
+    assert "telegram.opening_stopped" in caplog.text
     assert peer.token not in f"{refusal.value} {refusal.value.__cause__} {caplog.text}"
 
 
@@ -336,10 +379,20 @@ async def test_it_waits_as_long_as_it_is_told(peer: TelegramPeer, make: Make) ->
 async def test_a_revoked_token_ends_it(peer: TelegramPeer, make: Make) -> None:
     adapter = make()
     await adapter.open()
-    peer.fail("getUpdates", 401, description="Unauthorized")
+    peer.token = "42:another"
     with pytest.raises(PlatformError, match=r"telegram\.token"):
         await adapter.listen(Inbox().receive)
     await adapter.close()
+
+
+@pytest.mark.parametrize("status", [401, 404])
+async def test_one_refusal_of_a_good_token_does_not_end_it(peer: TelegramPeer, make: Make, status: int) -> None:
+    inbox = Inbox()
+    peer.fail("getUpdates", status, description="Unauthorized")
+    peer.say(GROUP, "@kimas_bot hello")
+    async with listening(make(), inbox.receive):
+        await inbox.until(1)
+    assert inbox.texts == ["hello"]
 
 
 async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:

@@ -163,3 +163,15 @@ def test_it_is_fast_enough_for_the_loop_beside_it() -> None:
     started = time.perf_counter()
     render(markdown, CITATIONS)
     assert time.perf_counter() - started < 0.5
+
+
+def test_nobody_is_mentioned_by_a_title_or_behind_an_address() -> None:
+    titles = (
+        Citation(1, "p", "faq", "@alice how do I?", "faq.yaml", ""),
+        Citation(2, "p", "faq", "ask @bob", "x", "https://x.y"),
+    )
+    (shown,) = render("see https://a.b,@carol and https://a.b/@dave [1]", titles, asker="Bob")
+    assert "@alice" not in shown
+    assert "@carol" not in shown
+    assert "https://a.b/@dave" in shown
+    assert "ask @bob" in shown

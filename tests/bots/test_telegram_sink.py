@@ -37,6 +37,9 @@ class Delivered:
             raise StoreError("the journal is locked")
         self.told.append("posting")
 
+    async def refused(self) -> None:
+        self.told.append("refused")
+
     async def posted(self, reply_id: str) -> None:
         self.told.append(reply_id)
 
@@ -380,6 +383,46 @@ async def test_a_message_id_is_reported_even_when_finishing_comes_in_between(
     await sink.finish(Reply("some words"))
     assert [shown.text for shown in peer.messages(GROUP)] == ["some words"]
     assert delivered.told[-1] == str(peer.messages(GROUP)[0].id)
+
+
+async def test_stopped_while_told_to_wait_nothing_is_in_doubt(
+    peer: TelegramPeer, ask: Ask, delivered: Delivered
+) -> None:
+    peer.fail("sendMessage", 429, description="Too Many Requests: retry after 3", retry_after=3)
+    finishing = asyncio.create_task(ask().finish(Reply("x")))
+    await peer.wait_until(lambda: bool(peer.called("sendMessage")), 3)
+    await asyncio.sleep(0.05)
+    finishing.cancel()
+    await asyncio.gather(finishing, return_exceptions=True)
+    assert delivered.told == ["posting", "refused"]
+
+
+async def test_stopped_while_posting_the_id_is_still_reported(peer: TelegramPeer, ask: Ask) -> None:
+    class Slow(Delivered):
+        async def posting(self) -> None:
+            await super().posting()
+            await asyncio.sleep(0.1)
+
+    sink = ask()
+    sink._delivery = slow = Slow()
+    finishing = asyncio.create_task(sink.finish(Reply("x")))
+    await asyncio.sleep(0.05)
+    finishing.cancel()
+    await asyncio.gather(finishing, return_exceptions=True)
+    assert finishing.cancelled()
+    assert slow.told == ["posting", str(peer.messages(GROUP)[0].id)]
+
+
+async def test_what_the_stream_was_told_holds_for_the_final_reply(peer: TelegramPeer, ask: Ask) -> None:
+    peer.fail("sendMessage", 429, description="Too Many Requests: retry after 1", retry_after=1)
+    sink = ask()
+    await sink.open()
+    await sink.update("some")
+    await peer.wait_until(lambda: bool(peer.called("sendMessage")), 3)
+    await asyncio.sleep(0.05)
+    await sink.finish(Reply("some words"))
+    refused, sent = peer.called("sendMessage")
+    assert sent.at - refused.at >= 1
 
 
 def test_a_message_of_the_journal_is_enough(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import MessageGone, PlatformError, ServiceError, UsageError
-from core.intake import Answer, Intake
+from core.intake import QUOTED_CHARS, Answer, Intake
 from core.journal import Journal
 from core.ports import Delivery, Receive, Sink
-from core.types import ConversationKey, Message, Question, Reply
+from core.types import ConversationKey, Message, Question, Reply, Turn
 from tests.core.stand import MemorySink, settings
 
 CHAT = ConversationKey("test", "room")
@@ -57,7 +57,7 @@ async def echo(question: Question, sink: Sink) -> Reply:
     return reply
 
 
-async def deliver(journal: Journal, answer: Answer, *messages: Message, **changes: object) -> Room:
+async def deliver(journal: Journal, answer: Answer, /, *messages: Message, **changes: object) -> Room:
     room = Room()
     intake = Intake(settings(**changes), journal, answer)
     for message in messages:
@@ -212,3 +212,83 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
     turn.set()
     await intake.drain(5)
     assert room.sinks["2"].replies[0].text == "2: What?"
+
+
+async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_history(journal: Journal) -> None:
+    edited = replace(ASKED, text="What else?", reference={"edited": True})
+
+    async def meanwhile(question: Question, sink: Sink) -> Reply:
+        assert not await journal.edited(edited)
+        return await echo(question, sink)
+
+    await deliver(journal, meanwhile, ASKED)
+    assert (await journal.conversation(CHAT, 2))[0].text == "How?"
+
+
+@pytest.mark.parametrize(("posted", "left"), [("77", "77"), ("", "")])
+async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: str, left: str) -> None:
+    posting: list[asyncio.Task[None]] = []
+
+    async def post() -> None:
+        delivery = room.deliveries["1"]
+        await delivery.posting()
+        await asyncio.sleep(0.2)
+        await (delivery.posted(posted) if posted else delivery.refused())
+
+    async def begin(question: Question, sink: Sink) -> Reply:
+        posting.append(asyncio.create_task(post()))
+        await asyncio.Event().wait()
+        raise AssertionError("never reached")
+
+    room = Room()
+    intake = Intake(settings(), journal, begin)
+    await intake.receiver(room)(ASKED)
+    await asyncio.sleep(0.1)
+    assert await intake.drain(0) == 1
+    assert await journal.uncertain("test") == 0
+    assert await journal.pending("test") == [(ASKED, left)]
+    await asyncio.gather(*posting)
+
+
+async def asked_in_reply(journal: Journal, message: Message, **changes: object) -> Question:
+    seen: list[Question] = []
+
+    async def note(question: Question, sink: Sink) -> Reply:
+        seen.append(question)
+        return await echo(question, sink)
+
+    await deliver(journal, note, message, **changes)
+    return seen[0]
+
+
+async def test_a_long_message_replied_to_is_conversation_not_question(journal: Journal) -> None:
+    question = await asked_in_reply(journal, replace(ASKED, text="Why?", reply_to="9", quoted="x" * 4096))
+    assert question.text == "Why?"
+    assert question.history == (Turn("user", "x" * QUOTED_CHARS + " …"),)
+
+
+@pytest.mark.parametrize("command", ["", "ask"])
+async def test_a_message_replied_to_without_a_word_is_the_question(journal: Journal, command: str) -> None:
+    message = replace(ASKED, text="", command=command, quoted="How? " + "x" * 5000)
+    question = await asked_in_reply(journal, message)
+    assert question.text.startswith("How? x")
+    assert len(question.text) == settings().answer.max_question_chars
+
+
+@pytest.mark.parametrize(
+    ("author", "turns", "expected"),
+    [
+        ("Ann", 6, (Turn("user", "How?", "Ann"), Turn("assistant", "So."))),
+        ("Ann", 0, (Turn("user", "How?"), Turn("assistant", "So."))),
+        ("Bob", 0, (Turn("user", "How?"), Turn("assistant", "So."))),
+    ],
+)
+async def test_an_answer_replied_to_is_in_the_conversation_once(
+    journal: Journal, author: str, turns: int, expected: tuple[Turn, ...]
+) -> None:
+    await journal.received(ASKED)
+    await journal.posted(ASKED, "9")
+    await journal.answered(ASKED, Reply("So."))
+    message = replace(ASKED, id="2", author=author, text="Why?", reply_to="9", quoted="So.")
+    question = await asked_in_reply(journal, message, answer={"history_turns": turns})
+    assert question.history == expected

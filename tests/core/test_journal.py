@@ -59,11 +59,48 @@ async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> 
     assert await journal.pending("telegram") == []
 
 
-async def test_edits_count_until_the_reply_is_posted(journal: Journal) -> None:
+async def test_each_bot_numbers_its_messages_for_itself(journal: Journal) -> None:
+    other = replace(ASKED, bot="2", text="Another?")
+    assert await journal.received(replace(ASKED, bot="1"))
+    assert await journal.received(other)
+    assert not await journal.received(other)
+    await journal.answered(replace(ASKED, bot="1"), Reply("So."))
+    assert await journal.pending("telegram") == [(other, "")]
+
+
+async def test_a_refused_posting_leaves_no_doubt(journal: Journal) -> None:
+    await journal.received(ASKED)
+    await journal.begin(ASKED)
+    await journal.posting(ASKED)
+    await journal.refused(ASKED)
+    assert await journal.uncertain("telegram") == 0
+    assert await journal.pending("telegram") == [(ASKED, "")]
+
+
+async def test_edits_count_again_when_a_crash_made_the_answer_begin_anew(journal: Journal) -> None:
+    await journal.received(ASKED)
+    await journal.begin(ASKED)
+    assert not await journal.edited(replace(ASKED, text="Why?"))
+    await journal.uncertain("telegram")
+    assert await journal.edited(replace(ASKED, text="Why?"))
+    assert await journal.begin(ASKED) == "Why?"
+
+
+async def test_a_journal_of_another_version_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE messages (number INTEGER PRIMARY KEY, platform TEXT, chat TEXT, id TEXT)")
+    connection.close()
+    with pytest.raises(StoreError, match=r"journal\.db.*move it away"):
+        await Journal.open(path)
+
+
+async def test_edits_count_until_the_answer_begins(journal: Journal) -> None:
     await journal.received(ASKED)
     edited = replace(ASKED, text="How exactly?")
     assert await journal.edited(edited)
-    assert await journal.current_text(ASKED) == "How exactly?"
+    assert await journal.begin(ASKED) == "How exactly?"
+    assert not await journal.edited(replace(ASKED, text="Never mind"))
     await journal.posted(ASKED, "99")
     assert not await journal.edited(replace(ASKED, text="Never mind"))
     assert not await journal.edited(replace(ASKED, id="unknown"))

@@ -50,6 +50,16 @@ async def test_each_role_goes_to_its_model_and_tokens_are_counted() -> None:
     assert budget.tokens["light.prompt"] > 0
 
 
+async def test_neighbours_of_one_role_become_one_message() -> None:
+    async with LanguageModelPeer(api_key="right") as peer:
+        models = opened(peer)
+        turns = [Turn("user", "Quoted."), Turn("user", "Why?"), Turn("assistant", "So."), Turn("user", "Really?")]
+        await models.complete("", turns, role="main", budget=Budget(BudgetSettings()))
+        await models.close()
+    shown = [(message["role"], message["content"]) for message in peer.requests[0]["messages"][1:]]
+    assert shown == [("user", "Quoted.\n\nWhy?"), ("assistant", "So."), ("user", "Really?")]
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [

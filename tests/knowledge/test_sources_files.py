@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -12,6 +14,8 @@ from core.settings import FilesSource
 from knowledge.ports import Document, Listing, Source
 from knowledge.sources import open_source
 from knowledge.sources.reading import decode, defect
+
+NOBODY = 65534
 
 
 def source(path: Path, **settings: object) -> Source:
@@ -107,20 +111,48 @@ async def test_links_are_taken_once_and_never_lead_outside(tmp_path: Path) -> No
     assert set((await listed(tmp_path / "alias")).fingerprints) == set(listing.fingerprints)
 
 
-async def test_unreadable_files_and_folders_are_counted(tmp_path: Path) -> None:
-    fill(tmp_path, "a.md", "closed/b.md", "c.md")
-    (tmp_path / "c.md").chmod(0)
-    (tmp_path / "closed").chmod(0)
-    try:
-        if os.access(tmp_path / "closed", os.R_OK):
-            pytest.skip("permission bits do not bind this user (root): nothing can be made unreadable")
-        listing = await listed(tmp_path)
-        assert set(listing.fingerprints) == {"a.md"}
-        assert listing.skipped == {"unreadable": 2}
-        with pytest.raises(SourceError, match=r"closed cannot be read: Permission denied"):
-            await listed(tmp_path / "closed")
-    finally:
-        (tmp_path / "closed").chmod(0o700)
+@pytest.fixture
+def closed_to_us() -> Iterator[Path]:
+    """An empty folder of a user whom permission bits bind; for the length of the test we are not root."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        root = os.geteuid() == 0
+        if root:
+            os.chown(folder, NOBODY, NOBODY)
+            os.seteuid(NOBODY)
+        try:
+            yield folder
+        finally:
+            if root:
+                os.seteuid(0)
+            for path in folder.rglob("*"):
+                path.chmod(0o700)
+
+
+async def test_unreadable_files_and_folders_are_counted(closed_to_us: Path) -> None:
+    fill(closed_to_us, "a.md", "closed/b.md", "c.md")
+    (closed_to_us / "c.md").chmod(0)
+    (closed_to_us / "closed").chmod(0)
+    listing = await listed(closed_to_us)
+    assert set(listing.fingerprints) == {"a.md"}
+    assert listing.skipped == {"unreadable": 2}
+    with pytest.raises(SourceError, match=r"closed cannot be read: Permission denied"):
+        await listed(closed_to_us / "closed")
+
+
+async def test_a_folder_that_can_be_listed_but_not_searched_is_counted(closed_to_us: Path) -> None:
+    fill(closed_to_us, "a.md", "names/b.md", "names/c.md")
+    (closed_to_us / "names").chmod(0o444)
+    listing = await listed(closed_to_us)
+    assert set(listing.fingerprints) == {"a.md"}
+    assert listing.skipped == {"unreadable": 2}
+
+
+async def test_a_path_below_a_folder_that_cannot_be_searched_is_named(closed_to_us: Path) -> None:
+    fill(closed_to_us, "parent/docs/a.md")
+    (closed_to_us / "parent").chmod(0o600)
+    with pytest.raises(SourceError, match=r"source docs: .*parent/docs cannot be read: Permission denied\. Check path"):
+        await listed(closed_to_us / "parent" / "docs")
 
 
 async def test_names_that_are_no_text_are_counted(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import EmbeddingError, StoreError, StoreLocked
+from knowledge.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
 from knowledge.ports import Row, Store
-from knowledge.sync import LOCK_FILE, Progress, SyncReport, passage_id, refresh, refresh_lock
+from knowledge.sync import Progress, SyncReport, passage_id, refresh
 from knowledge.tokens import query_tokens
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
@@ -222,16 +223,25 @@ def test_passage_ids_are_the_same_everywhere() -> None:
 
 def test_the_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:
     directory = tmp_path / "not there yet"
-    with refresh_lock(directory), pytest.raises(StoreLocked, match=LOCK_FILE), refresh_lock(directory):
+    with refresh_lock(directory), pytest.raises(StoreLocked, match=REFRESH_LOCK), refresh_lock(directory):
         pytest.fail("two at a time")
     with refresh_lock(directory):
-        assert (directory / LOCK_FILE).exists()
+        assert (directory / REFRESH_LOCK).exists()
+
+
+def test_a_daemon_and_a_refresh_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    with daemon_lock(tmp_path), refresh_lock(tmp_path), pytest.raises(StoreLocked) as refused, daemon_lock(tmp_path):
+        pytest.fail("two daemons")
+    assert str(tmp_path / DAEMON_LOCK) in str(refused.value)
+    assert "its own data_dir" in str(refused.value)
+    with daemon_lock(tmp_path):
+        pass
 
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from knowledge.sync import refresh_lock
+from knowledge.locks import refresh_lock
 with refresh_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

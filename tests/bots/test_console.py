@@ -1,0 +1,211 @@
+"""The terminal: what it shows while it is watched, what it never does, and in which state it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import pty
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from fcntl import ioctl
+from pathlib import Path
+from select import select
+
+import pyte
+import pytest
+from rich.console import Console
+
+from bots.check import Finding
+from bots.console import ConsoleSink, print_findings, print_passages, print_reports
+from core.types import Citation, Passage, Reply
+from knowledge.sync import SyncReport
+from tests.deployment import Deployment, make_repository
+from tests.peers.language_model import LanguageModelPeer
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31mred\r\x08"
+HIDE, SHOW = b"\x1b[?25l", b"\x1b[?25h"
+LONGEST_S = 60
+ROWS, COLUMNS = 40, 120
+
+
+def terminal() -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(file=out, force_terminal=True, width=100, color_system=None, legacy_windows=False), out
+
+
+class Terminal:
+    """A process at a pseudo-terminal. `screens` holds what stood on the screen after every piece of output."""
+
+    def __init__(self, deployment: Deployment, *arguments: str) -> None:
+        self.screen = pyte.Screen(COLUMNS, ROWS)
+        self.screens: list[str] = []
+        self.written = b""
+        self._stream = pyte.ByteStream(self.screen)
+        self._master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        variables = {**deployment.variables(), "TERM": "xterm-256color"}
+        variables.pop("NO_COLOR", None)
+        self._process = subprocess.Popen(
+            deployment.command(*arguments),
+            cwd=deployment.folder,
+            env=variables,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            preexec_fn=_take_terminal,  # noqa: PLW1509 (two system calls)
+        )
+        os.close(slave)
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def read(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Read until something is true, or to the end."""
+        end = time.monotonic() + LONGEST_S
+        while not until():
+            assert time.monotonic() < end, self.text()
+            if not select([self._master], [], [], 0.1)[0]:
+                continue
+            try:
+                piece = os.read(self._master, 65536)
+            except OSError:  # How Linux tells that the other side is closed.
+                return
+            self.written += piece
+            self._stream.feed(piece)
+            self.screens.append(self.text())
+
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display).strip()
+
+    def close(self) -> int:
+        if self._process.poll() is None:
+            self._process.kill()
+        os.close(self._master)
+        return self._process.wait()
+
+    def end(self) -> int:
+        """Read to the end and return the exit code."""
+        self.read()
+        return self._process.wait(LONGEST_S)
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[LanguageModelPeer]:
+    async with LanguageModelPeer(reply="Call **rotate_keys** [p1].\n\n- nobody is logged out [p1]") as peer:
+        yield peer
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    folder = tmp_path_factory.mktemp("terminal")
+    make_repository(folder / "rocket")
+    link = "https://example.org/{path}#L{start}"
+    rocket = {"kind": "git", "url": str(folder / "rocket"), "link": link}
+    deployment = Deployment(folder, {"sources": {"rocket": rocket}})
+    deployment.call("ingest")
+    return deployment
+
+
+def _take_terminal() -> None:
+    """Make standard input the terminal of this process alone, so that Ctrl-C typed there becomes a signal."""
+    os.setsid()
+    ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def with_model(deployment: Deployment, model: LanguageModelPeer) -> Deployment:
+    models = {"main": {"base_url": model.base_url, "model": "peer"}}
+    return Deployment(deployment.folder, {**deployment.settings, "models": models})
+
+
+def test_an_ingest_shows_how_far_it_is_and_how_fast(deployment: Deployment) -> None:
+    with closing(Terminal(deployment, "ingest", "--rebuild")) as shown:
+        assert shown.end() == 0
+        bars = [line for screen in shown.screens for line in screen.splitlines() if "documents" in line]
+        assert any("2/2" in line and "passages," in line and "/s" in line for line in bars)
+        assert "added" in shown.text()
+        assert shown.written.count(HIDE) == shown.written.count(SHOW) > 0
+    piped = deployment.call("ingest").stdout
+    assert "documents" not in piped
+    assert "\x1b" not in piped
+
+
+async def test_an_answer_streams_in_as_markdown_with_numbered_links(
+    deployment: Deployment, model: LanguageModelPeer
+) -> None:
+    model.tokens_per_s = 10
+    with closing(Terminal(with_model(deployment, model), "ask", "How do I change the signing key?")) as shown:
+        assert await asyncio.to_thread(shown.end) == 0
+        assert any("Call rotate_keys" in screen and "logged out" not in screen for screen in shown.screens), "live"
+        assert "**" not in shown.text(), "Markdown is rendered"
+        assert " • nobody is logged out [1]" in shown.text()
+        assert "\n[1] " in shown.text()
+        assert "https://example.org/" in shown.text()
+        assert b"\x1b]8;" in shown.written, "a link to click on"
+        assert shown.written.count(HIDE) == shown.written.count(SHOW) > 0
+
+
+async def test_control_c_while_the_model_thinks_gives_the_terminal_back(
+    deployment: Deployment, model: LanguageModelPeer
+) -> None:
+    model.hang = True
+    with closing(Terminal(with_model(deployment, model), "ask", "How do I change the signing key?")) as shown:
+        await asyncio.to_thread(shown.read, lambda: HIDE in shown.written and bool(model.requests))
+        shown.type(b"\x03")
+        assert await asyncio.to_thread(shown.end) == 130
+        assert shown.written.count(HIDE) == shown.written.count(SHOW) == 1
+        assert "Traceback" not in shown.text()
+
+
+async def test_a_sink_that_is_closed_shows_the_cursor_again() -> None:
+    out, written = terminal()
+    sink = ConsoleSink(out)
+    await sink.open()
+    assert "\x1b[?25l" in written.getvalue()
+    sink.close()
+    assert written.getvalue().count("\x1b[?25h") == 1
+    sink.close()
+    assert written.getvalue().count("\x1b[?25h") == 1
+
+
+def harmless(text: str) -> bool:
+    """Tell whether a text commands the terminal to do nothing but what we do: links, and the cursor on or off."""
+    ours = ("\x1b]8;", "\x1b\\", "\x1b[?25l", "\x1b[?25h", "\x1b[2K", "\x1b[1A", "\x1b[0m", "\r")
+    for one in ours:
+        text = text.replace(one, "")
+    return not any((ord(letter) < 32 and letter not in "\t\n") or 127 <= ord(letter) < 160 for letter in text)
+
+
+async def test_nothing_that_is_quoted_steers_the_terminal() -> None:
+    out, written = terminal()
+    passage = Passage("i", EVIL, EVIL, EVIL, EVIL, EVIL)
+    citation = Citation(1, "i", EVIL, EVIL, EVIL, "https://example.org/ b" + EVIL)
+    for reply in (Reply(EVIL, (citation,)), Reply("# " + EVIL)):
+        with closing(ConsoleSink(out)) as sink:
+            await sink.open()
+            await sink.update(EVIL)
+            await sink.finish(reply)
+    await ConsoleSink(out).fail(EVIL)
+    print_passages(out, [passage])
+    print_findings(out, [Finding("ok", EVIL, EVIL)])
+    print_reports(out, [SyncReport("docs", 0, 0, 0, 0, 0, {}, EVIL, 0.0)])
+    assert "owned" in written.getvalue()
+    assert harmless(written.getvalue())
+
+
+def test_credentials_in_addresses_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "faq.csv").write_text("question,answer\nWho?,We.\n", "utf-8")
+    embedding = {"provider": "openai", "base_url": "http://ada:hush-hush@127.0.0.1:9/v1", "model": "m", "dimension": 8}
+    sources = {"faq": {"kind": "faq", "path": "faq.csv"}}
+    deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"embedding": embedding}})
+    for arguments in (("ingest",), ("ingest", "--json")):
+        done = deployment.call(*arguments, code=1)
+        assert "127.0.0.1:9" in done.stdout
+        assert "hush" not in done.output
+    done = deployment.call("ingest", "http://ada:hush-hush@host/", code=2)
+    assert "no source is named" in done.stderr
+    assert "hush" not in done.stderr

@@ -1,0 +1,200 @@
+"""The daemon from the inside: real signals, sockets and peers, in this process so that nothing has to be started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from bots.runner import run
+from core.configuration import load_settings
+from core.errors import PlatformError
+from knowledge.locks import daemon_lock, refresh_lock
+from tests.deployment import README, Deployment
+from tests.peers.language_model import LanguageModelPeer
+from tests.peers.telegram import TelegramPeer
+
+GROUP = -100200300
+SOON_S = 20
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ingested")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "rocket.md").write_text(README, "utf-8")
+    Deployment(folder, {"sources": {"rocket": {"kind": "files", "path": "docs"}}}).call("ingest")
+    return folder
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[TelegramPeer]:
+    async with TelegramPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[LanguageModelPeer]:
+    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
+        yield peer
+
+
+@pytest.fixture
+def deployment(
+    ingested: Path,
+    tmp_path: Path,
+    telegram: TelegramPeer,
+    model: LanguageModelPeer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Deployment:
+    monkeypatch.setenv("BOT_TOKEN", telegram.token)
+    folder = shutil.copytree(ingested, tmp_path / "deployment")
+    return Deployment(
+        folder,
+        {
+            "sources": {"rocket": {"kind": "files", "path": "docs"}},
+            "models": {"main": {"base_url": model.base_url, "model": "peer"}},
+            "telegram": {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url},
+        },
+    )
+
+
+@asynccontextmanager
+async def daemon(deployment: Deployment) -> AsyncIterator[asyncio.Task[int]]:
+    """Run the daemon as a task for the length of the block."""
+    task = asyncio.create_task(run(load_settings([deployment.config])))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def asked(model: LanguageModelPeer) -> None:
+    """Wait until the model works on an answer."""
+    async with asyncio.timeout(SOON_S):
+        while not model.requests:
+            await asyncio.sleep(0.02)
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def test_sigterm_ends_an_opening_that_waits_for_a_platform(deployment: Deployment) -> None:
+    called = asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        called.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    deployment.settings["telegram"]["api_url"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with daemon(deployment) as running:
+        await asyncio.wait_for(called.wait(), SOON_S)
+        terminate()
+        assert await asyncio.wait_for(running, 5) == 0
+    with daemon_lock(deployment.folder / "data"):
+        pass
+    server.close()
+
+
+async def test_an_answer_is_finished_within_the_grace_period(
+    deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    model.ttft_s = 1
+    async with daemon(deployment) as running:
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+        await asked(model)
+        assert not any("rotate_keys" in shown.text for shown in telegram.messages(GROUP))
+        terminate()
+        assert await asyncio.wait_for(running, SOON_S) == 0
+    assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
+
+
+async def test_a_second_signal_hurries(
+    deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    deployment.settings["run"] = {"grace_s": 60}
+    model.hang = True
+    async with daemon(deployment) as running:
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+        await asked(model)
+        terminate()
+        await asyncio.sleep(0.3)
+        assert not running.done()
+        terminate()
+        assert await asyncio.wait_for(running, 5) == 0
+
+
+async def test_a_platform_that_fails_for_good_ends_the_daemon_after_the_answers(
+    deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    model.ttft_s = 1.5
+    async with daemon(deployment) as running:
+        telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
+        await asked(model)
+        for method in ("getUpdates", "getMe"):
+            telegram.fail(method, 401, description="Unauthorized", times=9)
+        telegram.say(GROUP, "nice weather today")
+        with pytest.raises(PlatformError) as fault:
+            await asyncio.wait_for(running, SOON_S)
+    assert fault.value.exit_code == 69
+    assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
+
+
+async def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"{folder}/notify")
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"{folder}/notify")
+        monkeypatch.setenv("WATCHDOG_USEC", "200000")
+        loop = asyncio.get_running_loop()
+        async with daemon(deployment) as running, asyncio.timeout(SOON_S):
+            assert await loop.sock_recv(manager, 100) == b"READY=1"
+            began = time.monotonic()
+            assert [await loop.sock_recv(manager, 100) for _ in range(5)] == [b"WATCHDOG=1"] * 5
+            assert time.monotonic() - began < 5 * 0.2, "often enough for the time that was agreed"
+            terminate()
+            while (told := await loop.sock_recv(manager, 100)) == b"WATCHDOG=1":
+                pass
+            assert told == b"STOPPING=1"
+            assert await running == 0
+
+
+@pytest.mark.parametrize(
+    ("lock", "command", "says"),
+    [
+        (daemon_lock, "run", "another `kimas run` answers from"),
+        (refresh_lock, "ingest", "another process is refreshing the knowledge in"),
+    ],
+)
+def test_a_lock_that_is_held_is_told_with_its_file(
+    ingested: Path,
+    tmp_path: Path,
+    lock: Callable[[Path], AbstractContextManager[None]],
+    command: str,
+    says: str,
+) -> None:
+    folder = shutil.copytree(ingested, tmp_path / "deployment")
+    telegram = {"token": {"env": "BOT_TOKEN"}, "api_url": "http://127.0.0.1:9"}
+    sources = {"rocket": {"kind": "files", "path": "docs"}}
+    deployment = Deployment(folder, {"sources": sources, "telegram": telegram}, {"BOT_TOKEN": "42:token-for-tests"})
+    with lock(folder / "data"):
+        done = deployment.call(command, code=1)
+    assert says in done.stderr
+    assert str(folder / "data" / f"{lock.__name__.removesuffix('_lock')}.lock") in done.stderr
+    assert "stop it" in done.stderr
