@@ -163,15 +163,13 @@ class TelegramSink:
         if self._reply_id is not None:
             try:
                 await self._edit(self._reply_id, html)
+                return
             except NotModified:
-                pass
+                # It shows this already, which is all that was wanted.
+                return
             except NotEditable as failure:
                 logger(__name__).info("telegram.reply_not_editable", error=str(failure))
                 self._reply_id = None
-            else:
-                return
-            if self._reply_id is not None:
-                return
         await self._to_the_end(self._post(html))
 
     async def _post(self, html: str) -> None:
