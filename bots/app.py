@@ -101,7 +101,9 @@ async def open_app(
         stack.push_async_callback(library.close)
         await library.load()
         reranker = reranker or make_reranker(settings.knowledge.search)
-        parts = Parts(settings, library, reranker, model or models, Prompts.read())
+        own_prompts = {name: agent.prompts for name, agent in settings.agents.items()}
+        prompts = await asyncio.to_thread(Prompts.read, settings.prompts, own_prompts)
+        parts = Parts(settings, library, reranker, model or models, prompts)
         gc.freeze()
         gc.enable()
         yield App(settings, parts, library, store, embedder, models)

@@ -138,4 +138,5 @@ def _trace(gathered: Gathered, cited: Cited, budget: Budget) -> Trace:
         tuple(budget.cut),
         cited.dropped,
         dict(budget.tokens),
+        dict(budget.cost),
     )

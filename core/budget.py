@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -20,7 +20,7 @@ class Budget:
     """Starts with the question and is handed along the line.
 
     `timings_ms` holds milliseconds by stage, `cut` the stages whose stand-in was used, `tokens` what the language
-    models consumed, by "role.prompt" and "role.completion".
+    models consumed, by "agent.prompt" and "agent.completion", `cost` what that cost, by agent.
     """
 
     def __init__(self, settings: BudgetSettings) -> None:
@@ -29,6 +29,7 @@ class Budget:
         self.timings_ms: dict[str, float] = {}
         self.cut: list[str] = []
         self.tokens: Counter[str] = Counter()
+        self.cost: defaultdict[str, float] = defaultdict(float)
 
     def remaining(self) -> float:
         """Return the seconds left before the deadline, never below zero."""
@@ -56,6 +57,13 @@ class Budget:
         finally:
             spent = (time.monotonic() - started) * 1000
             self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent), 2)
+
+    def count(self, agent: str, prompt: int, completion: int, cost: float = 0.0) -> None:
+        """Add what one call of a language model consumed, in tokens and in the currency of the configured prices."""
+        self.tokens[f"{agent}.prompt"] += prompt
+        self.tokens[f"{agent}.completion"] += completion
+        if cost:
+            self.cost[agent] += cost
 
     def cut_off(self, stage: str) -> None:
         """Note that a stage's stand-in was used."""

@@ -150,14 +150,16 @@ class Intake:
             text = message.quoted[: self._settings.answer.max_question_chars]
         elif message.quoted:
             history = [*history, *await self._replied_to(message, history)]
-        return await self._answer(Question(text, tuple(history), message.id, message.author), sink)
+        return await self._answer(
+            Question(text, tuple(history), message.id, message.author, message.author_id, message.key), sink
+        )
 
     async def _replied_to(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
         """Return the message that this one replies to as conversation, without an author: it counts for the asker."""
         known = await self._journal.answer_shown_as(message)
         if known is None:
             return [Turn("user", _shortened(message.quoted))]
-        if all(turn in own_turns(history, message.author) for turn in known):
+        if all(turn in own_turns(history, message.author_id) for turn in known):
             return []
         return [Turn(turn.role, _shortened(turn.text)) for turn in known]
 

@@ -12,55 +12,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from sqlalchemy import Row as ResultRow
 from sqlalchemy import (
-    JSON,
-    Boolean,
-    Column,
-    DateTime,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
     event,
     insert,
     select,
     update,
 )
-from sqlalchemy import Row as ResultRow
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from core.errors import StoreError
+from core.tables import cursors, messages, tables
 from core.types import ConversationKey, Message, Reply, Turn
 
 State = Literal["received", "answering", "sending", "answered", "silent", "failed"]
-
-
-_tables = MetaData()
-
-_messages = Table(
-    "messages",
-    _tables,
-    Column("number", Integer, primary_key=True),
-    *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "thread", "id", "author_id")),
-    *(Column(name, Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
-    *(Column(name, Boolean, nullable=False) for name in ("private", "addressed")),
-    Column("reference", JSON, nullable=False),
-    *(Column(name, DateTime(timezone=True), nullable=False) for name in ("sent_at", "received_at")),
-    Column("state", String(16), nullable=False),
-    *(Column(name, Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
-    *(Column(name, JSON) for name in ("citations", "trace")),
-    Column("settled_at", DateTime(timezone=True)),
-    Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
-    Index("messages_conversation", "platform", "chat", "thread", "number"),
-    Index("messages_state", "state"),
-)
-
-_cursors = Table(
-    "cursors", _tables, Column("name", String(128), primary_key=True), Column("position", Integer, nullable=False)
-)
 
 
 class Journal:
@@ -98,7 +64,7 @@ class Journal:
         async with self._writing() as connection:
             try:
                 async with connection.begin_nested():
-                    await connection.execute(insert(_messages).values(values))
+                    await connection.execute(insert(messages).values(values))
             except IntegrityError:
                 return False
         return True
@@ -107,7 +73,7 @@ class Journal:
         """Take over the new text of a message whose answer has not begun. False when it is too late."""
         async with self._writing() as connection:
             done = await connection.execute(
-                update(_messages).where(*_identity(message), _messages.c.state == "received").values(text=message.text)
+                update(messages).where(*_identity(message), messages.c.state == "received").values(text=message.text)
             )
         return done.rowcount > 0
 
@@ -115,9 +81,9 @@ class Journal:
         """Note that the answer begins and return the text to answer, with all edits so far; later ones are refused."""
         async with self._writing() as connection:
             await connection.execute(
-                update(_messages).where(*_identity(message), _messages.c.state == "received").values(state="answering")
+                update(messages).where(*_identity(message), messages.c.state == "received").values(state="answering")
             )
-            text = await connection.scalar(select(_messages.c.text).where(*_identity(message)))
+            text = await connection.scalar(select(messages.c.text).where(*_identity(message)))
         return message.text if text is None else str(text)
 
     async def posting(self, message: Message) -> None:
@@ -157,9 +123,9 @@ class Journal:
     async def pending(self, platform: str) -> Sequence[tuple[Message, str]]:
         """Return the messages that were received but not settled, oldest first, each with its reply's id or ""."""
         query = (
-            select(_messages)
-            .where(_messages.c.platform == platform, _messages.c.state.in_(("received", "answering")))
-            .order_by(_messages.c.number)
+            select(messages)
+            .where(messages.c.platform == platform, messages.c.state.in_(("received", "answering")))
+            .order_by(messages.c.number)
         )
         async with self._reading() as connection:
             rows = (await connection.execute(query)).all()
@@ -171,13 +137,13 @@ class Journal:
         The platform may or may not have posted those replies and cannot be asked. Posting again could answer twice, so
         they are closed, with that reason. Answers that had only begun begin anew, so edits count again.
         """
-        columns = _messages.c
+        columns = messages.c
         begun = (columns.platform == platform, columns.state == "answering", columns.reply_id == "")
         async with self._writing() as connection:
-            await connection.execute(update(_messages).where(*begun).values(state="received"))
+            await connection.execute(update(messages).where(*begun).values(state="received"))
             done = await connection.execute(
-                update(_messages)
-                .where(_messages.c.platform == platform, _messages.c.state == "sending")
+                update(messages)
+                .where(messages.c.platform == platform, messages.c.state == "sending")
                 .values(state="failed", reason="killed while the reply was being posted", settled_at=datetime.now(UTC))
             )
         return done.rowcount
@@ -185,28 +151,26 @@ class Journal:
     async def conversation(self, key: ConversationKey, limit: int) -> Sequence[Turn]:
         """Return the last `limit` turns of answered questions, oldest first."""
         query = (
-            select(_messages.c.text, _messages.c.author, _messages.c.reply)
+            select(*(messages.c[name] for name in _TURN))
             .where(
-                _messages.c.platform == key.platform,
-                _messages.c.chat == key.chat,
-                _messages.c.thread == key.thread,
-                _messages.c.state == "answered",
-                _messages.c.command.in_(("", "ask")),
+                messages.c.platform == key.platform,
+                messages.c.chat == key.chat,
+                messages.c.thread == key.thread,
+                messages.c.state == "answered",
+                messages.c.command.in_(("", "ask")),
             )
-            .order_by(_messages.c.number.desc())
+            .order_by(messages.c.number.desc())
             .limit((limit + 1) // 2)
         )
         async with self._reading() as connection:
             rows = (await connection.execute(query)).all()
-        turns: list[Turn] = []
-        for row in reversed(rows):
-            turns += [Turn("user", row.text, row.author), Turn("assistant", row.reply)]
+        turns = [turn for row in reversed(rows) for turn in _turns(row)]
         return turns[-limit:] if limit else []
 
     async def answer_shown_as(self, message: Message) -> tuple[Turn, Turn] | None:
         """Return the question and answer whose reply this message replies to, or None when it is no answer of ours."""
-        columns = _messages.c
-        query = select(columns.text, columns.author, columns.reply).where(
+        columns = messages.c
+        query = select(*(columns[name] for name in _TURN)).where(
             columns.platform == message.key.platform,
             columns.bot == message.bot,
             columns.chat == message.key.chat,
@@ -216,20 +180,22 @@ class Journal:
         )
         async with self._reading() as connection:
             row = (await connection.execute(query)).first()
-        return None if row is None else (Turn("user", row.text, row.author), Turn("assistant", row.reply))
+        return (
+            None if row is None else (Turn("user", row.text, row.author, row.author_id), Turn("assistant", row.reply))
+        )
 
     async def position(self, cursor: str) -> int | None:
         """Return where a platform's stream of updates stands, or None for a new one."""
         async with self._reading() as connection:
-            found = await connection.scalar(select(_cursors.c.position).where(_cursors.c.name == cursor))
+            found = await connection.scalar(select(cursors.c.position).where(cursors.c.name == cursor))
         return None if found is None else int(found)
 
     async def advance(self, cursor: str, position: int) -> None:
         """Record where a platform's stream of updates stands."""
         async with self._writing() as connection:
-            done = await connection.execute(update(_cursors).where(_cursors.c.name == cursor).values(position=position))
+            done = await connection.execute(update(cursors).where(cursors.c.name == cursor).values(position=position))
             if not done.rowcount:
-                await connection.execute(insert(_cursors).values(name=cursor, position=position))
+                await connection.execute(insert(cursors).values(name=cursor, position=position))
 
     async def close(self) -> None:
         """Close the database. Idempotent."""
@@ -237,10 +203,10 @@ class Journal:
 
     async def _make_tables(self) -> None:
         async with self._writing() as connection:
-            await connection.run_sync(_tables.create_all)
+            await connection.run_sync(tables.create_all)
         try:
             async with self._reading() as connection:
-                await connection.execute(select(_messages).limit(1))
+                await connection.execute(select(messages).limit(1))
         except StoreError as fault:
             raise StoreError(
                 f"{fault}. It was written by another version; move it away, and a new one is made at the next start"
@@ -251,7 +217,7 @@ class Journal:
 
     async def _change(self, message: Message, **values: Any) -> None:
         async with self._writing() as connection:
-            await connection.execute(update(_messages).where(*_identity(message)).values(values))
+            await connection.execute(update(messages).where(*_identity(message)).values(values))
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
@@ -270,13 +236,14 @@ class Journal:
             raise StoreError(f"the journal {self._where} cannot be read: {_cause(fault)}") from fault
 
 
+_TURN = ("text", "author", "author_id", "reply")
 _COPIED = (
     *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
 )
 
 
 def _identity(message: Message) -> tuple[Any, ...]:
-    key, columns = message.key, _messages.c
+    key, columns = message.key, messages.c
     place = columns.platform == key.platform, columns.bot == message.bot, columns.chat == key.chat
     return *place, columns.id == message.id
 
@@ -297,3 +264,7 @@ def _prepare(connection: Any, _record: object) -> None:
 
 def _cause(fault: SQLAlchemyError) -> str:
     return str(getattr(fault, "orig", None) or fault)
+
+
+def _turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
+    return Turn("user", row.text, row.author, row.author_id), Turn("assistant", row.reply)

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from core.budget import Budget
-from core.endpoint import Endpoint, Piece
+from core.endpoint import Endpoint
 from core.errors import ModelError
 from core.ports import Form, Role
 from core.settings import ModelSettings, ModelsSettings
@@ -34,7 +34,9 @@ class RoleModels:
         opened = {id(one): (_open(one), one) for one in (main, light)}
         return cls({"main": opened[id(main)], "light": opened[id(light)]})
 
-    async def stream(self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget) -> AsyncGenerator[str]:
+    async def stream(
+        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, agent: str = ""
+    ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece. Raises `ModelError`, also when the budget's deadline passes."""
         endpoint, settings = self._roles[role]
         ends = time.monotonic() + min(settings.timeout_s, budget.remaining())
@@ -48,12 +50,19 @@ class RoleModels:
                     raise ModelError(f"{endpoint.base_url}: {settings.model} did not finish in time") from fault
                 if piece is None:
                     return
-                _count(budget, role, piece)
+                budget.count(agent or role, piece.prompt_tokens, piece.completion_tokens)
                 if piece.text:
                     yield piece.text
 
     async def complete(
-        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, form: Form | None = None
+        self,
+        system: str,
+        turns: Sequence[Turn],
+        *,
+        role: Role,
+        budget: Budget,
+        form: Form | None = None,
+        agent: str = "",
     ) -> str:
         """Return the whole reply. Raises `ModelError`, also when the budget's deadline passes."""
         endpoint, settings = self._roles[role]
@@ -62,7 +71,7 @@ class RoleModels:
                 piece = await endpoint.complete({**_request(settings, system, turns), **_formed(settings, form)})
         except TimeoutError as fault:
             raise ModelError(f"{endpoint.base_url}: {settings.model} did not answer in time") from fault
-        _count(budget, role, piece)
+        budget.count(agent or role, piece.prompt_tokens, piece.completion_tokens)
         return piece.text
 
     async def warm_up(self) -> None:
@@ -108,8 +117,3 @@ def _formed(settings: ModelSettings, form: Form | None) -> dict[str, Any]:
         return {"tools": [{"type": "function", "function": tool}]} if settings.tools else {}
     schema = {"name": form.name, "schema": dict(form.schema), "strict": True}
     return {"response_format": {"type": "json_schema", "json_schema": schema}} if settings.json_schema else {}
-
-
-def _count(budget: Budget, role: Role, piece: Piece) -> None:
-    budget.tokens[f"{role}.prompt"] += piece.prompt_tokens
-    budget.tokens[f"{role}.completion"] += piece.completion_tokens

@@ -32,15 +32,25 @@ class Form:
 class ChatModel(Protocol):
     """A language model behind named roles.
 
-    Both calls end by the budget's deadline and add the tokens they used to it. Both raise `ModelError`.
+    Both calls end by the budget's deadline and add the tokens they used to it, under the name of the agent that asks
+    (its role where it has none). Both raise `ModelError`.
     """
 
-    def stream(self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget) -> AsyncGenerator[str]:
+    def stream(
+        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, agent: str = ""
+    ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece; the pieces joined are the whole reply. Never retried after the first."""
         ...
 
     async def complete(
-        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, form: Form | None = None
+        self,
+        system: str,
+        turns: Sequence[Turn],
+        *,
+        role: Role,
+        budget: Budget,
+        form: Form | None = None,
+        agent: str = "",
     ) -> str:
         """Return the whole reply."""
         ...

@@ -55,13 +55,13 @@ def content_words(text: str) -> list[str]:
     return words
 
 
-def rule_rewrite(question: str, history: Sequence[Turn], author: str = "") -> str:
+def rule_rewrite(question: str, history: Sequence[Turn], author_id: str = "") -> str:
     """Complete a question with the weighted terms of the asker's last turns.
 
     A term weighs by how often it was said, how recently, and by whom: the asker's own words count double, what others
     in the group asked counts nothing. A question that stands alone is returned as it is.
     """
-    turns = own_turns(history, author)
+    turns = own_turns(history, author_id)
     if not turns or not leans_on_history(question):
         return question
     weights: dict[str, float] = defaultdict(float)
@@ -76,15 +76,15 @@ def rule_rewrite(question: str, history: Sequence[Turn], author: str = "") -> st
     return f"{question} {' '.join(carried)}" if carried else question
 
 
-def own_turns(history: Sequence[Turn], author: str) -> list[Turn]:
+def own_turns(history: Sequence[Turn], author_id: str) -> list[Turn]:
     """Return the turns that belong to one asker: what they said and what was answered to it."""
-    if not author:
+    if not author_id:
         return list(history)
     turns: list[Turn] = []
     mine = False
     for turn in history:
         if turn.role == "user":
-            mine = turn.author in ("", author)
+            mine = turn.author_id in ("", author_id)
         if mine:
             turns.append(turn)
     return turns

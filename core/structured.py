@@ -93,7 +93,7 @@ async def _decided(
         return None
     form = ask.form or ask.shape.form()
     allowed, started = budget.share(ask.share), time.monotonic()
-    reply = await model.complete(ask.system, ask.turns, role="light", budget=budget, form=form)
+    reply = await model.complete(ask.system, ask.turns, role="light", budget=budget, form=form, agent=ask.stage)
     decided = read(reply, ask.shape, accept)
     spent = time.monotonic() - started
     # A repair takes about as long as the first try: where that no longer fits, the default comes sooner without it.
@@ -106,5 +106,5 @@ async def _decided(
         Turn("user", prompts.fill("repair", keys=keys)),
     ]
     asked = [*ask.turns, *turns]
-    again = await model.complete(ask.system, asked, role="light", budget=budget, form=ask.shape.form())
+    again = await model.complete(ask.system, asked, role="light", budget=budget, form=ask.shape.form(), agent=ask.stage)
     return read(again, ask.shape, accept)

@@ -51,16 +51,22 @@ class Turn:
     role: Speaker
     text: str
     author: str = ""
+    author_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A message that the gate let through, with its conversation (without the question itself)."""
+    """A message that the gate let through, with its conversation (without the question itself).
+
+    `key` is where it was asked; None in the terminal, where one person asks.
+    """
 
     text: str
     history: tuple[Turn, ...] = ()
     id: str = ""
     author: str = ""
+    author_id: str = ""
+    key: ConversationKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,11 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened on the way to a reply: the rewritten query, the agents asked, time per stage, what was cut."""
+    """What happened on the way to a reply: the rewritten query, the agents asked, time per stage, what was cut.
+
+    `tokens` holds what the language models consumed by "agent.prompt" and "agent.completion", `cost` what that cost by
+    agent, in the currency of the configured prices.
+    """
 
     query: str
     strategy: str
@@ -118,6 +128,7 @@ class Trace:
     cut: tuple[str, ...] = ()
     dropped_citations: int = 0
     tokens: Mapping[str, int] = field(default_factory=dict)
+    cost: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

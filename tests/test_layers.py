@@ -23,9 +23,11 @@ MAY_IMPORT = {
 # Where a library may be imported: modules, or a folder that ends in `/`.
 VENDORS = {
     "aiogram": ["bots/telegram/"],
+    "aiohttp": ["bots/discord/", "bots/slack/"],
     "apscheduler": ["core/scheduler.py"],
     "click": ["bots/cli.py"],
     "ctranslate2": ["knowledge/embedding.py"],
+    "discord": ["bots/discord/"],
     "filelock": ["knowledge/locks.py"],
     "httpx2": ["core/endpoint.py"],  # what openai is built on; its exceptions come through
     "lancedb": ["knowledge/stores/lance.py"],
@@ -36,13 +38,16 @@ VENDORS = {
     "pyarrow": ["knowledge/stores/lance.py"],
     # The settings are pydantic models: one module defines them, and those that load them, read their fields and explain
     # their faults know it too. aiogram's types are pydantic models as well, whose refusals are pydantic's.
-    "pydantic": ["core/settings.py", "core/configuration.py", "core/keys.py", "bots/telegram/"],
+    "pydantic": ["core/settings/", "core/configuration.py", "core/keys.py", "bots/telegram/"],
     "pydantic_core": ["core/faults.py"],
     "rich": ["bots/console.py"],
     "safetensors": ["knowledge/embedding.py"],
     "sdnotify": ["bots/runner.py"],
     "semantic_text_splitter": ["knowledge/chunking/"],
-    "sqlalchemy": ["core/journal.py"],
+    # One database, its tables apart from what reads and writes them.
+    "slack_bolt": ["bots/slack/"],
+    "slack_sdk": ["bots/slack/"],
+    "sqlalchemy": ["core/journal.py", "core/tables.py", "core/database.py", "core/usage.py", "core/answer_cache.py"],
     "structlog": ["core/logs.py"],
     "tokenizers": ["knowledge/embedding.py"],
     "yaml": ["core/yaml_file.py"],

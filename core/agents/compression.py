@@ -77,7 +77,9 @@ async def _digested(
     """Have the light model say what each passage contributes."""
     evidence = render(passages, parts.settings.evidence_tokens())
     request = f"<evidence>\n{evidence}\n</evidence>\n<question>\n{defuse(query)}\n</question>"
-    reply = await model.complete(parts.prompts.fill("compress"), [Turn("user", request)], role="light", budget=budget)
+    reply = await model.complete(
+        parts.prompts.fill("compress"), [Turn("user", request)], role="light", budget=budget, agent="compress"
+    )
     digests = {f"p{number}": text.strip() for number, text in _LINE.findall(reply)}
     return [
         replace(passage, text=digests.get(handle(position)) or passage.text)

@@ -18,8 +18,8 @@ async def complete_question(question: Question, model: ChatModel | None, prompts
     The light model writes it when there is one and there is a conversation; otherwise, and whenever the model is too
     slow, fails or talks too much, rules do.
     """
-    history = own_turns(question.history, question.author)
-    by_rule = rule_rewrite(question.text, question.history, question.author)
+    history = own_turns(question.history, question.author_id)
+    by_rule = rule_rewrite(question.text, question.history, question.author_id)
     if model is None or not history:
         budget.timings_ms.setdefault("rewrite", 0.0)
         return by_rule
@@ -27,7 +27,9 @@ async def complete_question(question: Question, model: ChatModel | None, prompts
     conversation = defuse("\n".join(f"{turn.role}: {turn.text}" for turn in history))
     request = f"<conversation>\n{conversation}\n</conversation>\n<question>\n{defuse(question.text)}\n</question>"
     written = await budget.within(
-        "rewrite", model.complete(system, [Turn("user", request)], role="light", budget=budget), lambda: ""
+        "rewrite",
+        model.complete(system, [Turn("user", request)], role="light", budget=budget, agent="rewrite"),
+        lambda: "",
     )
     query = " ".join(written.split()).strip("\"'` ")
     return query if 0 < len(query) <= MAX_QUERY_CHARS else by_rule

@@ -27,7 +27,9 @@ async def look_back(text: str, passages: Sequence[Passage], model: ChatModel, pa
     request = f"<evidence>\n{evidence}\n</evidence>\n<answer>\n{numbered}\n</answer>"
     reply = await budget.within(
         "look_back",
-        model.complete(parts.prompts.fill("look_back"), [Turn("user", request)], role="light", budget=budget),
+        model.complete(
+            parts.prompts.fill("look_back"), [Turn("user", request)], role="light", budget=budget, agent="look_back"
+        ),
         lambda: "",
     )
     cut = "look_back" in budget.cut

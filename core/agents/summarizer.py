@@ -32,7 +32,7 @@ async def stream(
     system = parts.prompts.fill("summarizer", name=settings.name, persona=settings.answer.persona)
     asked = Turn("user", f"<evidence>\n{evidence}\n</evidence>\n<question>\n{defuse(question.text)}\n</question>")
     turns = [*_recent(question.history), asked]
-    async with aclosing(model.stream(system, turns, role="main", budget=budget)) as pieces:
+    async with aclosing(model.stream(system, turns, role="main", budget=budget, agent="summarizer")) as pieces:
         async for piece in pieces:
             yield piece
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+
+from core.errors import ConfigurationError
 
 HERE = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
@@ -15,12 +18,25 @@ _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 class Prompts:
     """The templates by name, read once."""
 
-    templates: dict[str, str]
+    templates: Mapping[str, str]
+    agents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path = HERE) -> Prompts:
-        """Read every template of a folder."""
-        return cls({path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.md"))})
+    def read(
+        cls, own: Mapping[str, Path] | None = None, agents: Mapping[str, Mapping[str, Path]] | None = None
+    ) -> Prompts:
+        """Read every template. `own` replaces some of them, `agents` some more for single retrieval agents.
+
+        Raises `ConfigurationError` for a name that no template has, and for a file that cannot be read.
+        """
+        shipped = {path.stem: path.read_text("utf-8") for path in sorted(HERE.glob("*.md"))}
+        mine = _read(own or {}, "prompts", shipped)
+        each = {name: _read(paths, f"agents.{name}.prompts", shipped) for name, paths in (agents or {}).items()}
+        return cls({**shipped, **mine}, each)
+
+    def of(self, agent: str) -> Prompts:
+        """Return the templates as one retrieval agent has them."""
+        return Prompts({**self.templates, **self.agents.get(agent, {})})
 
     def fill(self, template: str, /, **values: str) -> str:
         """Return a template with its values and the current date and time. Raises `KeyError` for an unknown one."""
@@ -28,3 +44,16 @@ class Prompts:
         known = {"now": now.strftime("%A, %Y-%m-%d %H:%M %Z"), **values}
         # In one pass: a value that itself holds a placeholder is data.
         return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), self.templates[template]).strip()
+
+
+def _read(paths: Mapping[str, Path], where: str, shipped: Mapping[str, str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for name, path in paths.items():
+        if name not in shipped:
+            raise ConfigurationError(f"{where}.{name}: there is no such template; they are: {', '.join(shipped)}")
+        try:
+            texts[name] = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as fault:
+            reason = getattr(fault, "strerror", None) or "it is not UTF-8 text"
+            raise ConfigurationError(f"{where}.{name}: {path} cannot be read: {reason}") from fault
+    return texts

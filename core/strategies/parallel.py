@@ -36,7 +36,7 @@ SHAPE = Shape(
 
 async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
     """Return the joined passages of all sub-questions; without usable ones, those of the question itself."""
-    query = rule_rewrite(question.text, question.history, question.author)
+    query = rule_rewrite(question.text, question.history, question.author_id)
     async with task_group() as tasks:
         whole = tasks.create_task(outcome(ranked_search(query, parts, budget)))
         questions = [one for one in await split(question, parts, budget) if one.lower() != query.lower()]

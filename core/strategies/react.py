@@ -39,7 +39,7 @@ async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
     that cannot be understood before its first search means one search with the question.
     """
     found: list[Found] = []
-    query = rule_rewrite(question.text, question.history, question.author)
+    query = rule_rewrite(question.text, question.history, question.author_id)
     with budget.timed("gather"):
         try:
             async with asyncio.timeout(budget.share("gather")):

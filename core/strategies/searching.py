@@ -93,7 +93,7 @@ def agents_of(found: Iterable[Found]) -> tuple[str, ...]:
 
 def asked_about(question: Question) -> str:
     """Return the question with the asker's last turns, fenced as data, for the prompts that decide."""
-    turns = own_turns(question.history, question.author)[-HISTORY_TURNS:]
+    turns = own_turns(question.history, question.author_id)[-HISTORY_TURNS:]
     asked = f"<question>\n{defuse(question.text)}\n</question>"
     if not turns:
         return asked

@@ -278,7 +278,7 @@ async def test_a_message_replied_to_without_a_word_is_the_question(journal: Jour
 @pytest.mark.parametrize(
     ("author", "turns", "expected"),
     [
-        ("Ann", 6, (Turn("user", "How?", "Ann"), Turn("assistant", "So."))),
+        ("Ann", 6, (Turn("user", "How?", "Ann", "42"), Turn("assistant", "So."))),
         ("Ann", 0, (Turn("user", "How?"), Turn("assistant", "So."))),
         ("Bob", 0, (Turn("user", "How?"), Turn("assistant", "So."))),
     ],

@@ -116,12 +116,12 @@ async def test_a_conversation_is_the_answered_turns_of_one_thread(journal: Journ
     await journal.answered(helped, Reply("I am a bot"))
     await journal.received(replace(ASKED, id="9", text="pending"))
     assert await journal.conversation(CHAT, 10) == [
-        Turn("user", "one", "Ann"),
+        Turn("user", "one", "Ann", "42"),
         Turn("assistant", "answer one"),
-        Turn("user", "two", "Ann"),
+        Turn("user", "two", "Ann", "42"),
         Turn("assistant", "answer two"),
     ]
-    assert await journal.conversation(CHAT, 2) == [Turn("user", "two", "Ann"), Turn("assistant", "answer two")]
+    assert await journal.conversation(CHAT, 2) == [Turn("user", "two", "Ann", "42"), Turn("assistant", "answer two")]
     assert await journal.conversation(CHAT, 0) == []
 
 

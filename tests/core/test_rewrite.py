@@ -6,7 +6,7 @@ from core.rewrite import leans_on_history, rule_rewrite
 from core.types import Turn
 
 HISTORY = (
-    Turn("user", "How do I configure the vector store of AgentScope?", "ann"),
+    Turn("user", "How do I configure the vector store of AgentScope?", "Ann", "1"),
     Turn("assistant", "AgentScope takes a `VectorStore` object [1]."),
 )
 
@@ -27,14 +27,22 @@ def test_without_a_conversation_nothing_is_added() -> None:
 
 
 def test_what_somebody_else_asked_is_not_carried_over() -> None:
-    history = (*HISTORY, Turn("user", "Where are the Kubernetes manifests?", "bob"), Turn("assistant", "In deploy."))
-    query = rule_rewrite("How do I delete it?", history, "ann")
+    history = (
+        *HISTORY,
+        Turn("user", "Where are the Kubernetes manifests?", "Bob", "2"),
+        Turn("assistant", "In deploy."),
+    )
+    query = rule_rewrite("How do I delete it?", history, "1")
     assert "kubernetes" not in query
     assert "vector" in query
 
 
 def test_the_last_turn_weighs_most() -> None:
-    history = (*HISTORY, Turn("user", "How do pipelines stream tokens?", "ann"), Turn("assistant", "With a generator."))
+    history = (
+        *HISTORY,
+        Turn("user", "How do pipelines stream tokens?", "Ann", "1"),
+        Turn("assistant", "With a generator."),
+    )
     added = rule_rewrite("Why is it slow?", history).removeprefix("Why is it slow?").split()
     assert added.index("pipelines") < added.index("vector")
 

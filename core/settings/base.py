@@ -1,0 +1,47 @@
+"""What every section of the configuration is made with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Share = Annotated[float, Field(gt=0, le=1)]
+# Capitals only: a key pasted in place of a variable's name does not pass, so that no message repeats it.
+VARIABLE = r"^[A-Z_][A-Z0-9_]*$"
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+
+class Section(BaseModel):
+    """The base of every part: unknown keys are faults, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Secret(Section):
+    """Where a secret comes from: an environment variable or a file. Never the configuration itself."""
+
+    env: str | None = Field(None, pattern=VARIABLE, description="Name of an environment variable")
+    file: Path | None = Field(None, description="A file that holds nothing but the secret")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Secret:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("give exactly one of env (a variable's name) or file (a path)")
+        return self
+
+    def missing(self, environment: Mapping[str, str] = os.environ) -> str:
+        """Say what is missing, or return an empty string."""
+        if self.env is not None:
+            return "" if environment.get(self.env) else f"environment variable {self.env} is not set"
+        try:
+            return "" if self.value() else f"file {self.file} is empty"
+        except (OSError, UnicodeDecodeError) as error:
+            return f"file {self.file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+
+    def value(self) -> str:
+        """Return the secret. Raises `KeyError` or `OSError` when it is missing (`configuration` checks that first)."""
+        return os.environ[self.env] if self.env is not None else Path(self.file or "").read_text("utf-8").strip()
