@@ -20,12 +20,17 @@ from bots.console import (
     print_reports,
     printable,
 )
+from bots.explained import explained_as_json, explained_lines
 from bots.probes import make_probes
+from bots.usage import print_usage, read_usage, usage_as_json
+from core.agents.reranker import rerank
+from core.budget import Budget
 from core.configuration import secret_values
 from core.errors import KimasError, UsageError
 from core.logs import redactor
 from core.settings import Settings
 from core.types import AgentScore, Passage, Question, Reply, Turn
+from knowledge.explaining import explain_passages, explain_routing
 from knowledge.refresh import Refreshed
 
 GOODBYE = frozenset({"exit", "quit", ":q"})
@@ -84,22 +89,35 @@ async def chat(settings: Settings) -> int:
     return 0
 
 
-async def search(settings: Settings, query: str, agent: str, top_k: int, *, as_json: bool) -> int:
-    """Retrieve without a language model: route, search, rerank."""
+async def search(
+    settings: Settings, query: str, agent: str, top_k: int, *, as_json: bool, explain: bool = False
+) -> int:
+    """Retrieve without a language model: route, search, rerank. `explain` shows every score on the way."""
     if not query.strip():
         raise UsageError("the query is empty")
-    async with open_app(settings) as app:
+    async with open_app(settings, answers=False) as app:
         _require_knowledge(app)
         agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query))
-        found: list[Passage] = []
-        for one in agents:
-            found += await app.library.search(one.name, query, top_k)
-        best = list(await app.parts.reranker.rerank(query, found))[:top_k]
+        found = {one.name: await app.library.search(one.name, query, top_k) for one in agents}
+        everything = [passage for passages in found.values() for passage in passages]
+        # No language model here, whatever orders the passages of answers.
+        parts = replace(app.parts, model=None)
+        best = list(await rerank(query, everything, parts, Budget(settings.budget)))[:top_k]
+        if explain:
+            way, routing = await explain_routing(query, agents, settings, app.store, app.embedder)
+            explained = explain_passages(best, found, settings)
+    named = [{"name": one.name, "score": round(one.score, 4)} for one in agents]
     if as_json:
-        named = [{"name": one.name, "score": round(one.score, 4)} for one in agents]
-        print_json({"query": query, "agents": named, "passages": [passage_as_json(one) for one in best]})
+        result = {"query": query, "agents": named, "passages": [passage_as_json(one) for one in best]}
+        if explain:
+            result |= explained_as_json("option" if agent else way, routing, explained, settings)
+        print_json(result)
         return 0
     out = console()
+    if explain:
+        lines = explained_lines("option" if agent else way, routing, explained, settings.knowledge)
+        out.print("\n".join(lines), markup=False, soft_wrap=True)
+        return 0
     out.print("agents: " + ", ".join(f"{one.name} {one.score:.3f}" for one in agents), style="dim")
     print_passages(out, best)
     return 0
@@ -110,7 +128,7 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     if not settings.sources:
         raise UsageError("no sources are configured: docs/sources.md says how to add one")
     out = console(stderr=as_json)
-    async with open_app(settings, rebuild=rebuild) as app:
+    async with open_app(settings, answers=False, rebuild=rebuild) as app:
         with nullcontext() if as_json else ingest_progress(out) as progress:
             done = _without_secrets(await app.refresh(names, progress), settings)
     if as_json:
@@ -121,6 +139,16 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
             failure = printable(f"{name} failed, what was known of it is kept: {reason}")
             out.print(failure, style="red", markup=False, soft_wrap=True)
     return 1 if done.failures else 0
+
+
+async def usage(settings: Settings, days: int, *, as_json: bool) -> int:
+    """Show what the answers of the last days consumed."""
+    found = await read_usage(settings, days)
+    if as_json:
+        print_json(usage_as_json(*found))
+    else:
+        print_usage(console(), *found)
+    return 0
 
 
 async def check(settings: Settings, *, live: bool, as_json: bool) -> int:

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Literal
@@ -15,11 +16,25 @@ from typing import Literal
 from core.configuration import secret_values
 from core.errors import SourceError
 from core.logs import redactor
-from core.settings import GitSource, Settings, SourceSettings
+from core.settings import (
+    FeedSource,
+    GithubSource,
+    GitlabSource,
+    GitSource,
+    HttpApiSource,
+    RemoteRagSource,
+    SearchApiSource,
+    Settings,
+    SourceSettings,
+    WebsiteSource,
+)
+from knowledge.live import open_live
 from knowledge.ports import Source
 from knowledge.sources import open_source
+from knowledge.sources.forge import ForgeProject
 from knowledge.sources.git import GitRepository, is_local
 
+LiveSettings = HttpApiSource | SearchApiSource | RemoteRagSource
 Level = Literal["ok", "warning", "error"]
 
 PROBE_S = 15.0
@@ -103,17 +118,33 @@ def _git_command(settings: Settings) -> list[Finding]:
 async def _source(name: str, source: SourceSettings, data_dir: Path) -> Finding:
     subject = f"sources.{name}"
     try:
-        opened = open_source(name, source, data_dir)
-        if not isinstance(source, GitSource):
-            return Finding("ok", subject, await asyncio.to_thread(_readable, source.path))
-        if not is_local(source.url):
-            return Finding("ok", subject, f"{source.url}: remote, reached with --live only")
-        return Finding("ok", subject, await _newest(opened, source))
+        return Finding("ok", subject, await _found(name, source, data_dir))
     except SourceError as error:
         return Finding("error", subject, str(error))
     except OSError as error:
-        path = "" if isinstance(source, GitSource) else source.path
+        path = getattr(source, "path", "")
         return Finding("error", subject, f"{error.filename or path}: {error.strerror or error}")
+
+
+async def _found(name: str, source: SourceSettings, data_dir: Path) -> str:
+    if isinstance(source, LiveSettings):
+        return _live(name, source)
+    if isinstance(source, GithubSource | GitlabSource):
+        return f"{ForgeProject(name, source, data_dir).where}: visited by a refresh"
+    opened = open_source(name, source, data_dir)
+    if isinstance(source, WebsiteSource | FeedSource):
+        return f"{source.url}: visited by a refresh"
+    if not isinstance(source, GitSource):
+        return await asyncio.to_thread(_readable, source.path)
+    if not is_local(source.url):
+        return f"{source.url}: remote, reached with --live only"
+    return await _newest(opened, source)
+
+
+def _live(name: str, source: LiveSettings) -> str:
+    """Say where a live source asks. Raises `SourceError` for a template or mapping that cannot be used."""
+    opened = open_live(name, source)
+    return f"{opened.where}: asked at question time, reached with --live only"
 
 
 async def _newest(opened: Source, source: GitSource) -> str:
@@ -141,7 +172,25 @@ def _remotes(settings: Settings) -> list[Probe]:
                 return await _newest(open_source(name, source, settings.data_dir), source)
 
             probes.append(Probe(f"sources.{name}", run))
+        elif isinstance(source, LiveSettings):
+            probes.append(Probe(f"sources.{name}", partial(_asked, name, source)))
+        elif isinstance(source, GithubSource | GitlabSource):
+            project = ForgeProject(name, source, settings.data_dir)
+            probes.append(Probe(f"sources.{name}", partial(_greeted, project)))
     return probes
+
+
+async def _asked(name: str, source: LiveSettings) -> str:
+    opened = open_live(name, source)
+    try:
+        found = await opened.search("test")
+    finally:
+        await opened.close()
+    return f"{opened.where}: answers ({len(found)} results for 'test')"
+
+
+async def _greeted(project: ForgeProject) -> str:
+    return f"{project.where}: answers as {await project.probe()}"
 
 
 def _agents(settings: Settings) -> list[Finding]:
@@ -177,6 +226,12 @@ def _models(settings: Settings) -> list[Finding]:
         Finding("ok", f"models.{role}", f"{model.model} at {model.base_url}")
         for role, model in (("main", main), ("light", light))
         if model is not None
+    ]
+    findings += [
+        Finding("ok", f"models.{role}.fallbacks.{name}", f"{one.model} at {one.base_url}")
+        for role, model in (("main", main), ("light", light))
+        if model is not None
+        for name, one in model.fallbacks.items()
     ]
     if main is None:
         findings.append(Finding("warning", "models.main", "is not configured: the light model writes the answers"))

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from core.errors import ConfigurationError, KimasError
+from bots.command import as_json_option, corpus_option
+from bots.command import configured as _configured
+from bots.command import load as _settings
+from bots.command import run as _run
 
 if TYPE_CHECKING:
-    from core.settings import Settings
-
-# Where the values of the configured secrets are noted, for `_complain` to hide.
-SECRETS = "kimas.secrets"
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _configured(function: Function) -> Function:
-    """Take --config and --set."""
-    function = click.option(
-        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one value by its path; repeatable."
-    )(function)
-    return click.option(
-        "--config",
-        "files",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="A configuration file; repeatable, later ones win.",
-    )(function)
-
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    pass
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,16 +66,23 @@ def chat(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @as_json_option
 @click.option("--agent", default="", metavar="NAME", help="Search this agent's sources only.")
 @click.option("--top-k", default=8, show_default=True, type=click.IntRange(1, 1000), help="Passages to show.")
+@click.option("--explain", is_flag=True, help="Show every score on the way: of all agents, and behind each passage.")
 @click.argument("query")
 def search(  # noqa: PLR0917 (click passes them by name)
-    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, agent: str, top_k: int, query: str
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    as_json: bool,
+    agent: str,
+    top_k: int,
+    explain: bool,
+    query: str,
 ) -> None:
     """Retrieve passages, without a language model."""
 
     async def work() -> int:
         from bots.actions import search
 
-        return await search(_settings(files, overrides), query, agent, top_k, as_json=as_json)
+        return await search(_settings(files, overrides), query, agent, top_k, as_json=as_json, explain=explain)
 
     _run(work())
 
@@ -137,6 +121,21 @@ def check(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, li
 
 
 @main.command()
+@_configured
+@as_json_option
+@click.option("--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, with today.")
+def usage(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, days: int) -> None:
+    """Show the tokens and the cost of answers, by day and by agent."""
+
+    async def work() -> int:
+        from bots.actions import usage
+
+        return await usage(_settings(files, overrides), days, as_json=as_json)
+
+    _run(work())
+
+
+@main.command()
 @click.argument("path", default="kimas.yaml", type=click.Path(path_type=Path))
 def init(path: Path) -> None:
     """Write a starter configuration."""
@@ -164,51 +163,103 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     _run(work())
 
 
-def _settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, daemon: bool = False) -> Settings:
-    from core.configuration import default_files, load_settings, secret_values
-    from core.logs import configure_logs
-
-    before: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
-    chosen = (*before[0], *files)
-    settings = load_settings(chosen or default_files(), (*before[1], *overrides))
-    log = settings.log
-    # A command prints its result; of the log only warnings are of interest, unless the configuration asks for more.
-    if not daemon and log.level == "info":
-        log = log.model_copy(update={"level": "warning"})
-    secrets = secret_values(settings)
-    click.get_current_context().meta[SECRETS] = secrets
-    configure_logs(log, secrets=secrets)
-    return settings
+@main.group()
+def store() -> None:
+    """Work on the passage store as a whole."""
 
 
-def _run(work: Coroutine[Any, Any, int]) -> None:
-    """Run a command to its exit code; an expected error becomes its message."""
-    # Loading makes many objects that stay: looking for garbage among them costs a tenth of the start. `open_app` goes
-    # back to normal.
-    gc.disable()
-    try:
-        code = asyncio.run(work)
-    except ConfigurationError as error:
-        for fault in error.faults:
-            _complain(f"configuration: {fault}")
-        code = error.exit_code
-    except KimasError as error:
-        _complain(f"kimas: {error}")
-        code = error.exit_code
-    except KeyboardInterrupt:
-        code = 130
-    finally:
-        gc.enable()
-    sys.exit(code)
+@store.command("copy")
+@_configured
+@as_json_option
+@click.option("--to", required=True, type=click.Choice(["weaviate", "lance"]), help="The store that is filled.")
+def copy_store(
+    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, to: Literal["weaviate", "lance"]
+) -> None:
+    """Copy knowledge into the other store, with its vectors: nothing is embedded again."""
+
+    async def work() -> int:
+        from bots.store import copy
+
+        return await copy(_settings(files, overrides), to, as_json=as_json)
+
+    _run(work())
 
 
-def _complain(message: str) -> None:
-    """Print what went wrong, without secrets and without characters that the terminal would obey."""
-    from bots.console import printable
-    from core.logs import redactor
+@main.group("eval")
+def evaluate() -> None:
+    """Measure parts of the line on labelled data (JSON Lines)."""
 
-    hide = redactor(click.get_current_context().meta.get(SECRETS, ()))
-    click.echo(printable(hide(message)), err=True)
+
+@evaluate.command("citations")
+@_configured
+@as_json_option
+@click.argument("data", type=click.Path(path_type=Path))
+def evaluate_citations(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, data: Path) -> None:
+    """Measure how well citations are looked back for, and how well false ones are taken away."""
+
+    async def work() -> int:
+        from bots.evaluate import citations
+
+        return await citations(_settings(files, overrides), data, as_json=as_json)
+
+    _run(work())
+
+
+@evaluate.command("retrieval")
+@_configured
+@as_json_option
+@corpus_option
+@click.option("--fit", is_flag=True, help="Also fit the weight of meaning against words, and print it as YAML.")
+@click.argument("data", type=click.Path(path_type=Path))
+def evaluate_retrieval(  # noqa: PLR0917 (click passes them by name)
+    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, corpus: Path | None, fit: bool, data: Path
+) -> None:
+    """Measure how well questions find their documents: as asked, rewritten by rule, and by the light model."""
+
+    async def work() -> int:
+        from bots.evaluate_retrieval import retrieval
+
+        return await retrieval(_settings(files, overrides), data, corpus, fit=fit, as_json=as_json)
+
+    _run(work())
+
+
+@evaluate.command("routing")
+@_configured
+@as_json_option
+@corpus_option
+@click.option("--fit", is_flag=True, help="Also fit the agents' scales and the threshold, and print them as YAML.")
+@click.argument("data", type=click.Path(path_type=Path))
+def evaluate_routing(  # noqa: PLR0917 (click passes them by name)
+    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, corpus: Path | None, fit: bool, data: Path
+) -> None:
+    """Measure how well questions find their agents, and how many searches that saves."""
+
+    async def work() -> int:
+        from bots.evaluate_retrieval import routing
+
+        return await routing(_settings(files, overrides), data, corpus, fit=fit, as_json=as_json)
+
+    _run(work())
+
+
+@evaluate.command("gate")
+@_configured
+@as_json_option
+@corpus_option
+@click.option("--fit", is_flag=True, help="Also fit the weights and the threshold, and print them as YAML.")
+@click.argument("data", type=click.Path(path_type=Path))
+def evaluate_gate(  # noqa: PLR0917 (click passes them by name)
+    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, corpus: Path | None, fit: bool, data: Path
+) -> None:
+    """Measure how well the bot knows when to speak unasked."""
+
+    async def work() -> int:
+        from bots.evaluate_gate import gate
+
+        return await gate(_settings(files, overrides), data, corpus, fit=fit, as_json=as_json)
+
+    _run(work())
 
 
 if __name__ == "__main__":

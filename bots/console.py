@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from markdown_it import MarkdownIt
 from rich.console import Console
 from rich.live import Live
 from rich.markdown import Markdown
@@ -39,6 +40,21 @@ def printable(text: str) -> str:
     return text.translate(CONTROLS)
 
 
+class _OnlyWebLinks(MarkdownIt):
+    """A parser to which an address outside the web is text: what a click on it would start is not ours to offer."""
+
+    def validateLink(self, url: str) -> bool:
+        return url.startswith(("http://", "https://"))
+
+
+def _rendered(markdown: str) -> Markdown:
+    """Return Markdown to be printed. HTML in it is text: rich would leave the tags out, and whole blocks with them."""
+    parser = _OnlyWebLinks().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
+    shown = Markdown("")
+    shown.markup, shown.parsed = markdown, parser.parse(markdown)
+    return shown
+
+
 class ConsoleSink:
     """Shows one reply: live Markdown in a terminal, the finished text elsewhere. `close` it, whatever happens."""
 
@@ -64,14 +80,14 @@ class ConsoleSink:
         now = time.monotonic()
         if self._live and now - self._drawn > 1 / REDRAWS_PER_SECOND:
             self._drawn = now
-            self._live.update(Markdown(printable(text)), refresh=True)
+            self._live.update(_rendered(printable(text)), refresh=True)
 
     async def finish(self, reply: Reply) -> None:
         """Print the reply and its sources for good."""
         self.close()
         text = printable(reply.text)
         if self._console.is_terminal:
-            self._console.print(Markdown(text))
+            self._console.print(_rendered(text))
         else:
             self._console.print(Text(text), soft_wrap=True)
         if reply.citations:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from bots.check import Probe
 from core.endpoint import Endpoint
-from core.settings import EmbeddingSettings, ModelSettings, Settings, TelegramSettings
+from core.settings import (
+    DiscordSettings,
+    EmbeddingSettings,
+    FallbackSettings,
+    ModelSettings,
+    Settings,
+    SlackSettings,
+    TelegramSettings,
+)
 
 
 def make_probes(settings: Settings) -> list[Probe]:
@@ -13,17 +23,24 @@ def make_probes(settings: Settings) -> list[Probe]:
     for role in ("main", "light"):
         model: ModelSettings | None = getattr(settings.models, role)
         if model is not None:
-            probes.append(Probe(f"models.{role}", lambda model=model: _model(model)))  # type: ignore[misc]
+            probes.append(Probe(f"models.{role}", partial(_model, model)))
+            spare = model.fallbacks.items()
+            probes += [Probe(f"models.{role}.fallbacks.{name}", partial(_model, one)) for name, one in spare]
     embedding = settings.knowledge.embedding
     if embedding.provider == "openai":
         probes.append(Probe("knowledge.embedding", lambda: _embedding(embedding)))
     telegram = settings.telegram
     if telegram is not None:
         probes.append(Probe("telegram", lambda: _telegram(telegram)))
+    discord, slack = settings.discord, settings.slack
+    if discord is not None:
+        probes.append(Probe("discord", lambda: _discord(discord)))
+    if slack is not None:
+        probes.append(Probe("slack", lambda: _slack(slack)))
     return probes
 
 
-async def _model(settings: ModelSettings) -> str:
+async def _model(settings: FallbackSettings) -> str:
     key = settings.api_key.value() if settings.api_key else ""
     endpoint = Endpoint.open(settings.base_url, key, settings.timeout_s)
     try:
@@ -50,3 +67,15 @@ async def _telegram(settings: TelegramSettings) -> str:
     from bots.telegram.adapter import identify
 
     return f"the token belongs to @{await identify(settings)}"
+
+
+async def _discord(settings: DiscordSettings) -> str:
+    from bots.discord.adapter import identify
+
+    return f"the token belongs to {await identify(settings)}"
+
+
+async def _slack(settings: SlackSettings) -> str:
+    from bots.slack.adapter import identify
+
+    return f"the tokens belong to {await identify(settings)}"

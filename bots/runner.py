@@ -15,6 +15,7 @@ from core.errors import KimasError
 from core.intake import Intake
 from core.logs import logger
 from core.ports import Adapter
+from core.retention import forget
 from core.scheduler import every
 from core.settings import Settings
 from core.tasks import task_group
@@ -22,6 +23,10 @@ from knowledge.locks import daemon_lock
 
 if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
+
+    from core.journal import Journal
+
+DAILY_MINUTES = 24 * 60
 
 Result = TypeVar("Result")
 
@@ -50,6 +55,7 @@ class _Opened:
     app: App
     adapters: Sequence[Adapter]
     intake: Intake
+    journal: Journal
 
 
 async def _open(settings: Settings, stack: AsyncExitStack) -> _Opened:
@@ -61,10 +67,10 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> _Opened:
     async with task_group() as opening:
         for adapter in adapters:
             opening.create_task(adapter.open())
-        app = await stack.enter_async_context(open_app(settings))
-    intake = Intake(settings, journal, app.answer)
+        app = await stack.enter_async_context(open_app(settings, database=journal.database))
+    intake = Intake(settings, journal, app.answer, app.library)
     stack.push_async_callback(intake.drain, 0)
-    return _Opened(app, adapters, intake)
+    return _Opened(app, adapters, intake, journal)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result | None:
@@ -85,6 +91,7 @@ async def _serve(
     app, adapters, intake = opened.app, opened.adapters, opened.intake
     async with task_group() as tasks:
         await stack.enter_async_context(every(settings.knowledge.refresh_minutes, lambda: _refresh(app)))
+        await stack.enter_async_context(every(DAILY_MINUTES, lambda: forget(settings, opened.journal)))
         faults: list[Exception] = []
         listeners = [tasks.create_task(_listen(adapter, intake, stop, faults)) for adapter in adapters]
         async with _service_manager(tasks):

@@ -14,22 +14,25 @@ from dataclasses import replace
 
 from core.agents import strategy_router, summarizer
 from core.agents.look_back import look_back
+from core.agents.related import Selecting
+from core.agents.reranker import rerank
 from core.budget import Budget
 from core.citations import Cited, resolve, settled
 from core.errors import ModelError, UsageError
-from core.evidence import select
+from core.head_start import HeadStart
+from core.language import language_of
 from core.logs import logger
+from core.notes import notes_in
 from core.parts import Parts
 from core.ports import Sink
-from core.prompts import Prompts
+from core.selection import ends_first, select, weigh
 from core.strategies import Gathered
-from core.strategies.searching import by_score
+from core.support_check import resolve_supported
 from core.tasks import task_group
 from core.types import Passage, Question, Reply, Trace
 
 UPDATE_S = 0.05
-OPEN_S = 2.0
-NO_REPLY = "The language model could not answer. Please try again in a moment."
+OPEN_S, OPEN_SHARE = 2.0, 0.2
 
 
 async def answer(question: Question, sink: Sink, parts: Parts) -> Reply:
@@ -39,14 +42,15 @@ async def answer(question: Question, sink: Sink, parts: Parts) -> Reply:
     a stage without a stand-in raises.
     """
     _refuse_unusable(question, parts)
+    parts = replace(parts, prompts=parts.prompts.spoken(language_of(question.text)))
     budget = Budget(parts.settings.budget)
     async with task_group() as tasks:
         # The first sign of life must not hold up the search.
         opening = tasks.create_task(sink.open())
-        gathered = await _filter(await strategy_router.gather(question, parts, budget), parts, budget)
+        told, gathered, ready = await _prepared(question, parts, budget, tasks)
         await _opened(opening, budget)
-    text, extractive = await _write(question, gathered, sink, parts, budget)
-    cited = await _cite(text, gathered.passages, extractive, parts, budget)
+        text, extractive = await _write(told, gathered, sink, ready, budget)
+    cited = await _cite(text, gathered.passages, extractive, parts, budget, asked=question.text)
     reply = Reply(cited.text, cited.citations, gathered.passages, extractive, _trace(gathered, cited, budget))
     await sink.finish(reply)
     return reply
@@ -65,25 +69,63 @@ def _refuse_unusable(question: Question, parts: Parts) -> None:
 
 async def _opened(opening: asyncio.Task[None], budget: Budget) -> None:
     """Wait for the first sign of life; one that hangs is given up, for the answer itself matters more."""
-    await asyncio.wait((opening,), timeout=min(OPEN_S, budget.remaining()))
+    await asyncio.wait((opening,), timeout=min(OPEN_S, OPEN_SHARE * budget.remaining()))
     if not opening.done():
+        budget.cut_off("open")
         logger(__name__).warning("sink.opening_hangs")
         opening.cancel()
+
+
+async def _prepared(
+    question: Question, parts: Parts, budget: Budget, tasks: asyncio.TaskGroup
+) -> tuple[Question, Gathered, Parts]:
+    """Return what the answer is written from: the question with what matters of its conversation, and the evidence.
+
+    The parts that come with them hold the answer itself where it could be begun already.
+    """
+    if parts.model is None:
+        return question, await _filter(await strategy_router.gather(question, parts, budget), parts, budget), parts
+    plain = strategy_router.by_rule(question, parts) in ("none", "simple")
+    selecting = Selecting.begin(question, parts, budget, tasks, plain=plain)
+    ahead = HeadStart(parts.model, parts, budget, tasks)
+
+    def early(found: Gathered) -> None:
+        ahead.begin(lambda: _filter(found, parts, budget), selecting)
+
+    begin = early if parts.settings.context.head_start else None
+    gathered = await _filter(await strategy_router.gather(question, parts, budget, begin), parts, budget)
+    begun = ahead.begun_on(gathered)
+    if begun is None:
+        ahead.drop()
+        told = await selecting.understood()
+    else:
+        told, gathered = begun
+    selecting.close(told)
+    return told, gathered, replace(parts, model=ahead)
 
 
 async def _filter(gathered: Gathered, parts: Parts, budget: Budget) -> Gathered:
     ranked: Sequence[Passage] = gathered.passages
     if not gathered.ranked:
-        reranking = parts.reranker.rerank(gathered.query, gathered.passages)
-        ranked = await budget.within("rerank", reranking, lambda: by_score(gathered.passages))
-    best = select(ranked, limit=parts.settings.answer.passages, tokens=parts.settings.evidence_tokens())
+        ranked = await rerank(gathered.query, gathered.passages, parts, budget)
+    settings = parts.settings
+    best = select(
+        weigh(ranked, settings.evidence.weights, ordered=gathered.ranked),
+        limit=settings.answer.passages,
+        tokens=settings.evidence_tokens(),
+        duplicates=settings.evidence.duplicates,
+        layout=settings.evidence.layout,
+    )
+    # What is quoted without a model goes by rank.
+    if parts.model and settings.evidence.order == "edges":
+        best = ends_first(best)
     return replace(gathered, passages=tuple(best))
 
 
 def _told_of_no_search(parts: Parts) -> Parts:
     """Return the parts with the summarizer's other instructions: for a message that nothing was searched for."""
     templates = parts.prompts.templates
-    return replace(parts, prompts=Prompts({**templates, "summarizer": templates["talk"]}))
+    return replace(parts, prompts=replace(parts.prompts, templates={**templates, "summarizer": templates["talk"]}))
 
 
 async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Parts, budget: Budget) -> tuple[str, bool]:
@@ -93,6 +135,7 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
         with budget.timed("write"):
             return await summarizer.quote(query, passages, parts, budget), True
     text, next_update = "", 0.0
+    notes = notes_in(parts.prompts.language)
     told = parts if gathered.searched else _told_of_no_search(parts)
     with budget.timed("write"):
         try:
@@ -109,22 +152,25 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
             budget.cut_off("write")
             logger(__name__).warning("write.failed", error=str(fault), characters=len(text))
             if text.strip():
-                return f"{text.rstrip()} …\n\n{summarizer.CUT_NOTE}", False
+                return f"{text.rstrip()} …\n\n{notes.cut}", False
         if text.strip():
             return text, False
         budget.cut_off("write")
         if not gathered.searched:
-            return NO_REPLY, False
-        note = summarizer.FALLBACK_NOTE
-        return await summarizer.quote(query, passages, parts, budget, note), True
+            return notes.no_reply, False
+        return await summarizer.quote(query, passages, parts, budget, notes.fallback), True
 
 
-async def _cite(text: str, passages: Sequence[Passage], extractive: bool, parts: Parts, budget: Budget) -> Cited:
-    cited = resolve(text, passages)
-    if cited.citations or extractive or not passages or parts.model is None:
+async def _cite(
+    text: str, passages: Sequence[Passage], extractive: bool, parts: Parts, budget: Budget, *, asked: str = ""
+) -> Cited:
+    if extractive or not passages or parts.model is None:
+        return resolve(text, passages)
+    cited = await resolve_supported(text, passages, parts, budget, asked=asked)
+    if cited.citations:
         return cited
-    looked = await look_back(cited.text, passages, parts.model, parts, budget)
-    again = resolve(looked, passages)
+    looked = await look_back(cited.text, passages, parts.model, parts, budget, asked=asked)
+    again = await resolve_supported(looked, passages, parts, budget, asked=asked, bare=False)
     return Cited(again.text, again.citations, cited.dropped)
 
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from core.errors import ServiceError
@@ -16,17 +17,28 @@ from core.settings import BudgetSettings
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One run of a stage: when it began after the question, and how long it took, in milliseconds."""
+
+    stage: str
+    start_ms: float
+    spent_ms: float
+
+
 class Budget:
     """Starts with the question and is handed along the line.
 
-    `timings_ms` holds milliseconds by stage, `cut` the stages whose stand-in was used, `tokens` what the language
-    models consumed, by "agent.prompt" and "agent.completion", `cost` what that cost, by agent.
+    `timings_ms` holds milliseconds by stage, `spans` every run of one in the order in which they ended, `cut` the
+    stages whose stand-in was used, `tokens` what the language models consumed, by "agent.prompt" and
+    "agent.completion", `cost` what that cost, by agent.
     """
 
     def __init__(self, settings: BudgetSettings) -> None:
         self._settings = settings
         self._started = time.monotonic()
         self.timings_ms: dict[str, float] = {}
+        self.spans: list[Span] = []
         self.cut: list[str] = []
         self.tokens: Counter[str] = Counter()
         self.cost: defaultdict[str, float] = defaultdict(float)
@@ -56,6 +68,7 @@ class Budget:
             yield
         finally:
             spent = (time.monotonic() - started) * 1000
+            self.spans.append(Span(stage, round((started - self._started) * 1000, 2), round(spent, 2)))
             self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent), 2)
 
     def count(self, agent: str, prompt: int, completion: int, cost: float = 0.0) -> None:

@@ -6,40 +6,50 @@ The model names ids; code makes the links (KIMAs 3.4). An id that was never retr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.evidence import handle
 from core.rewrite import content_words
 from core.types import Citation, Passage
 
-# [p1] [p1, p3] [p1-p3] [p1 and p2] 【p1】 [^p1] [P1] [passage 1]. An address behind a mark is the model's own: dropped.
-_AND = r"\s*(?:[,;、，&]|and|和|[-–—])\s*"
+# [p1] [p1, p3] [p1-p3] [p1 and p2] [p1 p2] 【p1】 [^p1] [P1] [passage 1]. An address behind a mark is the model's own:
+# dropped.
+# Blanks are never given back: what is no mark in the end must not be tried in every way that it could have been one.
+_AND = r"(?:\s*+(?:[,;、，/&]|and|or|和|[-–—])(?:\s*+(?:and|or)\b)?\s*+|\s++(?=p))"
 _MARK = re.compile(
-    rf"\s?(?:\[\^?|【)\s*((?:passages?\s*p?|p)\s?\d{{1,3}}(?:{_AND}(?:passages?\s*)?p?\s?\d{{1,3}})*)\s*(?:\]|】)"
+    rf"\s?(?:\[\^?|[【［])\s*((?:passages?\s*p?|p)\s?\d{{1,3}}(?:{_AND}(?:passages?\s*+)?p?\s?\d{{1,3}})*)\s*[,;.]?\s*[\]】］]"
     r"(?:\([^()\s]*\))?",
     re.IGNORECASE,
 )
 # From models that drop the letter everywhere: [1] where it is no index, list or link.
 _BARE = re.compile(r"(?<![\w\])=(,:])(?<![=(,:] )\s?\[(\d{1,2}(?:\s*,\s*\d{1,2})*)\](?![(\[:])")
 _CODE = re.compile(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`)", re.DOTALL)
-_UNFINISHED = re.compile(r"\s?(?:\[|【)[\^pP\d\s,;、，]{0,40}\Z")
-_OPENING = "[【"
+_UNFINISHED = re.compile(r"\s?[\[【［][\^pP\d\s,;、，/&]{0,40}\Z")
+_OPENING = "[【［"
 _NUMBER = re.compile(r"([-–—]?)\s*p?\s?(\d{1,3})", re.IGNORECASE)
 # Code, headings and table rows are no sentences.
 _NO_PROSE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*(?:#{1,6}\s|\|)[^\n]*$", re.DOTALL | re.MULTILINE)
 # Inline code is one piece, and a full stop inside a name or number ends nothing.
 _SENTENCE = re.compile(r"(?:`[^`\n]*`|[.!?](?=\w)|[^.!?。！？\n])+(?:[.!?。！？]+[\"'”’)*_]*)?")
-_SUPPORT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """A reply whose marks are numbers. `dropped` counts the ids that named no passage."""
+    """A reply whose marks are numbers. `dropped` counts the ids that named no passage or one that was refused."""
 
     text: str
     citations: tuple[Citation, ...]
     dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a text cites, the blank before it included, and the positions (from 0) of the passages it names."""
+
+    start: int
+    end: int
+    positions: tuple[int, ...]
 
 
 def settled(text: str) -> str:
@@ -47,31 +57,34 @@ def settled(text: str) -> str:
     return _UNFINISHED.sub("", text)
 
 
-def resolve(text: str, passages: Sequence[Passage]) -> Cited:
+def marks(text: str, *, bare: bool = True) -> list[Mark]:
+    """Return the marks of a text in order; code has none. Bare numbers count where nothing names a passage's id."""
+    form = _MARK if not bare or _in_prose(_MARK, text) else _BARE
+    return [Mark(match.start(), match.end(), tuple(_positions(match[1]))) for match in _in_prose(form, text)]
+
+
+def resolve(
+    text: str, passages: Sequence[Passage], refused: Collection[tuple[int, int]] = (), *, bare: bool = True
+) -> Cited:
     """Replace passage ids by numbers in order of first mention. Code is left alone.
 
-    Two passages of one document at one link share a number.
+    Two passages of one document at one link share a number. `refused` holds what is left out: the place of a mark in
+    `marks(text)` and a position that it names. `bare` as for `marks`.
     """
     numbers: dict[str, Citation] = {}
-    dropped = 0
-
-    def replace(match: re.Match[str]) -> str:
-        nonlocal dropped
-        marks: list[str] = []
-        for position in _positions(match[1]):
-            if not 0 <= position < len(passages):
+    pieces: list[str] = []
+    dropped = end = 0
+    for place, mark in enumerate(marks(text, bare=bare)):
+        shown: dict[str, None] = {}
+        for position in mark.positions:
+            if not 0 <= position < len(passages) or (place, position) in refused:
                 dropped += 1
                 continue
-            mark = f"[{_number(passages[position], numbers).n}]"
-            if mark not in marks:
-                marks.append(mark)
-        space = match[0][0] if match[0][0].isspace() and marks else ""
-        return space + "".join(marks)
-
-    parts = _CODE.split(text)
-    form = _MARK if any(map(_MARK.search, parts[::2])) else _BARE
-    parts[::2] = [form.sub(replace, part) for part in parts[::2]]
-    return Cited("".join(parts), tuple(numbers.values()), dropped)
+            shown[f"[{_number(passages[position], numbers).n}]"] = None
+        space = text[mark.start] if text[mark.start].isspace() and shown else ""
+        pieces += [text[end : mark.start], space, *shown]
+        end = mark.end
+    return Cited("".join([*pieces, text[end:]]), tuple(numbers.values()), dropped)
 
 
 def without_marks(text: str) -> str:
@@ -80,6 +93,16 @@ def without_marks(text: str) -> str:
     for form in (_MARK, _BARE):
         parts[::2] = [form.sub(lambda match: f"{match[0][0].strip(_OPENING)}({match[1]})", part) for part in parts[::2]]
     return "".join(parts)
+
+
+def _in_prose(form: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    """Return what matches outside code."""
+    found: list[re.Match[str]] = []
+    start = 0
+    for code in [*(match.span() for match in _CODE.finditer(text)), (len(text), len(text))]:
+        found += form.finditer(text, start, code[0])
+        start = code[1]
+    return found
 
 
 def _positions(ids: str) -> list[int]:
@@ -102,10 +125,11 @@ def _number(passage: Passage, numbers: dict[str, Citation]) -> Citation:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text as they stand there; code blocks, headings and table rows are none."""
-    return [text[start:end] for start, end in _sentence_spans(text)]
+    return [text[start:end] for start, end in sentence_spans(text)]
 
 
-def _sentence_spans(text: str) -> list[tuple[int, int]]:
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Return where `sentences(text)` begin and end."""
     hidden = _NO_PROSE.sub(lambda match: "\n" * len(match[0]), text)
     spans: list[tuple[int, int]] = []
     for match in _SENTENCE.finditer(hidden):
@@ -118,7 +142,7 @@ def _sentence_spans(text: str) -> list[tuple[int, int]]:
 
 def mark_sentences(text: str, support: Mapping[int, Sequence[int]]) -> str:
     """Put marks behind sentences. `support` maps a place in `sentences(text)` to positions of passages, both from 0."""
-    spans = _sentence_spans(text)
+    spans = sentence_spans(text)
     # From the last to the first, so that the places before stay right.
     for place in sorted(support, reverse=True):
         if not support[place]:
@@ -126,28 +150,6 @@ def mark_sentences(text: str, support: Mapping[int, Sequence[int]]) -> str:
         start, end = spans[place]
         closing = re.search(r"[.!?。！？]+[\"'”’)*_]*\Z", text[start:end])
         at = start + closing.start() if closing else end
-        marks = "[" + ", ".join(handle(position) for position in support[place]) + "]"
-        text = f"{text[:at]} {marks}{text[at:]}"
+        mark = "[" + ", ".join(handle(position) for position in support[place]) + "]"
+        text = f"{text[:at]} {mark}{text[at:]}"
     return text
-
-
-def overlap_support(text: str, passages: Sequence[Passage]) -> dict[int, list[int]]:
-    """Find the passage behind each sentence by shared words: the look-back without a model.
-
-    A passage supports a sentence when it holds at least half of the sentence's words of content, weighed by how rare
-    they are among the passages.
-    """
-    vocabularies = [set(content_words(f"{passage.title} {passage.text}")) for passage in passages]
-    support: dict[int, list[int]] = {}
-    for place, sentence in enumerate(sentences(text)):
-        weights = {
-            word: 1 / (1 + sum(word in vocabulary for vocabulary in vocabularies)) for word in content_words(sentence)
-        }
-        shares = [
-            sum(weight for word, weight in weights.items() if word in vocabulary) / sum(weights.values())
-            for vocabulary in vocabularies
-        ]
-        best = max(range(len(shares)), key=shares.__getitem__, default=-1)
-        if best >= 0 and shares[best] >= _SUPPORT:
-            support[place] = [best]
-    return support

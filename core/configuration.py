@@ -209,7 +209,10 @@ class _Draft:
         kind = kind_at(self.data, path)
         if path[0] == "sources" and path[-1] == "url" and kind == "git":
             return value.startswith((".", "/", "~")) or (bool(value) and os.path.isdir(base / value))
-        return bool(value) and any(key.is_path() and key.matches(path, kind) for key in self.keys)
+        return bool(value) and any(
+            (key.is_path() and key.matches(path, kind)) or (key.holds_paths() and key.matches(path[:-1], kind))
+            for key in self.keys
+        )
 
     def find_missing(self, environment: Mapping[str, str], *, secrets: bool) -> None:
         """Note files that do not exist and, if asked, secrets that are not there."""

@@ -50,7 +50,16 @@ class ServiceError(KimasError):
 
 
 class ModelError(ServiceError):
-    """A language model endpoint failed, refused or timed out."""
+    """A language model endpoint failed, refused or timed out.
+
+    `status` is the HTTP status that it answered with and `retry_after` the seconds that it asked to be left alone;
+    None where it said nothing of the kind.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
 
 
 class EmbeddingError(ServiceError):

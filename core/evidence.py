@@ -1,41 +1,43 @@
-"""Evidence: which passages the summarizer may use, and how they are put before it (AgentKit's structured context)."""
+"""Evidence: how passages are put before a model, fenced as data (AgentKit's structured context).
+
+What is untrusted is defused before it enters a prompt: the text of a passage, and what its header says of it.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from typing import Literal
 
 from core.types import Passage
 
+Layout = Literal["structured", "flat"]
+
+# Every tag that our prompts fence data with. Common tags of HTML and XML are none: passages hold code.
+FENCES = "passages?|evidence|questions?|conversation|answers?|searches|analysis|related_messages|messages"
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_FENCE = re.compile(r"<\s*(/?)\s*(passage|evidence|question|conversation|answer)\b", re.IGNORECASE)
+# What is not seen, and could stand inside a tag so that only the model reads it as one.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_OPENING = r"(?:[<＜﹤]|&lt;|&#0*60;|&#x0*3c;)"
+# Blanks are never given back: thousands of them would otherwise take seconds.
+_FENCE = re.compile(rf"{_OPENING}\s*+([/／\\]*)\s*+({FENCES})\b", re.IGNORECASE)
+# The marks of chat templates: a server that reads them inside a message takes them for its own.
+_TEMPLATE = re.compile(
+    rf"{_OPENING}(?=[|｜][\w▁][\w\s▁]{{0,40}}[|｜])|{_OPENING}(?=/?(?:s|bos|eos|(?:start|end)_of_turn|SYS)>)"
+    rf"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])",
+    re.IGNORECASE,
+)
+_ATTRIBUTE_CHARS = 200
 
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text without a tokenizer: one per CJK character, one per four other characters."""
-    wide = len(_CJK.findall(text))
+    wide = 0 if text.isascii() else len(_CJK.findall(text))
     return wide + (len(text) - wide + 3) // 4
-
-
-def select(passages: Sequence[Passage], *, limit: int, tokens: int) -> list[Passage]:
-    """Return the best passages, in order, that fit: at most `limit`, at most `tokens` together, no text twice.
-
-    The first passage is always taken, however long: `render` shortens it.
-    """
-    chosen: list[Passage] = []
-    seen: set[str] = set()
-    left = tokens
-    for passage in passages:
-        fingerprint = " ".join(passage.text.split()).lower()
-        need = estimate_tokens(passage.text)
-        if fingerprint in seen or (chosen and need > left):
-            continue
-        seen.add(fingerprint)
-        chosen.append(passage)
-        left -= need
-        if len(chosen) == limit:
-            break
-    return chosen
 
 
 def handle(position: int) -> str:
@@ -43,23 +45,40 @@ def handle(position: int) -> str:
     return f"p{position + 1}"
 
 
-def render(passages: Sequence[Passage], tokens: int) -> str:
-    """Return the passages as one context, each fenced as data and with where it is from.
+def render(passages: Sequence[Passage], tokens: int, layout: Layout = "structured") -> str:
+    """Return the passages as one context, each fenced as data.
 
-    A passage longer than `tokens` is shortened. Tags inside a passage that look like our fence are broken, so that its
-    text cannot pretend to end.
+    `structured` says in a header where a passage is from, of which kind it is and how well it fits; `flat` gives its
+    id alone, which a citation needs. A passage longer than `tokens` is shortened. What looks like one of our fences
+    inside a passage is broken, so that its text cannot pretend to end.
     """
     return "\n".join(
-        f'<passage id="{handle(position)}" source="{_attribute(passage.source)}" '
-        f'path="{_attribute(passage.path)}" title="{_attribute(passage.title)}" score="{passage.score:.2f}">\n'
-        f"{defuse(_shorten(passage.text, tokens))}\n</passage>"
+        f"{header(passage, position, layout)}\n{defuse(_shorten(passage.text, tokens))}\n</passage>"
         for position, passage in enumerate(passages)
     )
 
 
+def header(passage: Passage, position: int, layout: Layout = "structured") -> str:
+    """Return the tag that opens a passage in a context."""
+    if layout == "flat":
+        return f'<passage id="{handle(position)}">'
+    named = {"source": passage.source, "path": passage.path, "title": passage.title, "kind": passage.kind}
+    attributes = " ".join(f'{name}="{_attribute(value)}"' for name, value in named.items())
+    return f'<passage id="{handle(position)}" {attributes} score="{passage.score:.2f}">'
+
+
 def defuse(text: str) -> str:
-    """Break tags that could close or open our fences."""
-    return _FENCE.sub(lambda match: f"‹{match[1]}{match[2]}", text)
+    """Break tags that could close or open our fences or the turns of a chat template, however they are disguised."""
+    text = _broken(text)
+    # What is open to see is broken by now. Joiners belong to emoji and to some scripts, wide letters to others: they
+    # are replaced only where a tag still hides behind them.
+    plain = unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
+    return _broken(plain) if _FENCE.search(plain) or _TEMPLATE.search(plain) else text
+
+
+def _broken(text: str) -> str:
+    text = _FENCE.sub(lambda match: f"‹{match[1]}{match[2]}", text)
+    return _TEMPLATE.sub(lambda match: "⁅" if match[0] == "[" else "‹", text)
 
 
 def _shorten(text: str, tokens: int) -> str:
@@ -69,4 +88,8 @@ def _shorten(text: str, tokens: int) -> str:
 
 
 def _attribute(text: str) -> str:
-    return " ".join(text.split()).replace('"', "'").replace("<", "‹").replace(">", "›")
+    """Return what can stand between two quotation marks of a header, and nowhere else."""
+    seen = "".join(character for character in " ".join(text.split()) if unicodedata.category(character)[0] != "C")
+    seen = re.sub(r'["＂“”„‟]|&(?:quot|#0*34|#x0*22);', "'", seen, flags=re.IGNORECASE)
+    seen = defuse(seen).replace("<", "‹").replace(">", "›").replace("＜", "‹").replace("＞", "›")
+    return seen if len(seen) <= _ATTRIBUTE_CHARS else f"{seen[:_ATTRIBUTE_CHARS]}…"

@@ -32,7 +32,7 @@ _ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
 _LEAD = re.compile(r"^\s*(?:[-*+•]|\d+[.)]|>|#+)\s+")
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
-_COMMENT = re.compile(r"(?m)^\s*(?:#|//|\*)\s?(?!!)(.*)$")
+_COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#|//|\*)\s?(?!!)(.*)$")
 PROSE_KINDS = frozenset({"markdown", "rst", "text", "faq", "html"})
 
 
@@ -50,7 +50,7 @@ async def extract(question: str, passages: Sequence[Passage], library: Library, 
 
     Comparing meanings may take `seconds`; after that shared words alone decide.
     """
-    quotes = await _best_quotes(question, passages[:PASSAGES_READ], library, seconds)
+    quotes = await _best_quotes(question, passages, library, seconds)
     blocks = [
         f"> {_about(passages[quote.position])}{without_marks(quote.text)} [{handle(quote.position)}]"
         for quote in quotes
@@ -67,10 +67,12 @@ def _about(passage: Passage) -> str:
 
 
 async def _best_quotes(question: str, passages: Sequence[Passage], library: Library, seconds: float) -> list[Quote]:
+    # By their use, not by their place: the best may have been put at both ends.
+    read = sorted(range(len(passages)), key=lambda position: -passages[position].score)[:PASSAGES_READ]
     candidates = [
         (sentence, position)
-        for position, passage in enumerate(passages)
-        for sentence in _sentences(passage)[: SENTENCES_READ // max(1, len(passages))]
+        for position in read
+        for sentence in _sentences(passages[position])[: SENTENCES_READ // max(1, len(read))]
     ]
     if not candidates:
         return []

@@ -1,28 +1,251 @@
-"""The gate: should the bot speak? Cheap tests only; every silence has a reason that goes into the journal."""
+"""The gate: should the bot speak? Cheap tests first; every silence has a reason that goes into the journal.
+
+Who addresses the bot is answered wherever it may speak. Unasked it speaks in chats of the mode `auto` only, to a
+question that nobody else was asked, that it knows something about, and that no human answers meanwhile.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from core.settings import GateSettings
+from core.errors import KimasError
+from core.gating.asking import (
+    ASKING,
+    asking,
+    for_somebody_else,
+    no_question,
+    nothing_to_answer,
+    personal,
+    resolved,
+)
+from core.gating.relevance import Relevance, relevance
+from core.gating.replies import clarification, pointer, suggestion
+from core.gating.room import Answered, Room, Said
+from core.gating.scoring import chance, signs_of
+from core.logs import logger
+from core.ports import Library
+from core.sameness import normal, sense
+from core.settings import Settings
 from core.types import Message
+
+LOOP_S = 600.0
+# A question is not answered unasked when it is older: after a break people have moved on.
+LATE_S = 600.0
+# For so long somebody who got a human's reply counts as being in a conversation with that human.
+DIALOGUE_S = 180.0
+JUDGING_S = 5.0
+_GOES_ON = re.compile(r"\s*(?:and|but|or|then|what about|how about|what if|那|还有|但是|如果|然后)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether to speak. `reason` says why not and is empty otherwise."""
+    """Whether to speak; `reason` says why not, and is empty otherwise.
+
+    With `text` that is said in place of an answer. `unasked` marks what nobody addressed to the bot. After `wait_s`
+    seconds the verdict is to be confirmed first.
+    """
 
     speak: bool
     reason: str = ""
+    text: str = ""
+    unasked: bool = False
+    wait_s: float = 0.0
 
 
-def decide(message: Message, settings: GateSettings) -> Verdict:
-    """Judge one message by where it was said and whether the bot was meant."""
-    if message.private and not settings.private:
-        return Verdict(False, "private chats are switched off (gate.private)")
-    chat = f"{message.key.platform}:{message.key.chat}"
-    if not message.private and settings.chats and chat not in settings.chats:
-        return Verdict(False, f"{chat} is not among gate.chats")
-    if not message.addressed:
-        return Verdict(False, "the bot was not addressed")
-    return Verdict(True)
+class Gate:
+    """Judges messages by the configuration, the knowledge and what was said in the chat."""
+
+    def __init__(self, settings: Settings, room: Room, library: Library | None = None) -> None:
+        self._whole = settings
+        self._settings = settings.gate
+        self._room = room
+        self._library = library
+        self._spoken: dict[str, float] = {}
+
+    async def judge(self, message: Message, *, begun: bool = False) -> Verdict:
+        """Judge one message. What was `begun` before a restart is finished wherever the bot may still speak.
+
+        Raises `StoreError` when the journal cannot be read.
+        """
+        if reason := self._not_here(message):
+            return _silence(reason)
+        if begun:
+            return Verdict(True)
+        if message.addressed:
+            return await self._unless_loop(message, Verdict(True))
+        if await self._follows_up(message):
+            return await self._unless_loop(message, Verdict(True))
+        if self._mode(message) != "auto" or message.reference.get("kind") == "post":
+            return _silence("the bot was not addressed")
+        return await self._judge_unasked(message)
+
+    async def confirm(self, message: Message, verdict: Verdict) -> Verdict:
+        """Judge again after the wait: what has happened meanwhile, and what somebody else was answered."""
+        said = await self._lately(message)
+        reason = _answered_meanwhile(message, said) or self._too_soon(message, said)
+        if reason:
+            return _silence(reason)
+        self._spoken = {**self._still_cooling(), _chat(message): time.monotonic()}
+        return Verdict(True, text=verdict.text, unasked=True)
+
+    def _not_here(self, message: Message) -> str:
+        settings, chat = self._settings, _chat(message)
+        if message.private and not settings.private:
+            return "private chats are switched off (gate.private)"
+        if not message.private and settings.chats and chat not in settings.chats:
+            return f"{chat} is not among gate.chats"
+        return f"{chat} is switched off (gate.mode)" if self._mode(message) == "off" else ""
+
+    def _mode(self, message: Message) -> str:
+        return self._settings.mode_of(_chat(message), private=message.private)
+
+    async def _unless_loop(self, message: Message, verdict: Verdict) -> Verdict:
+        """Stop answering an account that talks like a machine: it answers our answers."""
+        answers = await self._room.answers_to(message, LOOP_S)
+        if answers < self._settings.answers_in_10_min:
+            return verdict
+        logger(__name__).warning("gate.loop", chat=_chat(message), author_id=message.author_id, answers=answers)
+        return _silence(f"{answers} answers to this account within ten minutes (gate.answers_in_10_min)")
+
+    async def _follows_up(self, message: Message) -> bool:
+        """Say whether somebody goes on in a thread where the bot has just answered them."""
+        seconds = self._settings.follow_up_minutes * 60
+        text = message.text
+        if not (message.key.thread and seconds) or nothing_to_answer(text) or resolved(text) or personal(text):
+            return False
+        if not (asking(text) or _GOES_ON.match(text)):
+            return False
+        if await self._is_for_somebody_else(message):
+            return False
+        return await self._room.follows_up(message, seconds)
+
+    async def _is_for_somebody_else(self, message: Message) -> str:
+        if for_somebody_else(message.text):
+            return "somebody else is mentioned"
+        # On Slack a message in a thread replies to the thread's first message, whose author is not meant by that.
+        if message.reply_to and message.reply_to != message.key.thread:
+            author = await self._room.author_of(message)
+            if author != message.author_id:
+                return "a reply to somebody else"
+        return ""
+
+    async def _judge_unasked(self, message: Message) -> Verdict:
+        if reason := _not_a_question(message):
+            return _silence(reason)
+        if reason := await self._is_for_somebody_else(message):
+            return _silence(reason)
+        said = await self._lately(message)
+        if reason := _talking(message, said) or _answered_meanwhile(message, said) or self._too_soon(message, said):
+            return _silence(reason)
+        verdict = await self._unless_loop(message, await self._scored(message))
+        return verdict if not verdict.speak or verdict.wait_s else await self.confirm(message, verdict)
+
+    async def _lately(self, message: Message) -> Sequence[Said]:
+        return await self._room.lately(message, max(LATE_S + self._settings.wait_s, self._settings.cooldown_s))
+
+    async def _scored(self, message: Message) -> Verdict:
+        found = await self._relevance(message)
+        if isinstance(found, str):
+            return _silence(found)
+        sure = chance(signs_of(message.text, found), self._settings.weights)
+        threshold = self._settings.threshold_of(_chat(message))
+        logger(__name__).debug("gate.scored", sure=round(sure, 3), match=round(found.match, 3), foreign=found.foreign)
+        reason = f"not sure enough to help: {sure:.2f}, threshold {threshold:.2f}"
+        if sure < threshold - (self._settings.grey_width if self._settings.grey != "silent" else 0):
+            return _silence(reason)
+        if repeated := self._again(message, await self._room.answered(message, self._settings.repeated_hours * 3600)):
+            if self._settings.repeated == "silent":
+                return _silence("the same was answered in this chat before")
+            return self._patient(message, pointer(repeated, message.text))
+        if sure >= threshold:
+            return self._patient(message)
+        say = suggestion if self._settings.grey == "suggest" else clarification
+        return self._patient(message, say(message.text, found.title))
+
+    async def _relevance(self, message: Message) -> Relevance | str:
+        """Return how near a message is to the knowledge, or why that cannot be told."""
+        if self._library is None:
+            return "there is no knowledge to judge by"
+        try:
+            async with asyncio.timeout(JUDGING_S):
+                return await relevance(message.text, self._library, self._whole)
+        except (KimasError, TimeoutError) as fault:
+            logger(__name__).warning("gate.not_judged", error=str(fault) or f"not in {JUDGING_S} s")
+            return "whether it is about the knowledge could not be told"
+
+    def _again(self, message: Message, earlier: Sequence[Answered]) -> Answered | None:
+        same, means = normal(message.text), sense(message.text)
+        for one in earlier:
+            if normal(one.question) == same or (means and sense(one.question) == means):
+                return one
+        return None
+
+    def _patient(self, message: Message, text: str = "") -> Verdict:
+        waited = (datetime.now(UTC) - message.sent_at).total_seconds()
+        wait_s = max(0.0, self._settings.wait_s - max(0.0, waited))
+        return Verdict(True, text=text, unasked=True, wait_s=wait_s)
+
+    def _too_soon(self, message: Message, said: Sequence[Said]) -> str:
+        cooldown_s, spoken = self._settings.cooldown_s, self._spoken.get(_chat(message), -float("inf"))
+        lately = any(one.volunteered and one.age_s < cooldown_s for one in said)
+        if lately or time.monotonic() - spoken < cooldown_s:
+            return f"it spoke unasked less than {cooldown_s:g} s ago (gate.cooldown_s)"
+        return ""
+
+    def _still_cooling(self) -> dict[str, float]:
+        now = time.monotonic()
+        return {chat: at for chat, at in self._spoken.items() if now - at < self._settings.cooldown_s}
+
+
+def _not_a_question(message: Message) -> str:
+    """Return why the words alone say that nobody asks the group something that knowledge answers."""
+    if (datetime.now(UTC) - message.sent_at).total_seconds() > LATE_S:
+        return "it is too old to be answered unasked"
+    if message.command:
+        return "a command for another bot"
+    return no_question(message.text)
+
+
+def _talking(message: Message, said: Sequence[Said]) -> str:
+    """Return a reason when a human has just replied to the asker: they are in a conversation."""
+    mine = {one.id for one in said if one.author_id == message.author_id}
+    for one in said:
+        recent = one.age_s < DIALOGUE_S and one.thread == message.key.thread
+        if recent and one.author_id != message.author_id and (one.reply_to in mine or _names(one, message)):
+            return "a human is talking with the asker"
+    return ""
+
+
+def _answered_meanwhile(message: Message, said: Sequence[Said]) -> str:
+    """Return a reason when, since the question, a human replied or the asker took it back."""
+    for one in said:
+        if not one.later or one.thread not in (message.key.thread, message.id):
+            continue
+        if one.author_id == message.author_id:
+            if resolved(one.text):
+                return "the asker took the question back"
+        elif one.reply_to == message.id or _names(one, message) or _may_be_an_answer(one):
+            return "a human replied"
+    return ""
+
+
+def _may_be_an_answer(said: Said) -> bool:
+    return not said.reply_to and not nothing_to_answer(said.text) and asking(said.text) < ASKING
+
+
+def _names(said: Said, message: Message) -> bool:
+    name = message.author.strip().lower()
+    return len(name) > 1 and f"@{name}" in said.text.lower()
+
+
+def _silence(reason: str) -> Verdict:
+    return Verdict(False, reason)
+
+
+def _chat(message: Message) -> str:
+    return f"{message.key.platform}:{message.key.chat}"

@@ -7,18 +7,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
-from core import commands, gate
+from core import commands
+from core.commenting.commenter import Commenter
 from core.errors import KimasError, MessageGone, PlatformError, ServiceError, UsageError
+from core.gate import Gate, Verdict
+from core.gating.room import Room
 from core.journal import Journal
+from core.language import language_of
 from core.logs import context, logger
-from core.ports import Adapter, Receive, Sink
+from core.notes import notes_in
+from core.ports import Adapter, Library, Receive, Sink
 from core.rewrite import own_turns
 from core.settings import Settings
 from core.types import ConversationKey, Message, Question, Reply, Turn
-
-SORRY = "Sorry, I could not answer this. {reason}"
-OUTSIDE = "Something that I depend on is not available right now; please ask again in a few minutes."
-INSIDE = "Something went wrong on my side; whoever runs me finds it in the log."
 
 # A stop must not take long; what is posted by then or not at all is known for all but a broken connection.
 LAST_POSTING_S = 5.0
@@ -35,12 +36,15 @@ class _Delivery:
         self._message = message
         self._clear = asyncio.Event()
         self._clear.set()
+        self.seen = False
 
     async def posting(self) -> None:
         self._clear.clear()
+        self.seen = True
         await self._journal.posting(self._message)
 
     async def refused(self) -> None:
+        self.seen = False
         await self._journal.refused(self._message)
         self._clear.set()
 
@@ -58,10 +62,16 @@ class _Delivery:
 
 
 class Intake:
-    """Takes messages from all adapters, in order within a conversation; conversations do not wait for each other."""
+    """Takes messages from all adapters, in order within a conversation; conversations do not wait for each other.
 
-    def __init__(self, settings: Settings, journal: Journal, answer: Answer) -> None:
+    Without a `library` nothing tells whether a question is about the knowledge, and the bot never speaks unasked.
+    """
+
+    def __init__(self, settings: Settings, journal: Journal, answer: Answer, library: Library | None = None) -> None:
         self._settings = settings
+        self._gate = Gate(settings, Room(journal.database), library)
+        self._comments = Commenter(settings, journal, answer, library)
+        self._leaving = asyncio.Event()
         self._journal = journal
         self._answer = answer
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +92,11 @@ class Intake:
             self._start(adapter, message, previous)
 
     async def drain(self, grace_s: float) -> int:
-        """Wait for answers in the making, at most `grace_s` seconds; return how many are left to the next start."""
+        """Wait for answers in the making, at most `grace_s` seconds; return how many are left to the next start.
+
+        Questions that were left to people for a while are not waited for: the next start looks at them again.
+        """
+        self._leaving.set()
         _, late = await asyncio.wait(self._tasks, timeout=grace_s) if self._tasks else (set(), set())
         for task in late:
             task.cancel()
@@ -104,23 +118,40 @@ class Intake:
 
     async def _in_turn(self, lane: asyncio.Lock, adapter: Adapter, message: Message, previous: str) -> None:
         key = message.key
-        async with lane, self._slots:
-            with context(message=message.id, platform=key.platform, chat=key.chat):
-                try:
-                    await self._settle(adapter, message, previous)
-                except Exception as fault:
-                    # The last place before the loop: the journal itself may be what failed, so only the log is left.
-                    logger(__name__).exception("message.unsettled", error=str(fault))
+        with context(message=message.id, platform=key.platform, chat=key.chat):
+            try:
+                async with lane, self._slots:
+                    if self._comments.concerns(message):
+                        await self._comments.settle(adapter, message, previous, _Delivery(self._journal, message))
+                        return
+                    verdict = await self._gate.judge(message, begun=bool(previous))
+                    if not verdict.wait_s:
+                        await self._settle(adapter, message, previous, verdict)
+                        return
+                if await self._left_to_people(verdict.wait_s):
+                    async with lane, self._slots:
+                        await self._settle(adapter, message, previous, await self._gate.confirm(message, verdict))
+            except Exception as fault:
+                # The last place before the loop: the journal itself may be what failed, so only the log is left.
+                logger(__name__).exception("message.unsettled", error=str(fault))
 
-    async def _settle(self, adapter: Adapter, message: Message, previous: str) -> None:
-        verdict = gate.decide(message, self._settings.gate)
+    async def _left_to_people(self, seconds: float) -> bool:
+        """Give people time to answer, while other messages go on; False when the daemon stops before it is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._leaving.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    async def _settle(self, adapter: Adapter, message: Message, previous: str, verdict: Verdict) -> None:
         if not verdict.speak:
             await self._journal.silent(message, verdict.reason)
             return
         delivery = _Delivery(self._journal, message)
         sink = adapter.sink(message, delivery, previous)
         try:
-            reply = await self._reply(message, sink)
+            reply = await self._reply(message, sink, verdict)
         except asyncio.CancelledError:
             await delivery.settle()
             raise
@@ -130,14 +161,24 @@ class Intake:
             logger(__name__).error("reply.refused", error=str(fault))
             await self._journal.failed(message, str(fault))
         except Exception as fault:
-            await self._tell(message, sink, fault)
+            # Nobody asked for it, so nobody misses it: an apology would only disturb.
+            await self._tell(message, None if verdict.unasked and not delivery.seen else sink, fault)
         else:
             await self._journal.answered(message, reply)
             logger(__name__).info(
-                "message.answered", citations=len(reply.citations), cut=reply.trace.cut, **reply.trace.timings_ms
+                "message.answered",
+                unasked=verdict.unasked,
+                citations=len(reply.citations),
+                cut=reply.trace.cut,
+                **reply.trace.timings_ms,
             )
 
-    async def _reply(self, message: Message, sink: Sink) -> Reply:
+    async def _reply(self, message: Message, sink: Sink, verdict: Verdict) -> Reply:
+        if verdict.text:
+            await self._journal.begin(message)
+            return await _say(sink, verdict.text)
+        if message.command == "forget":
+            return await _say(sink, commands.forgotten(await self._journal.forget_author(message)))
         if message.command in ("help", "start") or (
             message.command == "ask" and not (message.text.strip() or message.quoted)
         ):
@@ -163,17 +204,18 @@ class Intake:
             return []
         return [Turn(turn.role, _shortened(turn.text)) for turn in known]
 
-    async def _tell(self, message: Message, sink: Sink, fault: Exception) -> None:
-        """Tell the asker plainly, and the log in full."""
-        expected = isinstance(fault, KimasError)
+    async def _tell(self, message: Message, sink: Sink | None, fault: Exception) -> None:
+        """Tell the asker plainly, where there is a sink for it, and the log in full."""
+        expected, notes = isinstance(fault, KimasError), notes_in(language_of(message.text))
         if isinstance(fault, UsageError):
             reason = str(fault)
             logger(__name__).info("question.refused", reason=reason)
         else:
-            reason = OUTSIDE if isinstance(fault, ServiceError) else INSIDE
+            reason = notes.outside if isinstance(fault, ServiceError) else notes.inside
             logger(__name__).error("answer.failed", error=str(fault), exc_info=None if expected else fault)
         try:
-            await sink.fail(str(fault) if isinstance(fault, UsageError) else SORRY.format(reason=reason))
+            if sink:
+                await sink.fail(str(fault) if isinstance(fault, UsageError) else notes.sorry.format(reason=reason))
         except PlatformError as refusal:
             logger(__name__).error("reply.refused", error=str(refusal))
         await self._journal.failed(message, str(fault) or type(fault).__name__)

@@ -1,29 +1,24 @@
 """The journal: messages received, answers given, and where each platform's stream of updates stands.
 
-SQLite in WAL mode by default; SQLAlchemy keeps PostgreSQL possible for several machines. A message that is in here is
-never lost: it is answered, or its silence has a reason, or it is still pending and is taken up at the next start.
+A message that is in here is never lost: it is answered, or its silence has a reason, or it is still pending and is
+taken up at the next start.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import Row as ResultRow
-from sqlalchemy import (
-    event,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy import Select, and_, delete, insert, null, or_, select, update
+from sqlalchemy.exc import IntegrityError
 
-from core.errors import StoreError
-from core.tables import cursors, messages, tables
+from core.database import Database
+from core.tables import cursors, messages, replies
+from core.tasks import unbroken
 from core.types import ConversationKey, Message, Reply, Turn
 
 State = Literal["received", "answering", "sending", "answered", "silent", "failed"]
@@ -32,24 +27,17 @@ State = Literal["received", "answering", "sending", "answered", "silent", "faile
 class Journal:
     """The durable record. Every method raises `StoreError` when the database refuses."""
 
-    def __init__(self, engine: AsyncEngine, where: str) -> None:
-        self._engine = engine
-        self._where = where
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._writing = database.writing
+        self._reading = database.reading
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
         """Open the journal file, making it when it is not there. Raises `StoreError` for one of another version."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
-        event.listen(engine.sync_engine, "connect", _prepare)
-        journal = cls(engine, str(path))
-        try:
-            await journal._make_tables()
-        except StoreError:
-            await journal.close()
-            raise
-        return journal
+        return cls(await Database.open(path))
 
+    @unbroken
     async def received(self, message: Message) -> bool:
         """Record a message durably. False when it is known already (the platform delivered it again)."""
         values = {
@@ -69,6 +57,7 @@ class Journal:
                 return False
         return True
 
+    @unbroken
     async def edited(self, message: Message) -> bool:
         """Take over the new text of a message whose answer has not begun. False when it is too late."""
         async with self._writing() as connection:
@@ -77,6 +66,7 @@ class Journal:
             )
         return done.rowcount > 0
 
+    @unbroken
     async def begin(self, message: Message) -> str:
         """Note that the answer begins and return the text to answer, with all edits so far; later ones are refused."""
         async with self._writing() as connection:
@@ -109,6 +99,8 @@ class Journal:
             "cut": list(reply.trace.cut),
             "dropped_citations": reply.trace.dropped_citations,
             "tokens": dict(reply.trace.tokens),
+            "cost": dict(reply.trace.cost),
+            "cached": reply.trace.cached,
         }
         await self._settle(message, "answered", reply=reply.text, citations=citations, trace=trace)
 
@@ -131,6 +123,7 @@ class Journal:
             rows = (await connection.execute(query)).all()
         return [(_message(row), row.reply_id) for row in rows]
 
+    @unbroken
     async def uncertain(self, platform: str) -> int:
         """Settle what a crash left in the state "sending" and return how many.
 
@@ -158,6 +151,7 @@ class Journal:
                 messages.c.thread == key.thread,
                 messages.c.state == "answered",
                 messages.c.command.in_(("", "ask")),
+                messages.c.reply != "",
             )
             .order_by(messages.c.number.desc())
             .limit((limit + 1) // 2)
@@ -176,6 +170,7 @@ class Journal:
             columns.chat == message.key.chat,
             columns.reply_id == message.reply_to,
             columns.reply_id != "",
+            columns.reply != "",
             columns.state == "answered",
         )
         async with self._reading() as connection:
@@ -190,6 +185,7 @@ class Journal:
             found = await connection.scalar(select(cursors.c.position).where(cursors.c.name == cursor))
         return None if found is None else int(found)
 
+    @unbroken
     async def advance(self, cursor: str, position: int) -> None:
         """Record where a platform's stream of updates stands."""
         async with self._writing() as connection:
@@ -197,45 +193,77 @@ class Journal:
             if not done.rowcount:
                 await connection.execute(insert(cursors).values(name=cursor, position=position))
 
+    async def forget(self, settled: datetime | None, unanswered: datetime | None) -> int:
+        """Remove what people said and were told before `settled`, and before `unanswered` where nothing was answered.
+
+        None keeps all of it. What is left of a message says that there was one, so that it is not taken for new when a
+        platform delivers it again. Messages that still wait for an answer stay. Returns how many were emptied.
+        """
+        columns, emptied = messages.c, 0
+        old = [
+            and_(columns.state.in_(states), columns.settled_at < before)
+            for states, before in ((("answered", "failed", "silent"), settled), (("silent",), unanswered))
+            if before
+        ]
+        holds = or_(*(columns[name] != "" for name in _SAID))
+        query = select(columns.number).where(or_(*old), holds).limit(FORGOTTEN_AT_ONCE) if old else None
+        while query is not None:
+            # In small steps: whoever journals a message waits for the one that writes.
+            step = await self._empty(query)
+            emptied += step
+            if step < FORGOTTEN_AT_ONCE:
+                break
+        return emptied
+
+    @unbroken
+    async def _empty(self, query: Select[tuple[int]]) -> int:
+        async with self._writing() as connection:
+            numbers = (await connection.scalars(query)).all()
+            await connection.execute(update(messages).where(messages.c.number.in_(numbers)).values(_EMPTIED))
+        return len(numbers)
+
+    @unbroken
+    async def forget_author(self, message: Message) -> int:
+        """Remove what the author of this message said in its chat and was told; returns how many messages held any.
+
+        The message itself loses its author as well. What still waits for an answer stays.
+        """
+        if not message.author_id:
+            return 0
+        columns, key = messages.c, message.key
+        theirs = (columns.platform == key.platform, columns.chat == key.chat, columns.author_id == message.author_id)
+        settled = columns.state.in_(("answered", "failed", "silent"))
+        async with self._writing() as connection:
+            # Earlier answers hold the question too; they must go first, while its text is still there to be compared.
+            asked = replies.c.asked.in_(select(columns.text).where(*theirs))
+            here = replies.c.scope == json.dumps([key.platform, key.chat])
+            await connection.execute(delete(replies).where(here, asked))
+            done = await connection.execute(update(messages).where(*theirs, settled).values(_EMPTIED))
+            await connection.execute(update(messages).where(*_identity(message)).values(author_id="", author=""))
+        return done.rowcount
+
     async def close(self) -> None:
         """Close the database. Idempotent."""
-        await self._engine.dispose()
-
-    async def _make_tables(self) -> None:
-        async with self._writing() as connection:
-            await connection.run_sync(tables.create_all)
-        try:
-            async with self._reading() as connection:
-                await connection.execute(select(messages).limit(1))
-        except StoreError as fault:
-            raise StoreError(
-                f"{fault}. It was written by another version; move it away, and a new one is made at the next start"
-            ) from fault
+        await self.database.close()
 
     async def _settle(self, message: Message, state: State, **values: Any) -> None:
         await self._change(message, state=state, settled_at=datetime.now(UTC), **values)
 
+    @unbroken
     async def _change(self, message: Message, **values: Any) -> None:
         async with self._writing() as connection:
             await connection.execute(update(messages).where(*_identity(message)).values(values))
 
-    @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        try:
-            async with self._engine.begin() as connection:
-                yield connection
-        except SQLAlchemyError as fault:
-            raise StoreError(f"the journal {self._where} refuses to be written: {_cause(fault)}") from fault
 
-    @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[AsyncConnection]:
-        try:
-            async with self._engine.connect() as connection:
-                yield connection
-        except SQLAlchemyError as fault:
-            raise StoreError(f"the journal {self._where} cannot be read: {_cause(fault)}") from fault
-
-
+FORGOTTEN_AT_ONCE = 200
+# What a message's row holds of people: their words, names and numbers, and what was found and told.
+_SAID = ("author_id", "author", "text", "quoted", "reply")
+_EMPTIED: Mapping[str, Any] = {
+    **dict.fromkeys(_SAID, ""),
+    "reference": {},
+    "citations": null(),
+    "trace": null(),
+}
 _TURN = ("text", "author", "author_id", "reply")
 _COPIED = (
     *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
@@ -252,18 +280,6 @@ def _message(row: ResultRow[Any]) -> Message:
     values = {name: getattr(row, name) for name in _COPIED}
     values["sent_at"] = row.sent_at if row.sent_at.tzinfo else row.sent_at.replace(tzinfo=UTC)
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
-
-
-def _prepare(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    # FULL: an update is confirmed to the platform once it is in here, so it must survive a power cut as well.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _cause(fault: SQLAlchemyError) -> str:
-    return str(getattr(fault, "orig", None) or fault)
 
 
 def _turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:

@@ -33,6 +33,10 @@ class Key:
         """Say whether the value names a file or folder."""
         return Path in _members(self.field.annotation)
 
+    def holds_paths(self) -> bool:
+        """Say whether the value is a mapping from names to files or folders."""
+        return get_origin(self.field.annotation) is dict and get_args(self.field.annotation)[1] is Path
+
     def is_text(self) -> bool:
         """Say whether the value is plain text, to be taken as it stands."""
         return set(_members(self.field.annotation)) <= {str, type(None)}

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from core.budget import Budget
+from core.circuit import Circuit
 from core.endpoint import Endpoint
-from core.errors import ModelError
+from core.fallback import Attempt, Call, Fallback, Target
+from core.flow import Flow
 from core.ports import Form, Role
-from core.settings import ModelSettings, ModelsSettings
+from core.settings.models import CircuitSettings, FallbackSettings, ModelSettings, ModelsSettings
 from core.types import Turn
+from core.wire import Piece
 
 OPENAI_HOST = "api.openai.com"
+PRICED_TOKENS = 1_000_000
 
 
 class RoleModels:
-    """A `ChatModel` that sends each role to its endpoint; `light` falls back to `main` when it is not configured."""
+    """A `ChatModel` that sends each role to its endpoints; `light` is `main` when it is not configured.
 
-    def __init__(self, roles: Mapping[Role, tuple[Endpoint, ModelSettings]]) -> None:
+    An endpoint that fails or is silent before the first token is followed by the next of its role.
+    """
+
+    def __init__(self, roles: Mapping[Role, tuple[Fallback, ModelSettings]]) -> None:
         self._roles = roles
 
     @classmethod
@@ -31,28 +36,29 @@ class RoleModels:
         if main is None:
             return None
         light = settings.light or main
-        opened = {id(one): (_open(one), one) for one in (main, light)}
+        opened = {id(one): (_open(one, settings.circuit), one) for one in (main, light)}
         return cls({"main": opened[id(main)], "light": opened[id(light)]})
 
     async def stream(
         self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece. Raises `ModelError`, also when the budget's deadline passes."""
-        endpoint, settings = self._roles[role]
-        ends = time.monotonic() + min(settings.timeout_s, budget.remaining())
-        async with aclosing(endpoint.stream(_request(settings, system, turns))) as pieces:
-            while True:
-                # A time-out around the whole loop would fire inside the caller's code, between two pieces.
-                try:
-                    async with asyncio.timeout(max(0.0, ends - time.monotonic())):
-                        piece = await anext(pieces, None)
-                except TimeoutError as fault:
-                    raise ModelError(f"{endpoint.base_url}: {settings.model} did not finish in time") from fault
-                if piece is None:
-                    return
-                budget.count(agent or role, piece.prompt_tokens, piece.completion_tokens)
-                if piece.text:
-                    yield piece.text
+        fallback, settings = self._roles[role]
+        count = partial(_count, budget, agent or role)
+
+        async def start(attempt: Attempt) -> Flow:
+            request = _request(attempt.target.settings, system, turns)
+            return await Flow.begin(attempt, attempt.target.endpoint.stream(request), count)
+
+        # No stage cuts a stream for being slow: it is given up when nobody wants the answer, or another one.
+        call = Call(start, Flow.close, settings.first_token_s, cut_when_slow=False)
+        flow = await fallback.first_good(call, budget)
+        try:
+            while flow.text:
+                yield flow.text
+                await flow.advance(settings.stall_s)
+        finally:
+            await flow.close()
 
     async def complete(
         self,
@@ -65,32 +71,58 @@ class RoleModels:
         agent: str = "",
     ) -> str:
         """Return the whole reply. Raises `ModelError`, also when the budget's deadline passes."""
-        endpoint, settings = self._roles[role]
-        try:
-            async with asyncio.timeout(min(settings.timeout_s, budget.remaining())):
-                piece = await endpoint.complete({**_request(settings, system, turns), **_formed(settings, form)})
-        except TimeoutError as fault:
-            raise ModelError(f"{endpoint.base_url}: {settings.model} did not answer in time") from fault
-        budget.count(agent or role, piece.prompt_tokens, piece.completion_tokens)
-        return piece.text
+        fallback, settings = self._roles[role]
+
+        async def start(attempt: Attempt) -> str:
+            known = attempt.target.settings
+            request = {**_request(known, system, turns), **_formed(known, form)}
+            piece = await attempt.target.endpoint.complete(request)
+            # Here, for a hedge that comes second has used its tokens too.
+            _count(budget, agent or role, attempt, piece)
+            attempt.succeeded()
+            return piece.text
+
+        return await fallback.first_good(Call(start, _keep_nothing, settings.whole_s), budget)
 
     async def warm_up(self) -> None:
         """Load the clients ahead of the first question."""
-        for endpoint, _ in self._roles.values():
+        for endpoint in self._endpoints():
             await endpoint.warm_up()
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
-        for endpoint in {id(endpoint): endpoint for endpoint, _ in self._roles.values()}.values():
+        for endpoint in self._endpoints():
             await endpoint.close()
 
+    def _endpoints(self) -> Sequence[Endpoint]:
+        targets = [target for fallback, _ in self._roles.values() for target in fallback.targets]
+        return list(dict.fromkeys(target.endpoint for target in targets))
 
-def _open(settings: ModelSettings) -> Endpoint:
+
+def _open(settings: ModelSettings, circuit: CircuitSettings) -> Fallback:
+    targets = [_target(one, circuit) for one in (settings, *settings.fallbacks.values())]
+    return Fallback(targets, settings)
+
+
+def _target(settings: FallbackSettings, circuit: CircuitSettings) -> Target:
     key = settings.api_key.value() if settings.api_key else ""
-    return Endpoint.open(settings.base_url, key, settings.timeout_s)
+    endpoint = Endpoint.open(settings.base_url, key, settings.timeout_s)
+    return Target(endpoint, settings, Circuit(f"{settings.model} at {settings.base_url}", circuit))
 
 
-def _request(settings: ModelSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
+def _count(budget: Budget, agent: str, attempt: Attempt, used: Piece) -> None:
+    settings = attempt.target.settings
+    price = used.prompt_tokens * (settings.price_prompt or 0) + used.completion_tokens * (
+        settings.price_completion or 0
+    )
+    budget.count(agent, used.prompt_tokens, used.completion_tokens, price / PRICED_TOKENS)
+
+
+async def _keep_nothing(_reply: str) -> None:
+    """A whole reply holds no connection."""
+
+
+def _request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
     messages = [{"role": "system", "content": system}]
     for turn in turns:
         # Some chat templates refuse two messages of one role in a row, such as a quoted message and a question.
@@ -108,7 +140,7 @@ def _request(settings: ModelSettings, system: str, turns: Sequence[Turn]) -> dic
     return request
 
 
-def _formed(settings: ModelSettings, form: Form | None) -> dict[str, Any]:
+def _formed(settings: FallbackSettings, form: Form | None) -> dict[str, Any]:
     """Return what asks for a form, where the endpoint is configured to know it."""
     if form is None:
         return {}

@@ -63,10 +63,11 @@ class Library(Protocol):
         """Return the retrieval agents to ask, best first (KIMAs 3.2.2)."""
         ...
 
-    async def search(self, agent: str, query: str, limit: int) -> Sequence[Passage]:
+    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
         """Return at most `limit` passages of one agent's sources, best first.
 
-        Raises `UsageError` for an unknown agent.
+        `dense` is what is compared by meaning in place of the query, whose words then count alone. Raises `UsageError`
+        for an unknown agent.
         """
         ...
 

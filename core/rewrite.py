@@ -25,6 +25,25 @@ _CITATION = re.compile(r"\[\d+\]")
 # With fewer words of content a question says too little alone; with more, a pronoun in it points within the question.
 _SHORT_QUESTION_WORDS = 3
 _LONG_QUESTION_WORDS = 7
+# What people say around a question, and what says nothing about it.
+_FILLERS = re.compile(
+    r"\b(?:(?:hi|hello|hey|dear)(?: (?:there|all|everyone|everybody|folks|team|guys))*\b[,!.]*"
+    r"|(?:many )?thanks?(?: you)?(?: so much| very much| a lot| in advance)*\b[,!.]*|thx|please|pls|kindly"
+    r"|(?:can|could|would|will) (?:you|someone|anyone|somebody|anybody)(?: (?:please|kindly))?"
+    r"(?: (?:tell|explain to|show|help|give|let) (?:me|us)(?: know)?)?"
+    r"|(?:does|do) (?:anyone|anybody|someone|you) know(?: if| whether)?"
+    r"|(?:i am|i'm|i was) (?:just )?(?:wondering|asking)(?: if| whether)?|(?:i have )?(?:a )?quick question:?"
+    r"|i(?: would|'d)? (?:like|want|need) to (?:know|ask|understand|learn)(?: about)?"
+    r"|just|basically|actually|simply|really|maybe|perhaps|somehow|kind of|sort of|by the way|btw|imho|you know)\b[,:]?"
+    r"|(?:请问一下|请问|你好|您好|谢谢|麻烦(?:你|您)?|帮我(?:看看|查一下)?|我想(?:知道|了解|问)(?:一下)?|能不能告诉我|可以告诉我|一下)"
+    r"[，,。！!：:]?",
+    re.IGNORECASE,
+)
+_POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
+# Chinese has no spaces: what stands between two noun phrases.
+_BETWEEN = re.compile(
+    r"的|了|吗|呢|吧|啊|是|在|和|与|及|或|把|被|对|从|到|中|里|如何|怎么样?|怎样|什么|为什么|哪些?|多少|有没有|是否|可以|能够?|应该|需要"
+)
 _COMMON = frozenset(
     """
     a about above after again all also am an and any are as at be because been before being below between both
@@ -53,6 +72,39 @@ def content_words(text: str) -> list[str]:
         elif word not in _COMMON:
             words.append(word)
     return words
+
+
+def without_fillers(text: str) -> str:
+    """Return a text without greetings, thanks and politeness; as it is when nothing of substance would be left."""
+    bare = " ".join(_FILLERS.sub(" ", text).split()).lstrip(",.!;:，。！；： ")
+    return bare if content_words(bare) else text
+
+
+def phrases(text: str) -> list[str]:
+    """Return the noun phrases of a text, as near as rules come: runs of words that carry meaning, as written.
+
+    A common word or punctuation ends a run. Identifiers keep their spelling; of Chinese, kana and Hangul only what
+    stands between particles is taken. None comes twice.
+    """
+    found: list[str] = []
+    run: list[str] = []
+    end = 0
+    text = _POSSESSIVE.sub("", text)
+    for match in _WORD.finditer(text):
+        apart = bool(text[end : match.start()].strip())
+        end = match.end()
+        if run and (apart or match[0].lower() in _COMMON or _PAIRED_START.match(match[0])):
+            found.append(" ".join(run))
+            run = []
+        if _PAIRED_START.match(match[0]):
+            found += [part for part in _BETWEEN.split(match[0]) if len(part) > 1]
+        elif match[0].lower() not in _COMMON:
+            run.append(match[0])
+    found += [" ".join(run)] if run else []
+    distinct: dict[str, str] = {}
+    for phrase in found:
+        distinct.setdefault(phrase.lower(), phrase)
+    return list(distinct.values())
 
 
 def rule_rewrite(question: str, history: Sequence[Turn], author_id: str = "") -> str:

@@ -1,8 +1,8 @@
-"""The tables of the journal's database."""
+"""The tables of the one database: the journal, the ledger, and replies to be given again."""
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Boolean, Column, DateTime, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Float, Index, Integer, MetaData, String, Table, Text
 
 tables = MetaData()
 
@@ -25,5 +25,48 @@ messages = Table(
 )
 
 cursors = Table(
-    "cursors", tables, Column("name", String(128), primary_key=True), Column("position", Integer, nullable=False)
+    "cursors", tables, Column("name", String(128), primary_key=True), Column("position", BigInteger, nullable=False)
+)
+
+# What answers consumed: one row per answer, and one per agent that called a model for it. `day` is the local date.
+answers = Table(
+    "answers",
+    tables,
+    Column("number", Integer, primary_key=True),
+    Column("day", String(10), nullable=False),
+    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id", "question_id")),
+    Column("outcome", String(16), nullable=False),
+    *(Column(name, Integer, nullable=False) for name in ("prompt", "completion")),
+    Column("cost", Float, nullable=False),
+    # The limits are looked at before every answer.
+    Index("answers_day", "day", "prompt", "completion", "cost"),
+    Index("answers_chat", "day", "platform", "chat"),
+    Index("answers_user", "day", "platform", "author_id"),
+)
+
+spending = Table(
+    "spending",
+    tables,
+    Column("answer", Integer, primary_key=True),
+    Column("agent", String(128), primary_key=True),
+    Column("day", String(10), nullable=False),
+    *(Column(name, Integer, nullable=False) for name in ("prompt", "completion")),
+    Column("cost", Float, nullable=False),
+    Index("spending_day", "day"),
+)
+
+# Replies to be given again. `scope` is the chat they belong to, `question` its normal form, `sense` what it is about,
+# `made_by` a fingerprint of the configuration, `versions` the version of every cited source by name.
+replies = Table(
+    "replies",
+    tables,
+    Column("number", Integer, primary_key=True),
+    Column("scope", String(300), nullable=False),
+    Column("made_by", String(64), nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("question", "sense", "asked")),
+    *(Column(name, JSON, nullable=False) for name in ("versions", "reply")),
+    Column("made_at", Float, nullable=False),
+    Index("replies_question", "scope", "question"),
+    Index("replies_sense", "scope", "sense"),
+    Index("replies_made_at", "made_at"),
 )

@@ -118,7 +118,7 @@ class Trace:
     """What happened on the way to a reply: the rewritten query, the agents asked, time per stage, what was cut.
 
     `tokens` holds what the language models consumed by "agent.prompt" and "agent.completion", `cost` what that cost by
-    agent, in the currency of the configured prices.
+    agent, in the currency of the configured prices. `cached` tells that an earlier answer was given again.
     """
 
     query: str
@@ -129,6 +129,7 @@ class Trace:
     dropped_citations: int = 0
     tokens: Mapping[str, int] = field(default_factory=dict)
     cost: Mapping[str, float] = field(default_factory=dict)
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

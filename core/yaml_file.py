@@ -72,6 +72,11 @@ def read_yaml(path: Path) -> YamlFile:
         raw = path.read_bytes()
     except OSError as error:
         raise YamlFault(path, f"cannot be read: {error.strerror or error}") from error
+    return parse_yaml(raw, path)
+
+
+def parse_yaml(raw: bytes, path: Path) -> YamlFile:
+    """Read the content of a file as `read_yaml` does; `path` is what faults name."""
     builder = _Builder(path)
     try:
         loader_class = _loader_class()

@@ -23,6 +23,7 @@ from core.endpoint import Endpoint
 from core.errors import EmbeddingError
 from core.settings import EmbeddingSettings
 from knowledge.ports import Embedder, Vectors
+from knowledge.priority import give_way
 
 if TYPE_CHECKING:
     from ctranslate2 import Encoder
@@ -74,13 +75,12 @@ class LocalEmbedder:
 
         Several processes may do so at the same time. Raises `EmbeddingError`.
         """
-        return cls(*await asyncio.to_thread(_load, cache_dir, package_dir))
+        # The model's own threads inherit the priority of the thread that loads it.
+        with ThreadPoolExecutor(1, initializer=give_way) as humble:
+            return cls(*await asyncio.get_running_loop().run_in_executor(humble, _load, cache_dir, package_dir))
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors, shape (len(texts), 384). Raises `EmbeddingError`.
-
-        A small job overtakes a big one: it waits for none of its batches.
-        """
+        """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), LOCAL_DIMENSION), np.float32)
         lane = nullcontext() if sum(map(len, texts)) <= QUICK_CHARACTERS else self._bulk

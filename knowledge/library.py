@@ -13,7 +13,9 @@ from core.errors import EmbeddingError, UsageError
 from core.fusion import fuse
 from core.logs import logger
 from core.settings import AgentSettings, Settings
+from core.tasks import task_group
 from core.types import AgentScore, Passage
+from knowledge.live.asking import LiveSources
 from knowledge.ports import Embedder, Store, Vectors
 from knowledge.routing import AgentIndex, choose, cluster
 from knowledge.tokens import query_tokens
@@ -39,6 +41,10 @@ class KnowledgeLibrary:
         self._query_timeout_s = settings.knowledge.embedding.query_timeout_s
         self._store = store
         self._embedder = embedder
+        self._live = LiveSources(settings.sources, self.similarity)
+        self._live_agents = [
+            name for name, agent in self._agents.items() if all(source in self._live for source in agent.sources)
+        ]
         self._indexes: tuple[AgentIndex, ...] = ()
         self._mix_ins: Mapping[str, Vectors] | None = None
         self._passages = 0
@@ -46,8 +52,8 @@ class KnowledgeLibrary:
 
     @property
     def empty(self) -> bool:
-        """Tell whether no source of any agent held a passage at the last `load`."""
-        return self._passages == 0
+        """Tell whether no source of any agent held a passage at the last `load`, and none is live."""
+        return self._passages == 0 and not self._live
 
     async def load(self) -> None:
         """Compute what routing compares questions with: centroids of every agent's vectors, and its mix-in.
@@ -71,27 +77,49 @@ class KnowledgeLibrary:
         await self.load()
 
     async def route(self, query: str) -> Sequence[AgentScore]:
-        """Return the agents to ask, best first. A query that the embedder hardly knows goes by words instead."""
+        """Return the agents to ask, best first. A query that the embedder hardly knows goes by words instead.
+
+        An agent with live sources only has no passages to be known by: without a mix-in it is asked every time, and so
+        it is with one where words have to do.
+        """
         indexes = self._indexes
+        unknown = [AgentScore(name, 0.0) for name in self._live_agents if name not in {one.name for one in indexes}]
         if not indexes:
-            return []
+            return unknown
         vector = await self._vector_if_any(query)
         if vector is None:
             return await self._route_by_words(query, indexes)
-        return choose(vector, indexes, limit=self._routing.agents, threshold=self._routing.threshold)
+        chosen = choose(vector, indexes, limit=self._routing.agents, threshold=self._routing.threshold)
+        return [*chosen, *unknown]
 
-    async def search(self, agent: str, query: str, limit: int) -> Sequence[Passage]:
+    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
         """Return at most `limit` passages of an agent's sources by weighted hybrid search, best first.
 
-        Raises `UsageError` for an unknown agent.
+        `dense` is embedded in place of the query, which then gives the words alone. Raises `UsageError` for an unknown
+        agent.
         """
         if agent not in self._agents:
             known = ", ".join(sorted(self._agents)) or "none are configured"
             raise UsageError(f"no agent is named {agent!r}; the agents are: {known}")
-        vector = await self._vector_if_any(query)
+        vector = await self._vector_if_any(dense or query)
         candidates = max(self._search.candidates, limit)
-        found = await self._store.search(query_tokens(query), vector, self._agents[agent].sources, candidates)
-        return fuse(found, 0.0 if vector is None else self._search.alpha)[:limit]
+        sources = self._agents[agent].sources
+        found = await self._found(query, vector, sources, candidates)
+        return fuse(found, 0.0 if vector is None else self._search.alpha, limit)
+
+    async def _found(
+        self, query: str, vector: Vectors | None, sources: Sequence[str], candidates: int
+    ) -> Sequence[Passage]:
+        """Search what is stored and ask what is live, at once; when live sources fail, the stored ones count."""
+        stored = [source for source in sources if source not in self._live]
+        if len(stored) == len(sources):
+            return await self._store.search(query_tokens(query), vector, stored, candidates)
+        if not stored:
+            return await self._live.search(sources, query)
+        async with task_group() as tasks:
+            asking = tasks.create_task(self._live.found(sources, query))
+            found = await self._store.search(query_tokens(query), vector, stored, candidates)
+        return [*found, *asking.result()]
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return the cosine of each text with the query; its share of the words where there are no vectors to go by."""
@@ -106,7 +134,8 @@ class KnowledgeLibrary:
         return similarities
 
     async def close(self) -> None:
-        """Give up the embeddings that nobody waits for any more. Idempotent."""
+        """Give up the embeddings that nobody waits for any more, and the live sources' connections. Idempotent."""
+        await self._live.close()
         tasks = list(self._queries.values())
         for task in tasks:
             task.cancel()
@@ -146,8 +175,10 @@ class KnowledgeLibrary:
         scores = [
             AgentScore(index.name, max(best.get(source, 0.0) for source in self._agents[index.name].sources) / highest)
             for index in indexes
+            if index.name not in self._live_agents
         ]
-        return sorted(scores, key=lambda score: -score.score)[: self._routing.agents]
+        chosen = sorted(scores, key=lambda score: -score.score)[: self._routing.agents]
+        return [*chosen, *(AgentScore(name, 0.0) for name in self._live_agents)]
 
     async def _vector(self, query: str) -> Vectors:
         """Return the query's vector. Who asks for the same query meanwhile or later shares one embedding.

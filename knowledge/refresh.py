@@ -9,6 +9,7 @@ from pathlib import Path
 from core.errors import EmbeddingError, SourceError, UsageError
 from core.logs import logger
 from core.settings import SourceSettings
+from knowledge.live import is_live
 from knowledge.locks import refresh_lock
 from knowledge.ports import Embedder, Store
 from knowledge.sources import open_source
@@ -34,7 +35,7 @@ async def refresh_sources(
     progress: Callable[[Progress], None] | None = None,
     news: Callable[[], Awaitable[None]] | None = None,
 ) -> Refreshed:
-    """Bring the named sources up to date (all of them when none is named).
+    """Bring the named sources up to date (all that are stored when none is named).
 
     A source that fails keeps its old knowledge and does not stop the others. `news` is awaited after every source that
     may have changed, early in one that held nothing, and at the end. Raises `UsageError` for an unknown name,
@@ -69,4 +70,7 @@ def _chosen(sources: Mapping[str, SourceSettings], names: Collection[str]) -> li
     if unknown:
         known = ", ".join(sorted(sources)) or "none are configured"
         raise UsageError(f"no source is named {', '.join(map(repr, unknown))}; the sources are: {known}")
-    return [name for name in sources if not names or name in names]
+    live = sorted(name for name in names if is_live(sources[name]))
+    if live:
+        raise UsageError(f"{', '.join(live)}: asked at question time, so there is nothing to refresh")
+    return [name for name in sources if (not names or name in names) and not is_live(sources[name])]

@@ -1,19 +1,51 @@
-"""Ordering the passages that several agents found for one query. Nothing here leaves the machine."""
+"""Ordering the passages that several agents found for one query. Without an API nothing leaves the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from core.fusion import fuse
-from core.ports import Reranker
+from core.kinds import weigh_kinds
 from core.settings import SearchSettings
 from core.types import Passage
 
 
-def make_reranker(settings: SearchSettings) -> Reranker:
-    """Return the reranker that the settings name."""
-    return KeepOrder() if settings.rerank == "none" else FusionReranker(settings.alpha)
+class OwnReranker(Protocol):
+    """A `core.ports.Reranker` that whoever made it closes in the end."""
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the same passages, best first."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections. Idempotent."""
+        ...
+
+
+def make_reranker(settings: SearchSettings) -> OwnReranker:
+    """Return the reranker that the settings name, with the weights of kinds on top.
+
+    For `model` it is the fused order: the model's needs the budget of one answer (`core.agents.reranker`). Raises
+    `ConfigurationError` for a cross-encoder that cannot be used.
+    """
+    chosen = _chosen(settings)
+    return WeightedReranker(chosen, settings.kind_weights) if settings.kind_weights else chosen
+
+
+def _chosen(settings: SearchSettings) -> OwnReranker:
+    if settings.rerank == "none":
+        return KeepOrder()
+    if settings.rerank == "api":
+        from knowledge.rerank_api import ApiReranker
+
+        return ApiReranker(settings.reranker, settings.alpha)
+    if settings.rerank == "cross_encoder":
+        from knowledge.rerank_cross_encoder import CrossEncoderReranker
+
+        return CrossEncoderReranker(settings.reranker, settings.alpha)
+    return FusionReranker(settings.alpha)
 
 
 class FusionReranker:
@@ -29,6 +61,9 @@ class FusionReranker:
         """Return the passages best first; one that several agents found comes once."""
         return fuse(passages, self._alpha)
 
+    async def close(self) -> None:
+        """Hold nothing."""
+
 
 class KeepOrder:
     """Leaves passages in the order in which the agents gave them, which becomes their score."""
@@ -38,3 +73,22 @@ class KeepOrder:
         distinct = {passage.id: passage for passage in reversed(passages)}
         ordered = list(reversed(distinct.values()))
         return [replace(passage, score=1 - place / len(ordered)) for place, passage in enumerate(ordered)]
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+class WeightedReranker:
+    """Multiplies what another reranker makes of passages with the weights of their kinds."""
+
+    def __init__(self, reranker: OwnReranker, weights: Mapping[str, float]) -> None:
+        self._reranker = reranker
+        self._weights = weights
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the passages in their weighed order. Raises what the other one does."""
+        return weigh_kinds(await self._reranker.rerank(query, passages), self._weights)
+
+    async def close(self) -> None:
+        """Close the other one."""
+        await self._reranker.close()

@@ -61,17 +61,35 @@ def cluster(vectors: Vectors, centroids: int, *, seed: int = 0, rounds: int = 20
     return means
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What the score of an agent for a query is made of: its best cosine with either side, None for an empty one."""
+
+    centroid: float | None
+    mix_in: float | None
+    mix_in_weight: float
+    scale: float
+
+    @property
+    def score(self) -> float:
+        """The scaled, mixed score. One side counts alone where the other is empty; minus infinity where both are."""
+        if self.centroid is None or self.mix_in is None:
+            only = self.mix_in if self.centroid is None else self.centroid
+            return -np.inf if only is None else self.scale * only
+        return self.scale * ((1 - self.mix_in_weight) * self.centroid + self.mix_in_weight * self.mix_in)
+
+
+def fit(query: Vectors, index: AgentIndex) -> Fit:
+    """Return how well a query (a unit vector, shape (d,)) fits an agent, with what that is made of."""
+    return Fit(_best(query, index.centroids), _best(query, index.mix_in), index.mix_in_weight, index.scale)
+
+
 def score(query: Vectors, index: AgentIndex) -> float:
     """Return how well a query (a unit vector, shape (d,)) fits an agent: its scaled, mixed best cosines.
 
     Centroids or mix-in count alone where the other is empty; minus infinity where both are.
     """
-    weight = index.mix_in_weight
-    known, told = _best(query, index.centroids), _best(query, index.mix_in)
-    if known is None or told is None:
-        only = told if known is None else known
-        return -np.inf if only is None else index.scale * only
-    return index.scale * ((1 - weight) * known + weight * told)
+    return fit(query, index).score
 
 
 def choose(query: Vectors, indexes: Sequence[AgentIndex], *, limit: int, threshold: float) -> list[AgentScore]:

@@ -23,33 +23,50 @@ MAY_IMPORT = {
 # Where a library may be imported: modules, or a folder that ends in `/`.
 VENDORS = {
     "aiogram": ["bots/telegram/"],
-    "aiohttp": ["bots/discord/", "bots/slack/"],
+    # openai sends through aiohttp, whose exceptions come through.
+    "aiohttp": ["bots/discord/", "bots/http/server.py", "bots/slack/", "core/endpoint.py", "knowledge/web/client.py"],
     "apscheduler": ["core/scheduler.py"],
-    "click": ["bots/cli.py"],
+    "click": ["bots/cli.py", "bots/command.py"],
     "ctranslate2": ["knowledge/embedding.py"],
     "discord": ["bots/discord/"],
+    "docx": ["knowledge/sources/formats/office.py"],
+    "feedparser": ["knowledge/sources/feed.py"],
     "filelock": ["knowledge/locks.py"],
+    "httpx": ["knowledge/stores/weaviate/"],  # what weaviate-client is built on; its exceptions come through
     "httpx2": ["core/endpoint.py"],  # what openai is built on; its exceptions come through
+    "ir_measures": ["knowledge/evaluation/measures.py"],
+    "jmespath": ["knowledge/live/http_api.py"],
     "lancedb": ["knowledge/stores/lance.py"],
-    "markdown_it": ["bots/telegram/markup.py"],
+    "lxml": ["knowledge/sources/website_map.py", "knowledge/sources/website_pages.py"],
+    "markdown_it": ["bots/telegram/markup.py", "bots/discord/markup.py", "bots/slack/markup.py", "bots/console.py"],
     "numpy": ["knowledge/"],  # vectors are arrays in every part of the package
     "openai": ["core/endpoint.py"],
+    "onnxruntime": ["knowledge/rerank_cross_encoder.py"],
+    "openpyxl": ["knowledge/sources/formats/office.py"],
     "pathspec": ["knowledge/sources/"],
+    "pptx": ["knowledge/sources/formats/office.py"],
     "pyarrow": ["knowledge/stores/lance.py"],
     # The settings are pydantic models: one module defines them, and those that load them, read their fields and explain
     # their faults know it too. aiogram's types are pydantic models as well, whose refusals are pydantic's.
     "pydantic": ["core/settings/", "core/configuration.py", "core/keys.py", "bots/telegram/"],
     "pydantic_core": ["core/faults.py"],
-    "rich": ["bots/console.py"],
+    "pypdf": ["knowledge/sources/formats/pdf.py"],
+    "rich": ["bots/console.py", "bots/usage.py"],
     "safetensors": ["knowledge/embedding.py"],
     "sdnotify": ["bots/runner.py"],
     "semantic_text_splitter": ["knowledge/chunking/"],
-    # One database, its tables apart from what reads and writes them.
     "slack_bolt": ["bots/slack/"],
     "slack_sdk": ["bots/slack/"],
-    "sqlalchemy": ["core/journal.py", "core/tables.py", "core/database.py", "core/usage.py", "core/answer_cache.py"],
+    # One database, its tables apart from what reads and writes them.
+    "sqlalchemy": [
+        *("core/journal.py", "core/tables.py", "core/database.py", "core/usage.py", "core/answer_cache.py"),
+        "core/commenting/record.py",
+        "core/gating/room.py",
+    ],
     "structlog": ["core/logs.py"],
-    "tokenizers": ["knowledge/embedding.py"],
+    "tokenizers": ["knowledge/embedding.py", "knowledge/rerank_cross_encoder.py"],
+    "trafilatura": ["knowledge/sources/website_pages.py"],
+    "weaviate": ["knowledge/stores/weaviate/"],
     "yaml": ["core/yaml_file.py"],
 }
 

@@ -47,9 +47,9 @@ class _Words:
 def to_message(update: Update, me: Identity) -> Message | Ignored:
     """Convert one update, or say why it is none of the bot's business.
 
-    Other bots, service messages, posts of a linked channel and commands for another bot are ignored. Anonymous
-    administrators and members who write as a channel are taken under that name. `reference` holds `chat_id`,
-    `message_id`, `thread_id` (or None), `username` (the asker's, or empty) and, for an edited message, `edited`.
+    Other bots, service messages and commands for another bot are ignored. Anonymous administrators and members who
+    write as a channel are taken under that name. `reference` holds `chat_id`, `message_id`, `thread_id` (or None),
+    `username` (the asker's, or empty), for an edited message `edited`, and for a post of the linked channel `kind`.
     """
     event = update.message or update.edited_message
     if event is None:
@@ -65,8 +65,6 @@ def to_message(update: Update, me: Identity) -> Message | Ignored:
 
 def _none_of_ours(event: TelegramMessage) -> str:
     """Return why a message is to be ignored, or nothing."""
-    if event.is_automatic_forward:
-        return "a post of the linked channel"
     if event.chat.type == "channel":
         return "a channel post"
     # Telegram gives anonymous administrators and channels a stand-in that is a bot: `sender_chat` tells them apart.
@@ -94,7 +92,7 @@ def _message(event: TelegramMessage, words: _Words, me: Identity, *, edited: boo
         text=words.text,
         sent_at=event.date,
         private=private,
-        addressed=private or words.mentioned or to_us or ours,
+        addressed=not event.is_automatic_forward and (private or words.mentioned or to_us or ours),
         command=words.command,
         reply_to=str(answered.message_id) if answered is not None else "",
         quoted=_quoted(event, answered),
@@ -105,6 +103,7 @@ def _message(event: TelegramMessage, words: _Words, me: Identity, *, edited: boo
             "thread_id": thread_id,
             "username": (event.from_user.username or "") if event.from_user and not event.sender_chat else "",
             **({"edited": True} if edited else {}),
+            **({"kind": "post"} if event.is_automatic_forward else {}),
         },
     )
 

@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 
 from core.budget import Budget
-from core.citations import mark_sentences, overlap_support, sentences
+from core.citations import mark_sentences, sentences
 from core.evidence import defuse, render
 from core.parts import Parts
 from core.ports import ChatModel
+from core.support import overlap_support
 from core.types import Passage, Turn
 
 _LINE = re.compile(r"^\W*(\d{1,3})\W*[:：]\s*(.*)$", re.MULTILINE)
 _ID = re.compile(r"p\s?(\d{1,3})", re.IGNORECASE)
 
 
-async def look_back(text: str, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget, /) -> str:
+async def look_back(
+    text: str, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget, /, *, asked: str = ""
+) -> str:
     """Return the answer with passage ids behind the sentences that passages support.
 
-    The light model says which; when it is too slow or fails, shared words decide.
+    The light model says which; when it is too slow or fails, words decide. `asked` is the question.
+    """
+    said = await budget.within("look_back", ask_model(model, text, passages, parts, budget), dict)
+    cut = "look_back" in budget.cut
+    support = await asyncio.to_thread(overlap_support, text, passages, asked) if cut else said
+    return mark_sentences(text, support)
+
+
+async def ask_model(
+    model: ChatModel, text: str, passages: Sequence[Passage], parts: Parts, budget: Budget
+) -> dict[int, list[int]]:
+    """Return the positions of passages (from 0) that a model finds behind sentences, by place in `sentences(text)`.
+
+    Raises `ModelError`.
     """
     found = sentences(text)
     numbered = "\n".join(f"{number}: {defuse(' '.join(sentence.split()))}" for number, sentence in enumerate(found, 1))
-    evidence = render(passages, parts.settings.evidence_tokens())
+    evidence = render(passages, parts.settings.evidence_tokens(), parts.settings.evidence.layout)
     request = f"<evidence>\n{evidence}\n</evidence>\n<answer>\n{numbered}\n</answer>"
-    reply = await budget.within(
-        "look_back",
-        model.complete(
-            parts.prompts.fill("look_back"), [Turn("user", request)], role="light", budget=budget, agent="look_back"
-        ),
-        lambda: "",
+    reply = await model.complete(
+        parts.prompts.fill("look_back"), [Turn("user", request)], role="light", budget=budget, agent="look_back"
     )
-    cut = "look_back" in budget.cut
-    support = overlap_support(text, passages) if cut else _parse(reply, found, len(passages))
-    return mark_sentences(text, support)
+    return _parse(reply, found, len(passages))
 
 
 def _parse(reply: str, found: Sequence[str], passages: int) -> dict[int, list[int]]:

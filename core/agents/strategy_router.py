@@ -11,12 +11,11 @@ import re
 from collections.abc import Awaitable, Callable
 
 from core.budget import Budget
-from core.errors import KimasError
 from core.parts import Parts
 from core.settings import Strategy
 from core.shapes import Record, Shape, Slot
 from core.strategies import Gathered, none, parallel, planning, react, simple, single
-from core.strategies.searching import asked_about, outcome
+from core.strategies.searching import asked_about, outcome, succeeded
 from core.structured import Ask, decide
 from core.tasks import task_group
 from core.types import Question, Turn
@@ -85,23 +84,25 @@ _PLEASANTRY = re.compile(
 )
 
 
-async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
+async def gather(question: Question, parts: Parts, budget: Budget, early: single.Early | None = None) -> Gathered:
     """Choose a strategy and gather with it.
 
-    Where the model has to be asked, a single retrieval runs meanwhile and is what counts when `single` is chosen: the
-    choice then costs no time beyond its own. Raises what the chosen strategy raises.
+    Where the model has to be asked, a single search runs meanwhile, its rewrite included. It is what counts when
+    `single` is chosen, and the first search of `planning`: the choice then costs no time beyond its own. `early` is for
+    a single retrieval that nobody had to choose. Raises what the chosen strategy raises.
     """
     rule = by_rule(question, parts)
+    if rule == "single":
+        return await single.gather(question, parts, budget, early)
     if rule is not None:
         return await STRATEGIES[rule](question, parts, budget)
     async with task_group() as tasks:
-        ahead = tasks.create_task(outcome(single.gather(question, parts, budget)))
+        ahead = tasks.create_task(outcome(single.search_once(question, parts, budget)))
         chosen = await choose(question, parts, budget)
         if chosen == "single":
-            gathered = await ahead
-            if isinstance(gathered, KimasError):
-                raise gathered
-            return gathered
+            return await single.gathered(succeeded([await ahead])[0], parts, budget)
+        if chosen == "planning":
+            return await planning.gather(question, parts, budget, ahead)
         ahead.cancel()
     return await STRATEGIES[chosen](question, parts, budget)
 

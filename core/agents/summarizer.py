@@ -5,43 +5,37 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from core.agents.conversation import speaker
+from core.agents.related import Understood, asked_by, labels_of
 from core.budget import Budget
 from core.evidence import defuse, estimate_tokens, render
 from core.extract import extract
+from core.notes import notes_in
 from core.parts import Parts
 from core.ports import ChatModel
-from core.settings import Settings
 from core.types import Passage, Question, Turn
 
 HISTORY_TOKENS = 1500
 # Quoting is what is left when the model took all the time: it gets this many seconds even then.
 LEAST_QUOTE_S = 0.5
-NO_SEARCH = "The sources did not answer in time. Please ask again in a moment."
-NO_EVIDENCE = "I found nothing about this in the sources I know ({sources})."
-EXTRACTIVE_NOTE = "*Quoted from the sources; no language model is configured.*"
-FALLBACK_NOTE = "*The language model could not answer. This is quoted from the sources.*"
-CUT_NOTE = "*The answer was cut short: the language model stopped.*"
 
 
 async def stream(
     question: Question, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget
 ) -> AsyncGenerator[str]:
     """Yield the answer piece by piece, with passage ids as marks. Raises `ModelError`."""
-    settings = parts.settings
-    evidence = render(passages, settings.evidence_tokens()) or "(no passages were found)"
-    system = parts.prompts.fill("summarizer", name=settings.name, persona=settings.answer.persona)
-    asked = Turn("user", f"<evidence>\n{evidence}\n</evidence>\n<question>\n{defuse(question.text)}\n</question>")
-    turns = [*_recent(question.history), asked]
+    system, turns = prompt(question, passages, parts)
     async with aclosing(model.stream(system, turns, role="main", budget=budget, agent="summarizer")) as pieces:
         async for piece in pieces:
             yield piece
 
 
-async def quote(
-    question: str, passages: Sequence[Passage], parts: Parts, budget: Budget, note: str = EXTRACTIVE_NOTE
-) -> str:
-    """Return the extractive answer, with passage ids as marks, or say that nothing was found."""
-    settings = parts.settings
+async def quote(question: str, passages: Sequence[Passage], parts: Parts, budget: Budget, note: str = "") -> str:
+    """Return the extractive answer, with passage ids as marks, or say that nothing was found.
+
+    `note` says why it is quoted; by itself, that there is no model.
+    """
+    settings, notes = parts.settings, notes_in(parts.prompts.language)
     least = settings.knowledge.search.min_similarity
     # Where vectors had no say (a language that the embedder hardly knows), words alone decide.
     by_words = all(one.similarity == 0 for one in passages)
@@ -49,26 +43,39 @@ async def quote(
     seconds = max(LEAST_QUOTE_S, 0.5 * budget.remaining())
     quoted = await extract(question, passages, parts.library, seconds) if related else ""
     if quoted:
-        return f"{quoted}\n\n{note}"
-    return NO_SEARCH if not passages and "search" in budget.cut else no_evidence(settings)
+        return f"{quoted}\n\n{note or notes.extractive}"
+    if not passages and "search" in budget.cut:
+        return notes.no_search
+    return notes.no_evidence.format(sources=", ".join(settings.sources) or notes.no_sources)
 
 
-def no_evidence(settings: Settings) -> str:
-    """Return the sentence that says so plainly, with what the bot does know."""
-    return NO_EVIDENCE.format(sources=", ".join(settings.sources) or "none are configured")
+def prompt(question: Question, passages: Sequence[Passage], parts: Parts) -> tuple[str, list[Turn]]:
+    """Return the instructions, and the conversation with the evidence, the analysis and the question last.
+
+    The conversation is the question's history: what the context manager has selected (KIMAs 3.2.2), or all of it.
+    """
+    settings = parts.settings
+    evidence = render(passages, settings.evidence_tokens(), settings.evidence.layout) or "(no passages were found)"
+    system = parts.prompts.fill("summarizer", name=settings.name, persona=settings.answer.persona)
+    analysis = question.analysis if isinstance(question, Understood) else ""
+    # No mark-up of ours is in an analysis: whatever looks like a tag came from the conversation.
+    wanted = f"<analysis>\n{analysis.replace('<', '‹').replace('>', '›')}\n</analysis>\n" if analysis else ""
+    asked = f"<question{asked_by(question)}>\n{defuse(question.text)}\n</question>"
+    return system, [*_recent(question), Turn("user", f"<evidence>\n{evidence}\n</evidence>\n{wanted}{asked}")]
 
 
-def _recent(history: Sequence[Turn]) -> list[Turn]:
+def _recent(question: Question) -> list[Turn]:
     """Return the latest turns that fit, each user turn with its author so that people are kept apart."""
     kept: list[Turn] = []
     left = HISTORY_TOKENS
-    for turn in reversed(history):
+    labels = labels_of(question)
+    for turn in reversed(question.history):
         left -= estimate_tokens(turn.text)
         if left < 0:
             break
-        name = f"{turn.author}: " if turn.role == "user" and turn.author else ""
-        kept.append(Turn(turn.role, defuse(name + turn.text)))
+        name = speaker(turn, labels) if turn.role == "user" else ""
+        kept.append(Turn(turn.role, defuse(f"{name}: {turn.text}" if name else turn.text)))
     # Some chat templates refuse a conversation that the assistant opens.
-    while kept and kept[-1].role == "assistant":
-        kept.pop()
+    if kept and kept[-1].role == "assistant":
+        kept[-1] = Turn("user", f"(Your earlier answer:)\n{kept[-1].text}")
     return list(reversed(kept))

@@ -13,26 +13,47 @@ from pydantic import Field, model_validator
 from core.settings.agents import AgentSettings
 from core.settings.answering import AnswerSettings, BudgetSettings, ContextSettings, Strategy, StrategySettings
 from core.settings.base import VARIABLE, Name, Secret, Section, Share
+from core.settings.commenting import AutoCommentSettings
 from core.settings.discord import DiscordSettings
 from core.settings.evidence import EvidenceSettings
+from core.settings.http import HttpSettings
 from core.settings.knowledge import (
     ChunkingSettings,
     EmbeddingSettings,
     KnowledgeSettings,
     RoutingSettings,
     SearchSettings,
+    StoreSettings,
+    WeaviateSettings,
 )
-from core.settings.models import ModelSettings, ModelsSettings
+from core.settings.models import FallbackSettings, ModelSettings, ModelsSettings
 from core.settings.platforms import GateSettings, TelegramSettings
-from core.settings.running import LogSettings, RunSettings
+from core.settings.running import JournalSettings, LogSettings, RunSettings
 from core.settings.slack import SlackSettings
-from core.settings.sources import FaqSource, FilesSource, GitSource, LinkedSource, SourceSettings
+from core.settings.sources import (
+    FaqSource,
+    FeedSource,
+    FilesSource,
+    ForgeSource,
+    GithubSource,
+    GitlabSource,
+    GitSource,
+    HttpApiSource,
+    LinkedSource,
+    LiveSource,
+    RemoteRagSource,
+    SearchApiSource,
+    SourceSettings,
+    WebsiteSource,
+    WebSource,
+)
 from core.settings.usage import CacheSettings, LimitsSettings
 
 __all__ = [
     "VARIABLE",
     "AgentSettings",
     "AnswerSettings",
+    "AutoCommentSettings",
     "BudgetSettings",
     "CacheSettings",
     "ChunkingSettings",
@@ -40,19 +61,30 @@ __all__ = [
     "DiscordSettings",
     "EmbeddingSettings",
     "EvidenceSettings",
+    "FallbackSettings",
     "FaqSource",
+    "FeedSource",
     "FilesSource",
+    "ForgeSource",
     "GateSettings",
     "GitSource",
+    "GithubSource",
+    "GitlabSource",
+    "HttpApiSource",
+    "HttpSettings",
+    "JournalSettings",
     "KnowledgeSettings",
     "LimitsSettings",
     "LinkedSource",
+    "LiveSource",
     "LogSettings",
     "ModelSettings",
     "ModelsSettings",
     "Name",
+    "RemoteRagSource",
     "RoutingSettings",
     "RunSettings",
+    "SearchApiSource",
     "SearchSettings",
     "Secret",
     "Section",
@@ -60,9 +92,13 @@ __all__ = [
     "Share",
     "SlackSettings",
     "SourceSettings",
+    "StoreSettings",
     "Strategy",
     "StrategySettings",
     "TelegramSettings",
+    "WeaviateSettings",
+    "WebSource",
+    "WebsiteSource",
 ]
 
 
@@ -91,7 +127,10 @@ class Settings(Section):
     telegram: TelegramSettings | None = None
     discord: DiscordSettings | None = None
     slack: SlackSettings | None = None
+    http: HttpSettings | None = None
+    auto_comment: AutoCommentSettings = AutoCommentSettings()
     run: RunSettings = RunSettings()
+    journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
@@ -101,6 +140,10 @@ class Settings(Section):
                 if source not in self.sources:
                     known = ", ".join(sorted(self.sources)) or "none"
                     raise ValueError(f"agents.{name}.sources: no source is named {source!r} (known: {known})")
+        for source in self.evidence.weights:
+            if source not in self.sources:
+                known = ", ".join(sorted(self.sources)) or "none"
+                raise ValueError(f"evidence.weights: no source is named {source!r} (known: {known})")
         return self
 
     def secrets(self) -> dict[str, Secret]:

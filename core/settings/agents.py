@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
 
 from core.settings.base import Name, Section
+
+BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "rule", "decompose")
+# Installed packages offer rewrites of their own under this group.
+REWRITES_GROUP = "kimas.rewrites"
+
+
+def _known_rewrite(name: str) -> str:
+    if name in BUILT_IN_REWRITES:
+        return name
+    # Only now: reading what all installed packages offer takes a while.
+    known = (*BUILT_IN_REWRITES, *sorted({one.name for one in entry_points(group=REWRITES_GROUP)}))
+    if name not in known:
+        raise ValueError(f"no rewrite is named {name!r} (known: {', '.join(known)})")
+    return name
+
+
+Rewrite = Annotated[str, AfterValidator(_known_rewrite)]
 
 
 class AgentSettings(Section):
@@ -24,4 +42,15 @@ class AgentSettings(Section):
     )
     compression: Literal["none", "extract", "model"] = Field(
         "none", description="Raw passages, or what is made of them"
+    )
+    rewrites: tuple[Rewrite, ...] = Field(
+        (),
+        max_length=6,
+        description="How a query is rewritten for this agent, in this order: " + ", ".join(BUILT_IN_REWRITES),
+    )
+    language: str = Field(
+        "", max_length=40, description="Language of its knowledge (en, English): what translation translates into"
+    )
+    synonyms: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="Words or phrases of users, each with what the knowledge says instead"
     )

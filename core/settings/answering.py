@@ -22,6 +22,10 @@ class BudgetSettings(Section):
     rewrite: Share = Field(
         0.15, description="Share of the deadline for making a question complete from its conversation"
     )
+    requery: Share = Field(0.15, description="Share of the deadline for a retrieval agent's own rewriting of its query")
+    context: Share = Field(
+        0.02, description="Share of the deadline, from the question on, for choosing the messages that matter"
+    )
     route: Share = Field(0.1, description="Share of the deadline for choosing the agents")
     search: Share = Field(0.25, description="Share of the deadline for asking the agents")
     rerank: Share = Field(0.1, description="Share of the deadline for ordering their passages")
@@ -42,6 +46,10 @@ class ContextSettings(Section):
 
     select: bool = Field(
         True, description="The summarizer sees only the messages that matter for the question, with an analysis"
+    )
+    head_start: bool = Field(
+        True,
+        description="Where a rewrite is waited for, the answer is begun on what the rules found, and kept if it fits",
     )
 
 

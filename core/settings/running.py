@@ -1,4 +1,4 @@
-"""The daemon and its log."""
+"""The daemon, its journal and its log."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ class RunSettings(Section):
 
     workers: PositiveInt = Field(64, description="Answers in the making at the same time")
     grace_s: PositiveFloat = Field(20, description="After SIGTERM: time to finish what is in flight")
+
+
+class JournalSettings(Section):
+    """How long the journal keeps what people said and were told. null keeps it for ever."""
+
+    keep_days: PositiveFloat | None = Field(90, description="Texts and names of settled messages; whose usage it was")
+    keep_unanswered_days: PositiveFloat | None = Field(7, description="The same of messages that got no answer")
 
 
 class LogSettings(Section):

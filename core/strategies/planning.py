@@ -45,8 +45,9 @@ SHAPE = Shape(
 
 @dataclass(slots=True)
 class _Course:
-    """What one question's rounds have come to."""
+    """What one question's rounds have come to. `ahead` is its first search, where somebody has begun it."""
 
+    ahead: Awaitable[Found | KimasError] | None = None
     found: list[Found] = field(default_factory=list)
     kept: list[Sequence[Passage]] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
@@ -72,9 +73,14 @@ class _Course:
         return result
 
 
-async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
-    """Return the passages that the rounds kept; where they kept none, those of the first search."""
-    course = _Course()
+async def gather(
+    question: Question, parts: Parts, budget: Budget, ahead: Awaitable[Found | KimasError] | None = None
+) -> Gathered:
+    """Return the passages that the rounds kept; where they kept none, those of the first search.
+
+    `ahead` is the search of the question itself where somebody has begun it; it is not made again.
+    """
+    course = _Course(ahead)
     with budget.timed("gather"):
         try:
             async with asyncio.timeout(budget.share("gather")):
@@ -117,10 +123,16 @@ async def _rounds(question: Question, course: _Course, parts: Parts, budget: Bud
         searched = [again]
 
 
+async def _joined(ahead: Awaitable[Found | KimasError]) -> Found:
+    return succeeded([await ahead])[0]
+
+
 async def _first(question: Question, course: _Course, calls: Calls, parts: Parts, budget: Budget) -> list[Found]:
     """Search the question while the roadmap is written, then the roadmap's steps, all at once."""
     async with task_group() as tasks:
-        whole = tasks.create_task(course.search(search_once(question, parts, budget)))
+        whole = tasks.create_task(
+            course.search(_joined(course.ahead) if course.ahead else search_once(question, parts, budget))
+        )
         course.plan = await _roadmap(question, calls, parts, budget)
         steps = [tasks.create_task(course.search(ranked_search(step, parts, budget))) for step in course.plan]
         return succeeded([await search for search in (whole, *steps)])

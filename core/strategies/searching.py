@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TypeVar
 
+from core.agents.reranker import rerank
 from core.agents.retrieval import retrieve
 from core.budget import Budget
 from core.errors import KimasError
@@ -28,21 +29,21 @@ class Found:
     passages: tuple[Passage, ...]
 
 
-async def search(query: str, parts: Parts, budget: Budget) -> Found:
-    """Route a query and search it at the agents found. Raises `ServiceError` when none of them could answer."""
+async def search(query: str, parts: Parts, budget: Budget, *, rewriting: bool = True) -> Found:
+    """Route a query and search it at the agents found, each rewriting it in its own way unless `rewriting` is off.
+
+    Raises `ServiceError` when none of them could answer.
+    """
     known = parts.settings.retrieval_agents()
     agents = await budget.within("route", parts.library.route(query), lambda: [AgentScore(name, 0.0) for name in known])
-    limits = {name: agent.limit for name, agent in known.items()}
-    passages = await retrieve(query, agents, parts.library, budget, limits)
+    passages = await retrieve(query, agents, parts, budget, rewriting=rewriting)
     return Found(query, tuple(agent.name for agent in agents), tuple(passages))
 
 
 async def ranked_search(query: str, parts: Parts, budget: Budget) -> Found:
     """Search and put the passages in order for this query, best first."""
     found = await search(query, parts, budget)
-    ordered = await budget.within(
-        "rerank", parts.reranker.rerank(query, found.passages), lambda: by_score(found.passages)
-    )
+    ordered = await rerank(query, found.passages, parts, budget)
     return Found(found.query, found.agents, tuple(ordered))
 
 

@@ -11,5 +11,5 @@ from core.types import Question
 
 async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
     """Return the passages for the question as it was asked, in the order of their scores."""
-    found = await search(question.text, parts, budget)
+    found = await search(question.text, parts, budget, rewriting=False)
     return Gathered(found.query, found.agents, tuple(by_score(found.passages)), "simple", ranked=True)

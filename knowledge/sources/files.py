@@ -11,9 +11,10 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import FilesSource
 from knowledge.ports import Document, Listing
+from knowledge.sources.formats import readable
 from knowledge.sources.links import fill
-from knowledge.sources.reading import decode, defect, fingerprint
-from knowledge.sources.selection import Selection
+from knowledge.sources.reading import defect, fingerprint
+from knowledge.sources.selection import PACKED, Selection
 
 
 class FilesFolder:
@@ -42,11 +43,10 @@ class FilesFolder:
         for path in paths:
             if path not in listing.fingerprints:
                 continue
-            text = await asyncio.to_thread(self._read, path)
-            if text is not None:
-                kind = self._selection.kind(path) or "text"
-                url = fill(self._settings.link, path)
-                yield Document(path=path, text=text, kind=kind, url=url)
+            found = await asyncio.to_thread(self._read, path)
+            if found is not None:
+                text, kind = found
+                yield Document(path=path, text=text, kind=kind, url=fill(self._settings.link, path))
 
     def _list(self) -> Listing:
         skipped: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class FilesFolder:
             except OSError:
                 skipped["unreadable"] += 1
                 continue
-            fault = defect(data)
+            fault = defect(data, packed=self._selection.kind(path) in PACKED)
             if fault:
                 skipped[fault] += 1
             else:
@@ -149,13 +149,14 @@ class FilesFolder:
                 seen.add(target)
                 yield Path(entry.path).relative_to(root).as_posix(), size
 
-    def _read(self, path: str) -> str | None:
+    def _read(self, path: str) -> tuple[str, str] | None:
         try:
             file = self._path if self._path.is_file() else self._path / path
             data = file.read_bytes()
         except OSError:
             return None
-        return None if defect(data) else decode(data)
+        kind = self._selection.kind(path) or "text"
+        return None if defect(data, packed=kind in PACKED) else readable(path, kind, data)
 
 
 def _size(file: Path) -> int | None:

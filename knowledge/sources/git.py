@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Collection
@@ -11,11 +12,12 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import GitSource
 from knowledge.ports import Document, Listing
+from knowledge.sources.formats import readable
 from knowledge.sources.git_clone import REFERENCE, GitClone, unknown_branch
 from knowledge.sources.git_command import Git, GitFailure
 from knowledge.sources.links import derived_template, fill, without_credentials
-from knowledge.sources.reading import decode, defect
-from knowledge.sources.selection import Selection
+from knowledge.sources.reading import defect
+from knowledge.sources.selection import PACKED, Selection
 
 _NOT_FILES = {"120000": "symbolic link", "160000": "submodule"}
 _MISSING = "not in the repository"
@@ -63,10 +65,10 @@ class GitRepository:
         try:
             async with aclosing(git.blobs(list(places))) as blobs:
                 async for blob, data in blobs:
-                    text = decode(data)
                     for path in places[blob]:
+                        text, kind = await asyncio.to_thread(readable, path, self._selection.kind(path), data)
                         url = fill(template, path, listing.revision)
-                        yield Document(path=path, text=text, kind=self._selection.kind(path), url=url)
+                        yield Document(path=path, text=text, kind=kind, url=url)
         except GitFailure as error:
             raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
 
@@ -109,7 +111,8 @@ class GitRepository:
                     skipped[refusal] += 1
                 else:
                     found[path] = blob
-        await self._look_at(git, set(found.values()))
+        packed = {blob for path, blob in found.items() if self._selection.kind(path) in PACKED}
+        await self._look_at(git, set(found.values()), packed)
         defects = {path: self._looked_at[blob] for path, blob in found.items() if self._looked_at[blob]}
         skipped.update(defects.values())
         fingerprints = {path: blob for path, blob in found.items() if path not in defects}
@@ -125,12 +128,12 @@ class GitRepository:
             return _NOT_FILES[mode]
         return self._selection.refusal(path, int(size) if size.isdigit() else 0)
 
-    async def _look_at(self, git: Git, blobs: set[str]) -> None:
-        """Learn what is wrong with the content of blobs that were not looked at before."""
+    async def _look_at(self, git: Git, blobs: set[str], packed: set[str]) -> None:
+        """Learn what is wrong with the content of blobs that were not looked at before; `packed` may be binary."""
         seen = {blob: fault for blob, fault in self._looked_at.items() if blob in blobs and fault != _MISSING}
         async with aclosing(git.blobs(sorted(blobs - seen.keys()))) as contents:
             async for blob, data in contents:
-                seen[blob] = defect(data)
+                seen[blob] = defect(data, packed=blob in packed)
         lost = blobs - seen.keys()
         if lost and self._clone:
             raise GitFailure(f"{len(lost)} files are missing in the clone")

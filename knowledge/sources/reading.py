@@ -18,8 +18,10 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def defect(data: bytes) -> str:
-    """Return why content cannot be used ("binary", "empty"), or an empty string."""
+def defect(data: bytes, *, packed: bool = False) -> str:
+    """Return why content cannot be used ("binary", "empty"), or an empty string. `packed` content may be binary."""
+    if packed:
+        return "" if data.strip() else "empty"
     marked = any(data.startswith(mark) for mark, _ in _WIDE_MARKS + _UTF16_MARKS)
     if b"\0" in data and not marked:
         return "binary"

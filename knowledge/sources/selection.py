@@ -35,13 +35,23 @@ _KINDS = {
     "java": ".java",
     "c": ".c .h",
     "cpp": ".cc .cpp .cxx .hh .hpp .hxx .ipp",
+    "pdf": ".pdf",
+    "docx": ".docx",
+    "pptx": ".pptx",
+    "xlsx": ".xlsx .xlsm",
+    "html": ".html .htm .xhtml",
+    "notebook": ".ipynb",
+    "asciidoc": ".adoc .asciidoc .asc",
+    "csv": ".csv .tsv",
     "text": """
-        .txt .text .adoc .asciidoc .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .sh .bash .zsh .fish
+        .txt .text .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .sh .bash .zsh .fish
         .ps1 .bat .cmd .sql .rb .php .pl .pm .lua .r .jl .scala .kt .kts .swift .dart .ex .exs .erl .hs .ml .clj
         .cs .fs .vb .m .mm .proto .graphql .tf .hcl .gradle .groovy .cmake .mk .vue .svelte .nix .zig .el .lisp .vim
         .service
     """,
 }
+# Of these most bytes are no text.
+PACKED = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
 _BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
 _TEXT_NAMES = """
     dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
@@ -50,28 +60,44 @@ _TEXT_NAMES = """
 """
 
 
+class PathGlobs:
+    """Include and exclude globs, ready to judge paths. Raises `SourceError` for a glob that git does not know."""
+
+    def __init__(self, name: str, include: Sequence[str], exclude: Sequence[str]) -> None:
+        self._include = _spec(name, "include", include) if include else None
+        self._exclude = _spec(name, "exclude", exclude)
+
+    def takes(self, path: str) -> bool:
+        """Tell whether the globs let a path in."""
+        included = self._include is None or self._include.match_file(path)
+        return included and not self._exclude.match_file(path)
+
+    def excludes(self, path: str) -> bool:
+        """Tell whether the exclude globs name a path."""
+        return bool(self._exclude.match_file(path))
+
+
 class Selection:
     """The globs of one source, ready to judge paths. Raises `SourceError` for a glob that git would not understand."""
 
     def __init__(self, name: str, settings: LinkedSource) -> None:
-        self._include = _spec(name, "include", settings.include) if settings.include else None
-        self._exclude = _spec(name, "exclude", settings.exclude)
+        self._globs = PathGlobs(name, settings.include, settings.exclude)
         self._brings_back = any(pattern.startswith("!") for pattern in settings.exclude)
         by_default = not settings.include
         self._generated = _spec(name, "exclude", _INSTALLED + (_GENERATED if by_default else ()))
         self._hidden = _spec(name, "exclude", _HIDDEN if by_default else ())
         self._named_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
         self._max_bytes = settings.max_file_kb * 1024
+        self._max_packed_bytes = settings.max_document_kb * 1024
 
     def enters(self, folder: str) -> bool:
         """Tell whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
-        left_out = not self._brings_back and self._exclude.match_file(folder + "/")
+        left_out = not self._brings_back and self._globs.excludes(folder + "/")
         return not (left_out or self._generated.match_file(folder + "/"))
 
     def takes(self, path: str) -> bool:
         """Tell whether the configured globs let a path in."""
-        included = self._include is None or self._include.match_file(path)
-        return included and not self._exclude.match_file(path)
+        return self._globs.takes(path)
 
     def refusal(self, path: str, size: int) -> str:
         """Return why a path that the globs let in is still skipped, or an empty string. `size` is in bytes."""
@@ -81,6 +107,8 @@ class Selection:
             return "hidden"
         if not self.kind(path):
             return "unknown kind"
+        if self.kind(path) in PACKED:
+            return "too large" if size > self._max_packed_bytes else ""
         bulk = PurePosixPath(path).suffix.lower() in _DATA_SUFFIXES and size > _DATA_BYTES
         return "too large" if bulk or size > self._max_bytes else ""
 

@@ -138,7 +138,8 @@ class LanceStore:
     ) -> Sequence[Passage]:
         """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, each with both true scores.
 
-        BM25 counts words over all sources; between `replace` and `optimise` over those of the indexed rows.
+        BM25 counts words over all sources; in a table too large for memory, between `replace` and `optimise` over those
+        of the indexed rows.
         """
         if not sources or not (tokens or vector is not None):
             return []

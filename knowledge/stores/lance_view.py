@@ -1,7 +1,7 @@
 """Reading one version of a LanceDB table: hybrid search, above all. Every passage found gets both of its true scores.
 
-Reading columns costs more than searching. So the searches return row numbers and the rows are read once for all of
-them, and a table of ordinary size keeps its rows in memory. Row numbers hold for one version only.
+A table of ordinary size is read once and searched in memory. In a larger one reading columns costs more than
+searching: the searches return row numbers, and the rows are read once for all. Row numbers hold for one version only.
 """
 
 from __future__ import annotations
@@ -16,55 +16,65 @@ from numpy.typing import NDArray
 
 from core.types import Passage
 from knowledge.ports import Held, Vectors
+from knowledge.stores.lance_words import Words
 
 PASSAGE_COLUMNS = ["id", "source", "path", "title", "text", "url", "kind", "start_line", "end_line"]
 PROBES = 20
 # How the id of a row begins that stands for a document without passages.
 EMPTY = "empty:"
+# So many bytes of vectors are compared in about a millisecond: sooner than a thread takes its turn.
+AT_ONCE = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shelf:
-    """A table's passages in memory, ordered by row number: Arrow columns, unit vectors, and positions by source."""
+    """A table's passages in memory: Arrow columns, unit vectors, words, and the positions of each source's passages."""
 
     rows: Any
-    numbers: NDArray[np.uint64]
     vectors: Vectors
+    words: Words
     by_source: Mapping[str, NDArray[np.intp]]
 
     @classmethod
     async def load(cls, table: Any, dimension: int) -> Shelf:
         """Read the passages of a table."""
-        query = table.query().where("vector IS NOT NULL").with_row_id().select([*PASSAGE_COLUMNS, "vector"])
+        query = table.query().where("vector IS NOT NULL").select([*PASSAGE_COLUMNS, "tokens", "vector"])
         return await asyncio.to_thread(cls._of, await query.to_arrow(), dimension)
 
     @classmethod
     def _of(cls, read: Any, dimension: int) -> Shelf:
-        numbers = read.column("_rowid").to_numpy()
-        if np.any(numbers[:-1] > numbers[1:]):
-            read = read.sort_by("_rowid")
-            numbers = read.column("_rowid").to_numpy()
         vectors = matrix(read, dimension)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
         names = np.array(read.column("source").to_pylist(), object)
         by_source = {name: np.flatnonzero(names == name) for name in set(names)}
-        return cls(read.select(PASSAGE_COLUMNS).combine_chunks(), numbers, vectors, by_source)
+        words = Words.of(read.column("tokens").to_pylist())
+        return cls(read.select(PASSAGE_COLUMNS).combine_chunks(), vectors, words, by_source)
 
-    def nearest(self, vector: Vectors, sources: Collection[str], limit: int) -> list[int]:
-        """Return the row numbers of the `limit` nearest passages of some sources."""
+    async def search(
+        self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
+    ) -> Sequence[Passage]:
+        """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, with both scores."""
+        if self.vectors.nbytes <= AT_ONCE:
+            return self._search(tokens, vector, sources, limit)
+        return await asyncio.to_thread(self._search, tokens, vector, sources, limit)
+
+    def _search(self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int) -> Sequence[Passage]:
         held = [self.by_source[source] for source in set(sources) if source in self.by_source]
-        places = np.concatenate(held) if held else np.empty(0, np.intp)
-        if len(places) > limit:
-            places = places[np.argpartition(-(self.vectors @ vector)[places], limit - 1)[:limit]]
-        numbers: list[int] = self.numbers[places].tolist()
-        return numbers
-
-    def passages(self, numbers: Sequence[int], scores: Mapping[int, float], vector: Vectors | None) -> list[Passage]:
-        """Return the passages with these row numbers, their BM25 scores from `scores`, their cosines with `vector`."""
-        places = np.searchsorted(self.numbers, np.array(numbers, np.uint64))
-        lexical = [scores.get(number, 0.0) for number in numbers]
-        return _passages(self.rows.take(places), lexical, self.vectors[places], vector)
+        if not held:
+            return []
+        places = np.concatenate(held)
+        lexical = self.words.scores(tokens)[places]
+        with_words = np.flatnonzero(lexical > 0)
+        chosen = with_words[_best(lexical[with_words], limit)]
+        cosines = np.zeros(len(places), np.float32)
+        if vector is not None:
+            length = max(float(np.linalg.norm(vector)), float(np.finfo(np.float32).tiny))
+            cosines = (self.vectors @ (vector / length))[places].clip(-1, 1)
+            chosen = np.union1d(chosen, _best(cosines, limit))
+        columns = [column.to_pylist() for column in self.rows.take(places[chosen]).columns]
+        scores = cosines[chosen].tolist(), lexical[chosen].tolist()
+        return [Passage(*values) for values in zip(*columns, *scores, strict=True)]
 
 
 class View:
@@ -83,22 +93,20 @@ class View:
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
     ) -> Sequence[Passage]:
         """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, with both true scores."""
-        where = f"source IN {listed(sources)}"
         shelf = await self._in_memory()
+        if shelf:
+            return await shelf.search(tokens, vector, sources, limit)
+        where = f"source IN {listed(sources)}"
         best = asyncio.create_task(_word_scores(self.table, tokens, where, limit))
         try:
-            near: list[int] = []
-            if vector is not None:
-                near = shelf.nearest(vector, sources, limit) if shelf else await self._nearest(vector, where, limit)
+            near = [] if vector is None else await self._nearest(vector, where, limit)
             chosen = f"_rowid IN ({', '.join(map(str, near))})"
             scores = await _word_scores(self.table, tokens, chosen, len(near)) | await best
         finally:
             best.cancel()
             await asyncio.gather(best, return_exceptions=True)
         numbers = list(scores.keys() | set(near))
-        if shelf or not numbers:
-            return shelf.passages(numbers, scores, vector) if shelf else []
-        return await self._read(numbers, scores, vector)
+        return await self._read(numbers, scores, vector) if numbers else []
 
     async def manifest(self, source: str) -> Mapping[str, Held]:
         """Return what is held of a source, by path."""
@@ -140,6 +148,11 @@ async def _word_scores(table: Any, tokens: str, where: str, limit: int) -> dict[
     query = table.query().nearest_to_text(tokens, columns="tokens").where(where).limit(limit)
     found = await query.with_row_id().select([]).to_arrow()
     return dict(zip(found.column("_rowid").to_pylist(), found.column("_score").to_pylist(), strict=True))
+
+
+def _best(scores: Vectors, limit: int) -> NDArray[np.intp]:
+    """Return the positions of the `limit` highest scores, in no order."""
+    return np.argpartition(-scores, limit - 1)[:limit] if len(scores) > limit else np.arange(len(scores))
 
 
 def _passages(read: Any, lexical: Sequence[float], rows: Vectors, vector: Vectors | None) -> list[Passage]:

@@ -11,14 +11,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import crowd, daemon, ingest, line, search
+from tests.benchmarks import crowd, daemon, history, ingest, line, search, waterfall
 from tests.benchmarks.figures import Figure
 
 SUITES = {
     "ingest": ingest.measure,
     "search": search.measure,
     "line": line.measure,
+    "history": history.measure,
     "crowd": crowd.measure,
+    "waterfall": waterfall.measure,
     "daemon": daemon.measure,
 }
 

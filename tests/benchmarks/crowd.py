@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import time
 from pathlib import Path
 
@@ -33,6 +34,9 @@ async def measure(folder: Path) -> list[Figure]:
             return [
                 *(await _crowd(app, 64)).figures(alone, 0.85, 300),
                 *(await _crowd(app, 200)).figures(alone, None, None),
+                Figure(
+                    "crowd: peak resident memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB", 400
+                ),
             ]
 
 

@@ -123,7 +123,7 @@ async def test_open_sets_the_menu_and_close_is_idempotent(peer: TelegramPeer, ma
     await adapter.close()
     await adapter.close()
     assert set(peer.commands) == {"all_private_chats", "all_group_chats"}
-    assert [command["command"] for command in peer.commands["all_group_chats"]] == ["ask", "help", "start"]
+    assert [command["command"] for command in peer.commands["all_group_chats"]] == ["ask", "help", "forget", "start"]
 
 
 async def test_identify_changes_nothing(peer: TelegramPeer, tmp_path: Path) -> None:

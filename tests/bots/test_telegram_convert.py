@@ -158,7 +158,6 @@ def test_an_edit_is_marked() -> None:
     [
         ({"from": {"id": 8, "is_bot": True, "first_name": "Other"}}, "written by a bot"),
         ({"from": BOT}, "written by a bot"),
-        ({"is_automatic_forward": True, "sender_chat": {"id": -5, "type": "channel"}}, "a post of the linked channel"),
         ({"from": None}, "without a sender"),
         ({"chat": {"id": -9, "type": "channel", "title": "News"}}, "a channel post"),
     ],
@@ -198,3 +197,10 @@ def test_other_kinds_of_updates_are_unexpected() -> None:
 def test_entities_that_lie_outside_of_the_text_do_no_harm(offset: int) -> None:
     message = taken("hi", entities=[{"type": "mention", "offset": offset, "length": 10}])
     assert (message.text, message.addressed) == ("hi", False)
+
+
+def test_a_post_of_the_linked_channel_is_a_post() -> None:
+    post = {"is_automatic_forward": True, "sender_chat": {"id": -5, "type": "channel", "title": "News"}}
+    message = taken("@kimas_bot We have released 2.0!", **post)
+    assert message.reference["kind"] == "post"
+    assert not message.addressed

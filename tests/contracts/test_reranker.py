@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
+from core.agents.reranker import ModelReranker
+from core.budget import Budget
+from core.parts import Parts
 from core.ports import Reranker
+from core.prompts import Prompts
 from core.settings import SearchSettings
 from core.types import Passage
-from knowledge.rerank import FusionReranker, KeepOrder, make_reranker
+from knowledge.rerank import FusionReranker, KeepOrder, WeightedReranker, make_reranker
+from knowledge.rerank_api import ApiReranker
+from tests.core.scripted import models
+from tests.core.stand import ShelfLibrary, settings
+from tests.peers.language_model import LanguageModelPeer
+from tests.peers.reranker import KEY, RerankPeer
+
+KINDS = ("markdown", "python", "faq")
 
 
 def passages(count: int) -> list[Passage]:
@@ -18,6 +31,7 @@ def passages(count: int) -> list[Passage]:
             f"{number}.md",
             "Title",
             f"Text {number}",
+            kind=KINDS[number % 3],
             similarity=(number * 37 % 11) / 11,
             lexical=number * 53 % 17,
         )
@@ -25,10 +39,32 @@ def passages(count: int) -> list[Passage]:
     ]
 
 
-@pytest.fixture(params=[FusionReranker(0.5), FusionReranker(0.0), KeepOrder()], ids=["fusion", "lexical", "keep"])
-def reranker(request: pytest.FixtureRequest) -> Reranker:
-    reranker: Reranker = request.param
-    return reranker
+@pytest.fixture(params=["fusion", "lexical", "keep", "weighted", "api", "raw scores", "model", "silent model"])
+async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reranker]:
+    monkeypatch.setenv("RERANK_KEY", KEY)
+    plain: dict[str, Reranker] = {
+        "fusion": FusionReranker(0.5),
+        "lexical": FusionReranker(0.0),
+        "keep": KeepOrder(),
+        "weighted": WeightedReranker(FusionReranker(0.5), {"code": 0.5, "faq": 3}),
+    }
+    if request.param in plain:
+        yield plain[request.param]
+    elif request.param in ("api", "raw scores"):
+        factor = 0.01 if request.param == "api" else -7.5
+        async with RerankPeer(lambda _, text: len(text) * factor + text.count("1") * factor) as peer:
+            chosen = {"url": peer.address("jina"), "model": "m", "api_key": {"env": "RERANK_KEY"}, "top_n": 24}
+            opened = make_reranker(SearchSettings.model_validate({"rerank": "api", "reranker": chosen}))
+            yield opened
+            await opened.close()
+    else:
+        named = '{"order": ["p2", "p1"]}' if request.param == "model" else "No."
+        async with LanguageModelPeer(reply=named) as language:
+            model = models(language)
+            configuration = settings(knowledge={"search": {"rerank": "model"}})
+            parts = Parts(configuration, ShelfLibrary(), KeepOrder(), model, Prompts.read())
+            yield ModelReranker(parts, Budget(configuration.budget))
+            await model.close()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 40])
@@ -50,6 +86,12 @@ async def test_an_empty_question_is_no_problem(reranker: Reranker) -> None:
     assert len(await reranker.rerank("", passages(3))) == 3
 
 
-def test_the_settings_choose() -> None:
+async def test_the_settings_choose() -> None:
     assert isinstance(make_reranker(SearchSettings()), FusionReranker)
     assert isinstance(make_reranker(SearchSettings(rerank="none")), KeepOrder)
+    assert isinstance(make_reranker(SearchSettings(rerank="model")), FusionReranker), "what the model's falls back on"
+    assert isinstance(make_reranker(SearchSettings(kind_weights={"faq": 2})), WeightedReranker)
+    service = SearchSettings.model_validate({"rerank": "api", "reranker": {"url": "https://rerank.example.org"}})
+    opened = make_reranker(service)
+    assert isinstance(opened, ApiReranker)
+    await opened.close()

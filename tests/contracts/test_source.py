@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from core.errors import SourceError
-from core.settings import FaqSource, FilesSource, GitSource, SourceSettings
+from core.settings import FaqSource, FilesSource, GithubSource, GitSource, SourceSettings, WebsiteSource
 from knowledge.ports import Source
 from knowledge.sources import open_source
+from tests.peers.forge import NOW, REPOSITORY, ForgePeer, Ticket
+from tests.peers.web import Page
 
 GIT = {
     "GIT_AUTHOR_NAME": "A",
@@ -31,15 +34,54 @@ def git(folder: Path, *arguments: str) -> None:
 class World:
     """A source, and the means to change what it stands for: entries by name, each with a text."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, web: ForgePeer) -> None:
         self.folder = folder / "content"
         self.kind = kind
         self.data = folder / "data"
+        self.web = web
         self.folder.mkdir()
         if kind.startswith("git"):
             git(self.folder, "init", "-q")
 
+    @property
+    def place(self) -> str:
+        """What an error names."""
+        return {"website": self.web.url("/"), "forge": REPOSITORY}.get(self.kind, str(self.folder))
+
+    def away(self) -> None:
+        """Make all of it unreachable."""
+        self.web.fault = "drop"
+        self.folder.rename(self.folder.with_name("away"))
+
+    def back(self) -> None:
+        """Make it reachable again."""
+        self.web.fault = ""
+        self.folder.with_name("away").rename(self.folder)
+
+    def publish(self, entries: dict[str, str]) -> None:
+        links = "".join(f'<a href="/p/{name}">{name}</a>' for name in entries)
+        self.web.pages = {"/": Page(f"<html><body>{links}</body></html>")} | {
+            f"/p/{name}": Page(f"<html><body><main><h1>{name}</h1><p>{text}</p></main></body></html>")
+            for name, text in entries.items()
+        }
+
+    def post(self, entries: dict[str, str]) -> None:
+        known = {ticket.title: ticket for ticket in self.web.tickets.values()}
+        highest = max(self.web.tickets, default=0)
+        self.web.tickets = {}
+        for place, (name, text) in enumerate(entries.items(), 1):
+            number = known[name].number if name in known else highest + place
+            same = name in known and known[name].body == text
+            age = known[name].age if same else (NOW - time.time()) / 86_400
+            self.web.tickets[number] = Ticket(number, name, text, age=age)
+
     def write(self, entries: dict[str, str]) -> None:
+        if self.kind == "forge":
+            self.post(entries)
+            return
+        if self.kind == "website":
+            self.publish(entries)
+            return
         if self.kind == "faq":
             lines = [f"- question: {name}\n  answer: {text}\n" for name, text in entries.items()]
             (self.folder / "faq.yaml").write_text("".join(lines) or "[]", "utf-8")
@@ -55,6 +97,13 @@ class World:
     def open(self) -> Source:
         settings: SourceSettings
         match self.kind:
+            case "website":
+                site = {"url": self.web.url("/"), "include": ["/p/*"], "delay_s": 0, "allow_private": ["127.0.0.1"]}
+                settings = WebsiteSource.model_validate({"kind": "website", **site})
+            case "forge":
+                place = {"repository": REPOSITORY, "api_url": self.web.url("/api/v3"), "allow_private": ["127.0.0.1"]}
+                # Each visit is a full round: what was deleted is not noticed earlier.
+                settings = GithubSource.model_validate({"kind": "github", "full_days": 1e-9, **place})
             case "faq":
                 settings = FaqSource(kind="faq", path=self.folder / "faq.yaml")
             case "files":
@@ -66,9 +115,10 @@ class World:
         return open_source("docs", settings, self.data)
 
 
-@pytest.fixture(params=["files", "git", "git-remote", "faq"])
-def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], World]:
-    return lambda: World(tmp_path, request.param)
+@pytest.fixture(params=["files", "git", "git-remote", "faq", "website", "forge"])
+async def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Callable[[], World]]:
+    async with ForgePeer() as web:
+        yield lambda: World(tmp_path, request.param, web)
 
 
 async def texts(source: Source, *, of: set[str] | None = None) -> dict[str, str]:
@@ -129,11 +179,11 @@ async def test_nothing_at_all_is_an_error_with_the_place(make_world: Callable[[]
     world = make_world()
     with pytest.raises(SourceError, match="docs") as caught:
         await world.open().listing()
-    assert str(world.folder) in str(caught.value)
+    assert world.place in str(caught.value)
     world.write({})
     with pytest.raises(SourceError) as caught:
         await world.open().listing()
-    assert str(world.folder) in str(caught.value)
+    assert world.place in str(caught.value)
 
 
 async def test_what_is_gone_is_an_error_and_can_come_back(make_world: Callable[[], World]) -> None:
@@ -141,13 +191,13 @@ async def test_what_is_gone_is_an_error_and_can_come_back(make_world: Callable[[
     world.write({"one": "First text"})
     source = world.open()
     await source.listing()
-    world.folder.rename(world.folder.with_name("away"))
-    if world.kind == "git-remote":
+    world.away()
+    if world.kind in ("git-remote", "website", "forge"):
         assert (await source.listing()).stale
     else:
         with pytest.raises(SourceError, match="docs"):
             await source.listing()
-    world.folder.with_name("away").rename(world.folder)
+    world.back()
     listing = await source.listing()
     assert listing.stale == ""
     assert len(listing.fingerprints) == 1

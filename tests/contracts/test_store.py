@@ -1,28 +1,91 @@
-"""The contract of `Store`, run over every implementation. So far there is one."""
+"""The contract of `Store`, run over every implementation.
+
+Weaviate's part needs a server: KIMAS_TEST_WEAVIATE=host:http-port:grpc-port. Every test makes collections of its own
+there and deletes them. Tests of files (damage, a full disk) are LanceDB's alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
 
 from core.errors import StoreError, StoreMismatch
+from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import Row, Store, Vectors
 from knowledge.stores.lance import FEWEST_INDEXED, MEMORY, open_lance
+from knowledge.stores.weaviate import open_weaviate
+from knowledge.stores.weaviate.client import connect
 
 DIMENSION = 16
 WORDS = [f"word{number}" for number in range(60)]
+
+
+WEAVIATE = os.environ.get("KIMAS_TEST_WEAVIATE", "")
+NO_WEAVIATE = (
+    "WEAVIATE IS NOT TESTED: set KIMAS_TEST_WEAVIATE=host:http-port:grpc-port to a server (from 1.38.3 on, or with "
+    "BLOCKMAX_WAND_PER_SEGMENT_LIMIT=10000)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a store is, and how it is opened there."""
+
+    where: Path | WeaviateSettings
+    options: Mapping[str, Any]
+
+    def text(self) -> str:
+        """Return the place as an argument for another process."""
+        if isinstance(self.where, Path):
+            return json.dumps({"path": str(self.where), "options": self.options})
+        return json.dumps({"weaviate": self.where.model_dump(), "options": self.options})
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Read what `text` has returned."""
+        read = json.loads(text)
+        where = Path(read["path"]) if "path" in read else WeaviateSettings(**read["weaviate"])
+        return cls(where, read["options"])
+
+    def another(self, name: str) -> Place:
+        """Return a place beside this one."""
+        if isinstance(self.where, Path):
+            return Place(self.where / name, self.options)
+        collection = self.where.collection + name.capitalize()
+        return Place(self.where.model_copy(update={"collection": collection}), self.options)
+
+
+def weaviate_settings(**changes: Any) -> WeaviateSettings:
+    """Return settings for collections of one test. Without a server the test is skipped."""
+    if not WEAVIATE:
+        pytest.skip(NO_WEAVIATE)
+    host, http_port, grpc_port = WEAVIATE.rsplit(":", 2)
+    name = f"KimasTest{uuid4().hex}"
+    return WeaviateSettings(host=host, http_port=int(http_port), grpc_port=int(grpc_port), collection=name, **changes)
+
+
+async def forget(where: WeaviateSettings) -> None:
+    """Delete what a test has left on the server."""
+    cluster = await connect(where)
+    try:
+        await cluster.drop()
+    finally:
+        await cluster.close()
 
 
 @pytest.fixture
@@ -30,21 +93,40 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "not there yet" / "passages"
 
 
-@pytest.fixture(params=[MEMORY, 0], ids=["lance-in-memory", "lance-on-disk"])
-async def store(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    async with opened(directory, memory=request.param) as store:
+@pytest.fixture(params=["lance-in-memory", "lance-on-disk", "weaviate"])
+async def place(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    if request.param != "weaviate":
+        yield Place(directory, {"memory": MEMORY if request.param == "lance-in-memory" else 0})
+        return
+    place = Place(weaviate_settings(), {"claim_seconds": 1.5})
+    yield place
+    assert isinstance(place.where, WeaviateSettings)
+    await forget(place.where)
+
+
+@pytest.fixture
+async def store(place: Place) -> AsyncIterator[Store]:
+    async with opened(place) as store:
         yield store
 
 
 @asynccontextmanager
 async def opened(
-    directory: Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
+    place: Place | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
 ) -> AsyncIterator[Store]:
-    store = await open_lance(directory, embedder, dimension, **options)
+    store = await open_at(place, embedder, dimension, **options)
     try:
         yield store
     finally:
         await store.close()
+
+
+async def open_at(place: Place | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any) -> Store:
+    place = Place(place, {}) if isinstance(place, Path) else place
+    given = dict(place.options) | options
+    if isinstance(place.where, Path):
+        return await open_lance(place.where, embedder, dimension, **given)
+    return await open_weaviate(place.where, embedder, dimension, **given)
 
 
 def unit(seed: int, dimension: int = DIMENSION) -> Vectors:
@@ -246,7 +328,7 @@ async def test_long_words_and_case_are_kept(store: Store) -> None:
         assert await store.search(word, None, ["docs"], 5) == []
 
 
-async def test_a_reader_never_sees_half_a_replacement(directory: Path, store: Store) -> None:
+async def test_a_reader_never_sees_half_a_replacement(place: Place, store: Store) -> None:
     def version(number: int) -> list[Row]:
         return [row(f"n{n}", "a.md", tokens=f"common v{number}", print_=str(number)) for n in range(number % 2 * 5 + 5)]
 
@@ -261,7 +343,7 @@ async def test_a_reader_never_sees_half_a_replacement(directory: Path, store: St
             manifest = await reader.manifest("docs")
             assert manifest["a.md"].passages == int(manifest["a.md"].fingerprint) % 2 * 5 + 5
 
-    async with opened(directory) as other, asyncio.TaskGroup() as tasks:
+    async with opened(place) as other, asyncio.TaskGroup() as tasks:
         tasks.create_task(read(store))
         tasks.create_task(read(other))
         for number in range(1, 20):
@@ -272,40 +354,40 @@ async def test_a_reader_never_sees_half_a_replacement(directory: Path, store: St
     assert seen == {5, 10}
 
 
-async def test_knowledge_outlives_the_process(directory: Path) -> None:
-    async with opened(directory) as store:
+async def test_knowledge_outlives_the_process(place: Place) -> None:
+    async with opened(place) as store:
         await put(store, random_rows(100))
         await store.optimise()
-    async with opened(directory) as store:
+    async with opened(place) as store:
         assert len(await store.manifest("docs")) == 20
         assert len(await store.search("word1", unit(1), ["docs"], 10)) > 0
 
 
-async def test_closing_twice_is_fine(directory: Path) -> None:
-    store = await open_lance(directory, "test", DIMENSION)
+async def test_closing_twice_is_fine(place: Place) -> None:
+    store = await open_at(place, "test", DIMENSION)
     await put(store, [row("a", "a.md")])
     await store.close()
     await store.close()
 
 
-async def test_another_model_is_refused_and_rebuilt_on_request(directory: Path) -> None:
-    async with opened(directory) as store:
+async def test_another_model_is_refused_and_rebuilt_on_request(place: Place) -> None:
+    async with opened(place) as store:
         await put(store, [row("a", "a.md")])
     for embedder, dimension in (("other", DIMENSION), ("test", 8)):
         with pytest.raises(StoreMismatch, match=rf"test \(dimension 16.*{embedder} \(dimension {dimension}.*--rebuild"):
-            await open_lance(directory, embedder, dimension)
-    async with opened(directory) as store:
+            await open_at(place, embedder, dimension)
+    async with opened(place) as store:
         assert len(await store.manifest("docs")) == 1
-    async with opened(directory, "other", 8, rebuild=True) as store:
+    async with opened(place, "other", 8, rebuild=True) as store:
         assert await store.manifest("docs") == {}
         await store.replace("docs", ["a.md"], [Row(row("a", "a.md").passage, "1", "new", unit(1, 8))])
         assert len(await store.search("new", unit(1, 8), ["docs"], 5)) == 1
 
 
-async def test_a_reader_notices_a_rebuild_with_another_model(directory: Path) -> None:
-    async with opened(directory) as store:
+async def test_a_reader_notices_a_rebuild_with_another_model(place: Place) -> None:
+    async with opened(place) as store:
         await put(store, [row("a", "a.md")])
-        async with opened(directory, "other", 8, rebuild=True):
+        async with opened(place, "other", 8, rebuild=True):
             await asyncio.sleep(1.1)
         with pytest.raises(StoreMismatch, match="--rebuild"):
             await store.search("a", unit(1), ["docs"], 5)
@@ -354,12 +436,11 @@ async def use(directory: Path) -> None:
 
 CHILD = """
 import asyncio, resource, sys
-from pathlib import Path
 from core.errors import StoreError
-from tests.contracts.test_store import opened, put, random_rows, row
+from tests.contracts.test_store import Place, opened, put, random_rows, row
 
-async def main(directory, job):
-    async with opened(directory) as store:
+async def main(place, job):
+    async with opened(Place.parse(place)) as store:
         if job == "write":
             await put(store, [row("new", "new.md", tokens="fresh")])
         elif job == "fill":
@@ -371,27 +452,27 @@ async def main(directory, job):
         else:
             for number in range(10**6):
                 await put(store, random_rows(150, seed=number + 2, per_document=50))
-                print(directory.name, flush=True)
+                print(place, flush=True)
                 if number % 3 == 2:
                     await store.optimise()
 
-async def all_at_once(directories, job):
-    await asyncio.gather(*(main(Path(directory), job) for directory in directories))
+async def all_at_once(places, job):
+    await asyncio.gather(*(main(place, job) for place in places))
 
 asyncio.run(all_at_once(sys.argv[1:-1], sys.argv[-1]))
 """
 
 
-async def child(job: str, *directories: Path) -> asyncio.subprocess.Process:
-    """Start a process that does the job on every directory at the same time."""
-    arguments = (sys.executable, "-c", CHILD, *map(str, directories), job)
+async def child(job: str, *places: Place) -> asyncio.subprocess.Process:
+    """Start a process that does the job on every place at the same time."""
+    arguments = (sys.executable, "-c", CHILD, *(place.text() for place in places), job)
     return await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
 
 
-async def test_what_another_process_writes_is_seen(directory: Path) -> None:
-    async with opened(directory) as store:
+async def test_what_another_process_writes_is_seen(place: Place) -> None:
+    async with opened(place) as store:
         assert await store.search("fresh", unit(1), ["docs"], 5) == []
-        writer = await child("write", directory)
+        writer = await child("write", place)
         assert await writer.wait() == 0
         async with asyncio.timeout(5):
             while not await store.search("fresh", unit(1), ["docs"], 5):
@@ -402,7 +483,7 @@ async def test_a_write_that_finds_no_space_changes_nothing(directory: Path) -> N
     async with opened(directory) as store:
         before = random_rows(60)
         await put(store, before)
-        writer = await child("fill", directory)
+        writer = await child("fill", Place(directory, {}))
         output, _ = await writer.communicate()
         assert "refused: no space for the passage store" in output.decode()
         assert str(directory) in output.decode()
@@ -410,20 +491,23 @@ async def test_a_write_that_finds_no_space_changes_nothing(directory: Path) -> N
         assert len(await store.search("", before[3].vector, ["docs"], 60)) == 60
 
 
-async def test_killed_while_writing_it_stays_consistent(tmp_path: Path) -> None:
-    names = [f"store-{number}" for number in range(8)]  # one kill meets each of them somewhere else in its write
-    writer = await child("forever", *(tmp_path / name for name in names))
+async def test_killed_while_writing_it_stays_consistent(place: Place) -> None:
+    # One kill meets each of them somewhere else in its write.
+    places = [place.another(f"n{number}") for number in range(8)]
+    writer = await child("forever", *places)
     assert writer.stdout is not None
     batches = Counter[str]()
-    while len(batches) < len(names) or min(batches.values()) < 3:
+    while len(batches) < len(places) or min(batches.values()) < 3:
         batches[(await writer.stdout.readline()).decode().strip()] += 1
     os.kill(writer.pid, signal.SIGKILL)
     await writer.communicate()
-    for name in names:
-        async with opened(tmp_path / name) as store:
+    for one in places:
+        async with opened(one) as store:
             manifest = await store.manifest("docs")
             assert {path: held.passages for path, held in manifest.items()} == {f"p{n}.md": 50 for n in range(3)}
             found = await store.search("word1 word2", unit(1), ["docs"], 200)
             assert len({passage.id.rsplit("-", 1)[0] for passage in found}) == 1
             await put(store, random_rows(150, seed=1, per_document=50))
             assert len(await store.vectors("docs")) == 150
+        if isinstance(one.where, WeaviateSettings):
+            await forget(one.where)

@@ -23,8 +23,17 @@ AGENTS = {
     "You gather evidence": "react",
     "You shorten passages": "compress",
     "You rewrite the last question": "rewrite",
+    "You put passages in order": "rerank",
+    "You prepare a conversation": "context",
+    "You rephrase a question": "rewrite_prompt",
+    "You improve a search query": "rewrite_retrieval",
+    "You pick the key terms": "rewrite_keyword",
+    "You write a short passage": "rewrite_hyde",
+    "You translate a question": "rewrite_translation",
+    "You take a question apart": "rewrite_decompose",
     "does not say which": "look_back",
     "Nothing was searched": "talk",
+    "因此没有检索": "talk",
 }
 LIGHT = tuple(name for name in AGENTS.values() if name != "talk")
 
@@ -50,10 +59,10 @@ class ScriptedPeer(LanguageModelPeer):
     @property
     def agents(self) -> list[str]:
         """Who asked, in order."""
-        return [agent_of(body) for body in self.requests]
+        return [agent_of(body) for body in self.requests if "messages" in body]
 
     def sent(self, agent: str) -> list[Body]:
-        return [body for body in self.requests if agent_of(body) == agent]
+        return [body for body in self.requests if "messages" in body and agent_of(body) == agent]
 
     def _scripted(self, body: Body) -> str:
         reply = self.replies.get(agent_of(body), "I do not know what you mean, sorry.")

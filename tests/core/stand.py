@@ -48,7 +48,7 @@ class ShelfLibrary:
         await asyncio.sleep(self.route_delay_s)
         return [AgentScore(name, 1.0) for name in sorted({one.source for one in self.passages})]
 
-    async def search(self, agent: str, query: str, limit: int) -> Sequence[Passage]:
+    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
         self.queries.append(query)
         await asyncio.sleep(self.delay_s.get(agent, 0.0))
         if agent in self.broken:

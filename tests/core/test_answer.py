@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from core.agents.context_manager import complete_by_rule
 from core.answer import answer
 from core.errors import ServiceError, UsageError
 from core.llm import RoleModels
@@ -77,7 +78,7 @@ async def test_without_history_there_is_one_model_call(peer: LanguageModelPeer) 
     assert len(peer.requests) == 1
 
 
-async def test_history_costs_one_light_call_ahead_and_its_query_is_searched() -> None:
+async def test_history_costs_two_light_calls_at_once_and_the_completed_question_is_searched() -> None:
     def reply(body: dict[str, object]) -> str:
         rewriting = "search query" in str(body["messages"])
         return "Does the memory module need a database?" if rewriting else "Yes [p1]."
@@ -87,10 +88,10 @@ async def test_history_costs_one_light_call_ahead_and_its_query_is_searched() ->
         model = models(peer)
         result = await answer(FOLLOW_UP, MemorySink(), parts(library, model))
         await model.close()
-        assert len(peer.requests) == 2
+        assert len(peer.requests) == 3, "the rewrite, the selection, the answer"
     assert result.trace.query == "Does the memory module need a database?"
+    assert complete_by_rule(FOLLOW_UP) in library.queries, "what the rules make of it is searched meanwhile"
     assert result.trace.query in library.queries
-    assert FOLLOW_UP.text in library.queries, "the raw question is searched speculatively"
     assert result.citations[0].passage_id == "memory"
 
 

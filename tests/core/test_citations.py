@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from core.citations import mark_sentences, overlap_support, resolve, sentences, settled, without_marks
+from core.citations import mark_sentences, resolve, sentences, settled, without_marks
+from core.support import overlap_support
 from tests.core.stand import INSTALL, MEMORY, passage
 
 PASSAGES = (INSTALL, MEMORY)
@@ -23,6 +26,11 @@ PASSAGES = (INSTALL, MEMORY)
         ("Bare [2].", "Bare [1].", ["memory"]),
         ("Range [p1-p2].", "Range [1][2].", ["install", "memory"]),
         ("Words [p1 and p2].", "Words [1][2].", ["install", "memory"]),
+        ("Comma and word [p1, and p2].", "Comma and word [1][2].", ["install", "memory"]),
+        ("Blank [p1 p2].", "Blank [1][2].", ["install", "memory"]),
+        ("Slash [p1/p2].", "Slash [1][2].", ["install", "memory"]),
+        ("Left over [p1, p2,].", "Left over [1][2].", ["install", "memory"]),
+        ("宽括号［p2］。", "宽括号[1]。", ["memory"]),
         ("Spelled [passage 1].", "Spelled [1].", ["install"]),
         ("Linked [p1](https://evil.example).", "Linked [1].", ["install"]),
         ("Matrix A [7] and [p1].", "Matrix A [7] and [1].", ["install"]),
@@ -87,6 +95,14 @@ def test_marks_stay_out_of_code_headings_and_tables() -> None:
     text = f"# {line}\n\n```\n{line}\n```\n\n| {line} |\n\n{line}."
     marked = mark_sentences(text, overlap_support(text, PASSAGES))
     assert marked == text.replace(f"{line}.", f"{line} [p2].")
+
+
+@pytest.mark.parametrize("text", ["[p1" + ", 1" * 200, "[p1" + " p1" * 200 + " and so on]", "[p" + " " * 20_000])
+def test_a_mark_that_never_ends_takes_no_time(text: str) -> None:
+    started = time.perf_counter()
+    assert resolve(text, PASSAGES).citations == ()
+    assert without_marks(text) == text
+    assert time.perf_counter() - started < 1
 
 
 def test_what_is_quoted_holds_no_mark_of_ours() -> None:

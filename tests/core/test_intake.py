@@ -14,7 +14,7 @@ from core.intake import QUOTED_CHARS, Answer, Intake
 from core.journal import Journal
 from core.ports import Delivery, Receive, Sink
 from core.types import ConversationKey, Message, Question, Reply, Turn
-from tests.core.stand import MemorySink, settings
+from tests.core.stand import MemorySink, ShelfLibrary, settings
 
 CHAT = ConversationKey("test", "room")
 ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
@@ -292,3 +292,119 @@ async def test_an_answer_replied_to_is_in_the_conversation_once(
     message = replace(ASKED, id="2", author=author, text="Why?", reply_to="9", quoted="So.")
     question = await asked_in_reply(journal, message, answer={"history_turns": turns})
     assert question.history == expected
+
+
+NOW_ASKED = replace(ASKED, addressed=False, text="How do I install the package with pip?")
+
+
+def asked_now(number: int, text: str = NOW_ASKED.text, **changes: object) -> Message:
+    made = replace(NOW_ASKED, id=str(number), text=text, sent_at=datetime.now(UTC))
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def automatic(journal: Journal, answer: Answer, **changes: object) -> tuple[Room, Intake]:
+    gate = {"mode": "auto", "wait_s": 0.3, "cooldown_s": 0, **changes}
+    return Room(), Intake(settings(gate=gate), journal, answer, ShelfLibrary())
+
+
+async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]:
+    """Return the states and reasons of messages as soon as all are settled."""
+    async with asyncio.timeout(5):
+        while True:
+            states = [await state_of(journal, message) for message in messages]
+            if all(state in ("answered", "silent", "failed") for state, _ in states):
+                return states
+            await asyncio.sleep(0.02)
+
+
+async def test_a_question_to_everybody_is_answered_when_nobody_else_does(journal: Journal) -> None:
+    room, intake = automatic(journal, echo)
+    asked = asked_now(1)
+    await intake.receiver(room)(asked)
+    assert await settled(journal, asked) == [("answered", "")]
+    assert room.sinks["1"].replies[0].text == f"0: {asked.text}"
+    await intake.drain(1)
+
+
+async def test_while_it_leaves_a_question_to_people_others_are_answered(journal: Journal) -> None:
+    room, intake = automatic(journal, echo)
+    waiting, addressed = asked_now(1), asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob")
+    human = asked_now(3, "Just use pip, it is on the index", author_id="44", author="Eve")
+    for message in (waiting, addressed, human):
+        await intake.receiver(room)(message)
+    assert await settled(journal, addressed) == [("answered", "")]
+    assert (await state_of(journal, waiting))[0] == "received"
+    assert await settled(journal, waiting, human) == [("silent", "a human replied"), ("silent", "not a question")]
+    assert set(room.sinks) == {"2"}
+    await intake.drain(1)
+
+
+async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journal) -> None:
+    room, intake = automatic(journal, echo, wait_s=60)
+    asked = asked_now(1)
+    await intake.receiver(room)(asked)
+    await asyncio.sleep(0.2)
+    async with asyncio.timeout(5):
+        assert await intake.drain(30) == 0
+    assert (await state_of(journal, asked))[0] == "received"
+    _, again = automatic(journal, echo, wait_s=0)
+    await again.resume(room)
+    assert await settled(journal, asked) == [("answered", "")]
+    await again.drain(1)
+
+
+@pytest.mark.parametrize("addressed", [True, False])
+@pytest.mark.parametrize("begun", [True, False])
+async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, addressed: bool, begun: bool) -> None:
+    async def fail(question: Question, sink: Sink) -> Reply:
+        if begun:
+            await room.deliveries["1"].posting()
+            await room.deliveries["1"].posted("77")
+        raise UsageError("Today's limit is used up.")
+
+    room, intake = automatic(journal, fail, wait_s=0)
+    asked = asked_now(1, addressed=addressed)
+    await intake.receiver(room)(asked)
+    assert await settled(journal, asked) == [("failed", "Today's limit is used up.")]
+    assert room.sinks["1"].failures == (["Today's limit is used up."] if addressed or begun else [])
+    await intake.drain(1)
+
+
+async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
+    seen: list[Question] = []
+
+    async def note(question: Question, sink: Sink) -> Reply:
+        seen.append(question)
+        return await echo(question, sink)
+
+    room, intake = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest", grey_width=0.5)
+    asked = asked_now(1)
+    await intake.receiver(room)(asked)
+    await settled(journal, asked)
+    offer = room.sinks["1"].replies[0].text
+    assert "Reply to this message" in offer
+    taken = asked_now(2, "yes please", addressed=True, reply_to="9", quoted=offer)
+    await intake.receiver(room)(taken)
+    await settled(journal, taken)
+    assert seen[0].text == "yes please"
+    assert asked.text in [turn.text for turn in seen[0].history], "what it is about is in the conversation"
+    await intake.drain(1)
+
+
+async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> None:
+    other_chat = replace(ASKED, id="5", key=replace(CHAT, chat="elsewhere"))
+    in_a_thread = replace(ASKED, id="2", key=replace(CHAT, thread="side"), addressed=False)
+    somebody_else = replace(ASKED, id="3", author_id="43", author="Bob", text="Why?")
+    await deliver(journal, echo, ASKED, in_a_thread, somebody_else, other_chat)
+    forget = replace(ASKED, id="9", text="", command="forget")
+    room = await deliver(journal, echo, forget)
+    assert "2 messages of yours" in room.sinks["9"].replies[0].text
+    assert [turn.text for turn in await journal.conversation(CHAT, 10)] == ["Why?", "2: Why?"]
+    assert len(await journal.conversation(other_chat.key, 10)) == 2
+    async with journal._reading() as connection:
+        query = text("SELECT author, author_id, text FROM messages WHERE chat = 'room'")
+        left = {value for row in await connection.execute(query) for value in row}
+    assert left == {"", "Bob", "43", "Why?"}
+    again = await deliver(journal, echo, replace(forget, id="10"))
+    assert "nothing to forget" in again.sinks["10"].replies[0].text
+    assert not await journal.received(ASKED), "still known, so that it is not answered again"

@@ -1,20 +1,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
 import signal
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from core.answer_cache import AnswerCache, Asked
+from core.database import Database
 from core.errors import StoreError
-from core.journal import Journal
-from core.types import ConversationKey, Message, Reply, Turn
+from core.journal import FORGOTTEN_AT_ONCE, Journal
+from core.retention import forget
+from core.settings import CacheSettings
+from core.types import Citation, ConversationKey, Message, Question, Reply, Turn
+from core.usage import Consumed, Ledger
+from tests.core.stand import settings
 
 CHAT = ConversationKey("telegram", "-100", "7")
 ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), reference={"chat_id": -100})
@@ -173,3 +182,190 @@ async def test_what_was_received_survives_a_kill(tmp_path: Path) -> None:
     journal = await Journal.open(path)
     assert [message for message, _ in await journal.pending("telegram")] == [ASKED]
     await journal.close()
+
+
+OLD_LAYOUT = """
+CREATE TABLE messages (
+    number INTEGER NOT NULL PRIMARY KEY, platform VARCHAR(128) NOT NULL, bot VARCHAR(128) NOT NULL,
+    chat VARCHAR(128) NOT NULL, thread VARCHAR(128) NOT NULL, id VARCHAR(128) NOT NULL, author_id VARCHAR(128) NOT NULL,
+    author TEXT NOT NULL, text TEXT NOT NULL, command TEXT NOT NULL, reply_to TEXT NOT NULL, quoted TEXT NOT NULL,
+    private BOOLEAN NOT NULL, addressed BOOLEAN NOT NULL, reference JSON NOT NULL, sent_at DATETIME NOT NULL,
+    received_at DATETIME NOT NULL, state VARCHAR(16) NOT NULL, reason TEXT NOT NULL, reply_id TEXT NOT NULL,
+    reply TEXT NOT NULL, citations JSON, trace JSON, settled_at DATETIME
+);
+CREATE UNIQUE INDEX messages_identity ON messages (platform, bot, chat, id);
+CREATE TABLE cursors (name VARCHAR(128) NOT NULL PRIMARY KEY, position INTEGER NOT NULL);
+INSERT INTO cursors VALUES ('telegram:1', 77);
+INSERT INTO messages VALUES (
+    1, 'telegram', '', '-100', '7', '1', '42', 'Ann', 'How?', '', '', '', 0, 0, '{"chat_id": -100}',
+    '2026-01-02 00:00:00.000000', '2026-01-02 00:00:01.000000', 'received', '', '', '', NULL, NULL, NULL
+);
+INSERT INTO messages VALUES (
+    2, 'telegram', '', '-100', '7', '2', '42', 'Ann', 'Why?', '', '', '', 0, 0, '{}',
+    '2026-01-02 00:00:00.000000', '2026-01-02 00:00:01.000000', 'answered', '', '9', 'So.', '[]', '{}',
+    '2026-01-02 00:00:09.000000'
+);
+"""
+
+
+async def test_a_journal_from_before_the_ledger_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(OLD_LAYOUT)
+    connection.close()
+    journal = await Journal.open(path)
+    assert await journal.pending("telegram") == [(ASKED, "")]
+    assert await journal.position("telegram:1") == 77
+    assert await journal.conversation(CHAT, 9) == [Turn("user", "Why?", "Ann", "42"), Turn("assistant", "So.")]
+    day = datetime.now().astimezone().date()
+    ledger = Ledger(journal.database)
+    await ledger.record(Question("Why?", key=CHAT), "answered", {"main": Consumed(1, 2)}, day)
+    assert [one.consumed for one in await ledger.by_day(day)] == [Consumed(1, 2)]
+    await journal.close()
+
+
+class TestForgetting:
+    """Words and names leave the journal in time; that there was a message stays."""
+
+    LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+    @staticmethod
+    def soon() -> datetime:
+        return datetime.now(UTC) + timedelta(minutes=1)
+
+    @staticmethod
+    async def settled(journal: Journal) -> dict[str, Message]:
+        """Journal one message in each state, named after it."""
+        states = ("received", "answering", "sending", "answered", "silent", "failed")
+        messages = {state: replace(ASKED, id=state, text=f"secret {state}", quoted="secret") for state in states}
+        for message in messages.values():
+            await journal.received(message)
+        await journal.begin(messages["answering"])
+        await journal.posting(messages["sending"])
+        await journal.posted(messages["answered"], "99")
+        citation = Citation(1, "p", "docs", "Title", "a.md", "")
+        await journal.answered(messages["answered"], Reply("secret answer", (citation,)))
+        await journal.silent(messages["silent"], "not addressed")
+        await journal.failed(messages["failed"], "the model is down")
+        return messages
+
+    @staticmethod
+    def texts(path: Path) -> dict[str, str]:
+        with sqlite3.connect(path) as connection:
+            found = dict(connection.execute("SELECT id, text FROM messages").fetchall())
+        connection.close()
+        return found
+
+    async def test_settled_messages_are_emptied_and_others_wait(self, journal: Journal, tmp_path: Path) -> None:
+        messages = await self.settled(journal)
+        assert await journal.forget(self.LONG_AGO, self.LONG_AGO) == 0
+        assert await journal.forget(None, None) == 0
+        assert await journal.forget(self.soon(), None) == 3
+        assert await journal.forget(self.soon(), None) == 0
+        emptied = {name for name, text in self.texts(tmp_path / "journal.db").items() if not text}
+        assert emptied == {"answered", "silent", "failed"}
+        pending = [message for message, _ in await journal.pending("telegram")]
+        assert pending == [messages["received"], messages["answering"]]
+        assert await journal.conversation(CHAT, 9) == []
+        assert await journal.answer_shown_as(replace(ASKED, id="new", reply_to="99")) is None
+        for message in messages.values():
+            assert not await journal.received(message), "a message that comes again is not new"
+
+    async def test_what_got_no_answer_goes_sooner(self, journal: Journal, tmp_path: Path) -> None:
+        await self.settled(journal)
+        assert await journal.forget(self.LONG_AGO, self.soon()) == 1
+        assert {name for name, text in self.texts(tmp_path / "journal.db").items() if not text} == {"silent"}
+
+    async def test_why_there_was_no_answer_stays(self, journal: Journal, tmp_path: Path) -> None:
+        await self.settled(journal)
+        await journal.forget(self.soon(), None)
+        with sqlite3.connect(tmp_path / "journal.db") as connection:
+            rows = connection.execute(
+                "SELECT reason, author, author_id, quoted, reply, reference, citations, trace FROM messages"
+                " WHERE state IN ('silent', 'failed', 'answered') ORDER BY number"
+            ).fetchall()
+        connection.close()
+        nothing = ("", "", "", "", "{}", None, None)
+        assert rows == [("", *nothing), ("not addressed", *nothing), ("the model is down", *nothing)]
+
+    async def test_nothing_is_left_in_the_file(self, tmp_path: Path) -> None:
+        journal = await Journal.open(tmp_path / "journal.db")
+        await journal.received(replace(ASKED, text="tell-tale " * 2000))
+        await journal.silent(ASKED, "not addressed")
+        await journal.forget(self.soon(), None)
+        await journal.close()
+        assert [file.name for file in tmp_path.iterdir()] == ["journal.db"]
+        assert b"tell-tale" not in (tmp_path / "journal.db").read_bytes()
+
+    async def test_many_are_emptied_in_small_steps(self, journal: Journal, tmp_path: Path) -> None:
+        many = FORGOTTEN_AT_ONCE * 2 + 1
+        await journal.received(ASKED)
+        await journal.silent(ASKED, "not addressed")
+        copy = "INSERT INTO messages SELECT NULL, platform, bot, chat, thread, id || '-' || ?"
+        with sqlite3.connect(tmp_path / "journal.db") as connection:
+            columns = [row[1] for row in connection.execute("PRAGMA table_info(messages)")]
+            rest = ", ".join(columns[columns.index("author_id") :])
+            connection.executemany(f"{copy}, {rest} FROM messages WHERE number = 1", [(n,) for n in range(many - 1)])
+        connection.close()
+        assert await journal.forget(self.soon(), None) == many
+        assert set(self.texts(tmp_path / "journal.db").values()) == {""}
+
+    async def test_the_daemon_forgets_all_that_is_due(
+        self, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        await self.settled(journal)
+        ledger, today = Ledger(journal.database), datetime.now().astimezone().date()
+        await ledger.record(Question("Why?", author_id="42"), "answered", {}, today - timedelta(days=3))
+        cache = AnswerCache(journal.database, CacheSettings(), "x")
+        await cache.keep(Asked("here", "Why?", "why", ""), Reply("So."), {})
+        short = 0.2 / 86400
+        brief = settings(
+            journal={"keep_days": 1, "keep_unanswered_days": short}, cache={"enabled": True, "hours": 24 * short}
+        )
+        await forget(settings(journal={"keep_days": None, "keep_unanswered_days": None}), journal)
+        assert "" not in self.texts(tmp_path / "journal.db").values()
+        await asyncio.sleep(0.3)
+        with caplog.at_level(logging.INFO):
+            await forget(brief, journal)
+        told = next(said for said in caplog.messages if "journal.emptied" in said)
+        assert "'messages': 1, 'replies': 1, 'answers': 1" in told
+
+    async def test_a_number_of_days_beyond_any_calendar_keeps_all(self, journal: Journal, tmp_path: Path) -> None:
+        await self.settled(journal)
+        before = self.texts(tmp_path / "journal.db")
+        await forget(settings(journal={"keep_days": 1e12, "keep_unanswered_days": 1e6}), journal)
+        assert self.texts(tmp_path / "journal.db") == before
+
+    async def test_a_database_that_refuses_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        database = await Database.open(tmp_path / "journal.db")
+        with sqlite3.connect(tmp_path / "journal.db") as connection:
+            connection.execute("DROP TABLE messages")
+        connection.close()
+        await forget(settings(), Journal(database))
+        assert any("journal.not_emptied" in said for said in caplog.messages)
+        await database.close()
+
+
+async def test_a_write_that_is_cancelled_leaves_the_database_free(journal: Journal) -> None:
+    """A stop while a message is being journalled must not lock out what has to be written on the way out."""
+    await journal.received(ASKED)
+    random = Random(1)
+    for number in range(40):
+        message = ASKED if number % 2 else replace(ASKED, id=f"n{number}")
+        writing = asyncio.create_task(journal.received(message))
+        await asyncio.sleep(random.uniform(0, 0.008))
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        async with asyncio.timeout(4):  # a locked database is waited for five seconds
+            await journal.posting(ASKED)
+
+
+async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None:
+    await journal.received(ASKED)
+    await journal.answered(ASKED, Reply("So."))
+    cache = AnswerCache(journal.database, CacheSettings(), "x")
+    here, elsewhere = (json.dumps([CHAT.platform, chat]) for chat in (CHAT.chat, "-200"))
+    for scope in (here, elsewhere):
+        await cache.keep(Asked(scope, ASKED.text, "how", ""), Reply("So."), {})
+    await journal.forget_author(ASKED)
+    assert [len(await cache.find(Asked(scope, "How?", "how", ""))) for scope in (here, elsewhere)] == [0, 1]

@@ -37,6 +37,7 @@ async def test_no_model_is_configured_means_none() -> None:
 async def test_each_role_goes_to_its_model_and_tokens_are_counted() -> None:
     async with LanguageModelPeer(reply="Good day to you.", api_key="right") as peer:
         models, budget = opened(peer, max_tokens=50), Budget(BudgetSettings())
+        peer.tokens_per_s = 50
         pieces = [piece async for piece in models.stream("Be kind.", ASK, role="main", budget=budget)]
         whole = await models.complete("Be kind.", ASK, role="light", budget=budget)
         await models.close()
@@ -83,13 +84,16 @@ async def test_failures_are_model_errors_that_name_the_endpoint(fault: dict[str,
     assert "right" not in str(caught.value)
 
 
-@pytest.mark.parametrize("fault", [{"hang": True}, {"stall_after": 2}])
-async def test_silence_ends_with_the_budget(fault: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [({"hang": True}, "did not answer in time"), ({"stall_after": 2}, "did not finish in time")],
+)
+async def test_silence_ends_with_the_budget(fault: dict[str, object], says: str) -> None:
     async with LanguageModelPeer() as peer:
         for name, value in fault.items():
             setattr(peer, name, value)
         models, started = opened(peer), time.monotonic()
-        with pytest.raises(ModelError, match="did not finish in time"):
+        with pytest.raises(ModelError, match=says):
             async for _ in models.stream("", ASK, role="main", budget=Budget(BudgetSettings(deadline_s=0.3))):
                 pass
         await models.close()

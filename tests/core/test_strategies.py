@@ -214,16 +214,16 @@ async def test_parallel_asks_at_most_so_many(peer: ScriptedPeer) -> None:
 async def test_parallel_completes_from_the_conversation_in_the_same_call(peer: ScriptedPeer) -> None:
     peer.replies["split"] = '["Does the memory module need a database?"]'
     await ask(FOLLOW_UP, peer, allowing("parallel"))
-    assert peer.agents == ["split", "write"]
-    assert "What does the memory module do?" in peer.requests[0]["messages"][1]["content"]
+    assert sorted(peer.agents) == ["context", "split", "write"]
+    assert "What does the memory module do?" in peer.sent("split")[0]["messages"][1]["content"]
 
 
 async def test_one_broken_part_does_not_take_the_others_down(peer: ScriptedPeer) -> None:
     class Picky(ShelfLibrary):
-        async def search(self, agent: str, query: str, limit: int) -> list[Passage]:
+        async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> list[Passage]:
             if "broken" in query:
                 raise ServiceError("this query is refused")
-            return list(await super().search(agent, query, limit))
+            return list(await super().search(agent, query, limit, dense=dense))
 
     peer.replies["split"] = '["broken things", "memory module"]'
     reply = await ask(COMPARE, peer, allowing("parallel"), Picky(SHELF))

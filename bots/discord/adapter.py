@@ -1,0 +1,216 @@
+"""Discord as a platform: who the bot is, one gateway session after the other, and a sink for every answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
+
+from bots.discord.convert import Identity
+from bots.discord.desk import Desk
+from bots.discord.failures import GatewayRefused, IntentRefused, RetryLater, TokenRefused, Unreachable
+from bots.discord.loading import load_client
+from bots.discord.markup import plain
+from bots.discord.menu import application_commands
+from bots.discord.outage import Outage
+from bots.discord.pace import Pace
+from bots.discord.places import Places, Positions
+from bots.discord.reader import Reader
+from bots.discord.sink import DiscordSink
+from bots.discord.targets import ByCommand, InChannel
+from core.commands import COMMANDS
+from core.errors import PlatformError
+from core.logs import logger
+from core.tasks import task_group
+from core.types import Message
+
+if TYPE_CHECKING:
+    from bots.discord.client import Client
+    from core.ports import Delivery, Receive
+    from core.settings import DiscordSettings
+
+Result = TypeVar("Result")
+
+UNREADABLE = (
+    "discord.token cannot be read: {error}. Get the bot's token from https://discord.com/developers/applications"
+)
+NO_CONTENT = (
+    "switch on Message Content Intent (developer portal, your application, Bot); until then the bot sees the text of "
+    "mentions, replies to it, private chats and slash commands, and no follow-ups in threads"
+)
+SHOWN_QUESTION = 300
+
+
+class DiscordAdapter:
+    """One Discord bot.
+
+    Discord delivers an event once, and what happens while nobody listens it never delivers. So events are handled in
+    order, how far each channel was read is kept in `positions`, and every new session begins by reading what was
+    missed. `skipped` counts events that became no message, by reason.
+    """
+
+    name = "discord"
+
+    def __init__(self, settings: DiscordSettings, positions: Positions, pace: Pace | None = None) -> None:
+        self._settings = settings
+        self._positions = positions
+        self._pace = pace or Pace()
+        self._client: Client | None = None
+        self._me = Identity("", "", "")
+        self._desk: Desk | None = None
+        self._sinks: WeakValueDictionary[str, DiscordSink] = WeakValueDictionary()
+        self.skipped: Counter[str] = Counter()
+
+    async def open(self) -> None:
+        """Learn who the bot is and register its slash commands.
+
+        Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
+        """
+        self._client = client = (await asyncio.to_thread(_client, self._settings))(self._pace)
+        try:
+            self._me = await self._reached(client.identity)
+            self._desk = Desk(client, self._me, self._pace)
+            try:
+                await client.offer_commands(self._me.application, application_commands(COMMANDS))
+            except PlatformError as failure:
+                logger(__name__).warning("discord.commands_not_registered", error=str(failure))
+        except BaseException:
+            await self.close()
+            raise
+        logger(__name__).info("discord.open", bot=self._me.name, reads_all_messages=self._me.reads_all)
+
+    async def listen(self, receive: Receive) -> None:
+        """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
+        client, desk = self._opened(), self._desk
+        places = Places(self._positions, self._me.id, self._settings.catch_up_hours)
+        await places.open()
+        reader = Reader(
+            client,
+            self._me,
+            places,
+            self._pace,
+            deleted=self._deleted,
+            skipped=self.skipped,
+            follow=self._settings.follow_threads,
+        )
+        events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        async with task_group() as tasks:
+
+            def take(kind: str, event: dict[str, Any]) -> None:
+                if kind == "INTERACTION_CREATE" and desk is not None:
+                    tasks.create_task(desk.take(event, receive))
+                else:
+                    events.put_nowait((kind, event))
+                if kind in ("READY", "RESUMED"):
+                    logger(__name__).info("discord.connected", resumed=kind == "RESUMED")
+
+            tasks.create_task(reader.run(events, receive))
+            await self._hold_sessions(client, take)
+
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> DiscordSink:
+        """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
+        client = self._opened()
+        reference = message.reference
+        # Another bot's reply cannot be edited, nor its slash command answered by us.
+        ours = message.bot in ("", self._me.id)
+        previous = previous if ours else ""
+        make = partial(DiscordSink, delivery=delivery, previous=previous, pace=self._pace)
+        if "interaction" in reference:
+            asked = " ".join(f"/{message.command} {message.text}".split())[:SHOWN_QUESTION]
+            channel = InChannel(
+                client, reference["channel"], message.id, head=f"> {plain(message.author)}: {plain(asked)}\n"
+            )
+            acknowledged = self._desk.answered(message) if self._desk else None
+            command = ByCommand(client, self._me.application, reference["token"], acknowledged)
+            return make(command, otherwise=channel) if ours else make(channel)
+        # In a private chat it is plain what is answered; only servers need the reply.
+        question = "" if message.private else str(reference["message"])
+        sink = make(InChannel(client, reference["channel"], message.id, question))
+        self._sinks[message.id] = sink
+        return sink
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _opened(self) -> Client:
+        if self._client is None:
+            raise PlatformError("the Discord adapter is not open")
+        return self._client
+
+    def _deleted(self, message: str) -> None:
+        sink = self._sinks.get(message)
+        if sink is not None:
+            sink.question_deleted()
+
+    async def _hold_sessions(self, client: Client, take: Callable[[str, dict[str, Any]], None]) -> None:
+        """Begin a session whenever there is none. Raises `TokenRefused` and `GatewayRefused`."""
+        outage = Outage(self._pace, "gateway")
+        loop = asyncio.get_running_loop()
+        reads_all = self._me.reads_all
+        if not reads_all:
+            logger(__name__).warning("discord.message_content_off", hint=NO_CONTENT)
+        while True:
+            begun = loop.time()
+            try:
+                door = await client.door()
+                if door.sessions <= 0:
+                    raise RetryLater("Discord allows no more sessions for now", max(door.wait_s, 1.0))
+                await client.listen(door.url, take, reads_all=reads_all)
+            except IntentRefused as failure:
+                logger(__name__).warning("discord.message_content_off", error=str(failure), hint=NO_CONTENT)
+                reads_all = False
+            except TokenRefused as failure:
+                await self._check_token()
+                await outage.wait(failure)
+            except GatewayRefused:
+                raise
+            except PlatformError as failure:
+                # A session that broke at once is part of the same outage.
+                if loop.time() - begun > self._pace.steady_s:
+                    outage.over()
+                await outage.wait(failure)
+
+    async def _reached(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Make a call of the start, patiently: the network may come up later than we do."""
+        outage = Outage(self._pace, "opening")
+        while True:
+            try:
+                result = await call()
+            except (RetryLater, Unreachable) as failure:
+                await outage.wait(failure)
+            else:
+                outage.over()
+                return result
+
+    async def _check_token(self) -> None:
+        """Raise `TokenRefused` if the token is refused again: a single refusal may be a hiccup of Discord's."""
+        try:
+            await self._opened().identity()
+        except TokenRefused:
+            raise
+        except PlatformError as failure:
+            logger(__name__).debug("discord.token_not_checked", error=str(failure))
+
+
+async def identify(settings: DiscordSettings) -> str:
+    """Return the name of the bot that the token belongs to, changing nothing. Raises `PlatformError`."""
+    client = (await asyncio.to_thread(_client, settings))(Pace())
+    try:
+        return (await client.identity()).name
+    finally:
+        await client.close()
+
+
+def _client(settings: DiscordSettings) -> Callable[[Pace], Client]:
+    """Read the token and load discord.py, which takes a moment: for a worker thread."""
+    try:
+        token = settings.token.value()
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise PlatformError(UNREADABLE.format(error=error)) from error
+    return partial(load_client().make, token, settings.api_url)

@@ -1,0 +1,207 @@
+"""From a Discord event to a message: who wrote what where, and whether the bot was meant. Pure functions.
+
+Works on the plain JSON of the API, which the gateway and the history of a channel have in common.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from core.types import ConversationKey, Message
+
+Json = Mapping[str, Any]
+
+EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
+MESSAGE, REPLY, THREAD_STARTER = 0, 19, 21
+THREAD_KINDS = (10, 11, 12)
+PRIVATE_KINDS = (1, 3)
+
+_MARK = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emoji>:\w{1,64}:)\d{1,20})>")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the bot is. `reads_all` is true when the message content intent is granted to it."""
+
+    id: str
+    name: str
+    application: str
+    reads_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was written. `channel` takes the answer; in a thread `chat` is the channel above it."""
+
+    channel: str
+    chat: str
+    thread: str = ""
+    guild: str = ""
+
+    @property
+    def private(self) -> bool:
+        """Say whether it is a private chat."""
+        return not self.guild
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """An event that is no message for us. `expected` is false for what should not occur."""
+
+    reason: str
+    expected: bool = True
+
+
+def place_of(channel: Json) -> Place:
+    """Return the place that a channel object describes."""
+    number, guild = str(channel["id"]), str(channel.get("guild_id") or "")
+    if channel.get("type") in THREAD_KINDS:
+        return Place(number, str(channel["parent_id"]), number, guild)
+    return Place(number, number, "", guild)
+
+
+def to_message(
+    event: Json,
+    me: Identity,
+    place: Place,
+    *,
+    roles: Collection[str] = (),
+    followed: bool = False,
+    edited: bool = False,
+) -> Message | Ignored:
+    """Convert one message object, or say why it is none of the bot's business.
+
+    Bots, webhooks and service messages are ignored. `roles` are the bot's own roles, whose mention means the bot;
+    `followed` says that it has answered in this thread before, so that it is meant unless somebody else is. `edited`
+    marks a new state of a message that was delivered before. `reference` holds `channel` and `message`, and for an
+    edited message `edited`.
+    """
+    reason = _none_of_ours(event)
+    if reason:
+        return Ignored(reason)
+    answered = _object(event.get("referenced_message"))
+    to_us = _id(_object(answered.get("author"))) == me.id
+    others = {_id(user) for user in event.get("mentions") or ()} - {me.id}
+    for_others = bool(others) or (bool(answered) and not to_us)
+    mentioned, text = _words(str(event.get("content") or ""), event, me, roles)
+    author = event["author"]
+    return Message(
+        id=str(event["id"]),
+        key=ConversationKey("discord", place.chat, place.thread),
+        author_id=_id(author),
+        author=_name(author, _object(event.get("member"))),
+        text=text,
+        sent_at=sent_at(str(event["id"])),
+        private=place.private,
+        addressed=place.private or mentioned or to_us or (followed and not for_others),
+        reply_to=str(answered.get("id") or ""),
+        quoted=_quoted(event, answered, me),
+        bot=me.id,
+        reference={"channel": place.channel, "message": str(event["id"]), **({"edited": True} if edited else {})},
+    )
+
+
+def to_command(event: Json, me: Identity) -> Message | Ignored:
+    """Convert one interaction: a slash command. `reference` holds what answers it: `interaction` and `token`."""
+    data = _object(event.get("data"))
+    if event.get("type") != 2 or data.get("type", 1) != 1:
+        return Ignored("an interaction that is no slash command", expected=False)
+    place = place_of({"guild_id": event.get("guild_id"), **event["channel"]})
+    member = _object(event.get("member"))
+    author = member.get("user") or event["user"]
+    given = [str(option.get("value", "")) for option in data.get("options") or ()]
+    return Message(
+        id=str(event["id"]),
+        key=ConversationKey("discord", place.chat, place.thread),
+        author_id=_id(author),
+        author=_name(author, member),
+        text=" ".join(given).strip(),
+        sent_at=sent_at(str(event["id"])),
+        private=place.private,
+        addressed=True,
+        command=str(data["name"]).lower(),
+        bot=me.id,
+        reference={"channel": place.channel, "interaction": str(event["id"]), "token": str(event["token"])},
+    )
+
+
+def starts_from_us(event: Json, me: Identity) -> bool:
+    """Say whether a message is the bot's own, or tells that a thread was opened on one."""
+    if _id(_object(event.get("author"))) == me.id:
+        return True
+    answered = _object(event.get("referenced_message"))
+    return event.get("type") == THREAD_STARTER and _id(_object(answered.get("author"))) == me.id
+
+
+def sent_at(number: str) -> datetime:
+    """Return when an id was made: every id of Discord's holds its time."""
+    return EPOCH + timedelta(milliseconds=int(number) >> 22)
+
+
+def id_at(moment: datetime) -> int:
+    """Return the lowest id of a moment."""
+    return max(0, int((moment - EPOCH) / timedelta(milliseconds=1))) << 22
+
+
+def _none_of_ours(event: Json) -> str:
+    """Return why a message is to be ignored, or nothing."""
+    author = _object(event.get("author"))
+    if not author:
+        return "without an author"
+    if event.get("webhook_id"):
+        return "written by a webhook"
+    if author.get("bot") or author.get("system"):
+        return "written by a bot"
+    if event.get("type", MESSAGE) not in (MESSAGE, REPLY):
+        return "a service message"
+    if not event.get("content") and not _snapshots(event):
+        return "without text (a medium, or the message content intent is off)"
+    return ""
+
+
+def _words(text: str, event: Json, me: Identity, roles: Collection[str]) -> tuple[bool, str]:
+    """Return whether a text mentions the bot, and the text without that, other mentions by name."""
+    names = {_id(user): str(user.get("global_name") or user.get("username")) for user in event.get("mentions") or ()}
+    pieces: list[str] = []
+    mentioned, position = False, 0
+    for found in _MARK.finditer(text):
+        pieces.append(text[position : found.start()])
+        position = found.end()
+        if found["user"] == me.id or found["role"] in roles:
+            mentioned = True
+            # "@bot, what is this?": its comma goes too, and one of the spaces around it.
+            if not "".join(pieces).strip() or pieces[-1].endswith(" "):
+                position += len(text[position:]) - len(text[position:].lstrip(" ,:;" if not pieces[-1] else " "))
+        elif found["emoji"]:
+            pieces.append(found["emoji"])
+        else:
+            pieces.append(f"@{names.get(found['user'] or '', 'somebody' if found['user'] else 'role')}")
+    return mentioned, "".join([*pieces, text[position:]]).strip()
+
+
+def _quoted(event: Json, answered: Json, me: Identity) -> str:
+    """Return the text of the message that this one replies to or forwards."""
+    for said in (answered, *_snapshots(event)):
+        if said.get("content"):
+            return _words(str(said["content"]), said, me, ())[1]
+    return ""
+
+
+def _snapshots(event: Json) -> list[Json]:
+    return [_object(_object(one).get("message")) for one in event.get("message_snapshots") or ()]
+
+
+def _name(author: Json, member: Json) -> str:
+    return str(member.get("nick") or author.get("global_name") or author.get("username") or "somebody")
+
+
+def _id(user: Json) -> str:
+    return str(user.get("id") or "")
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}

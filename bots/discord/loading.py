@@ -1,0 +1,21 @@
+"""Loading discord.py: its voice part, which we never use, brings a module of Python's that is deprecated."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bots.discord.client import Client
+
+
+def load_client() -> type[Client]:
+    """Return the client's class. Takes half a second the first time: for a worker thread."""
+    if "discord" not in sys.modules:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
+            import discord  # noqa: F401
+    from bots.discord.client import Client
+
+    return Client

@@ -1,0 +1,219 @@
+"""Slack as a platform: who the bot is, and how its events are taken, each made safe before Slack is told so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bots.slack.commands import ACKNOWLEDGED, CommandSink
+from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event, is_for_somebody_else
+from bots.slack.failures import RetryLater, TokenRefused, Unreachable
+from bots.slack.memory import AnsweredIn, Memory
+from bots.slack.pace import Pace, Turns
+from bots.slack.sign import Lacking
+from bots.slack.sink import Shared, SlackSink
+from core.errors import PlatformError
+from core.logs import logger
+from core.types import Message
+
+if TYPE_CHECKING:
+    from bots.slack.client import Client
+    from core.ports import Delivery, Receive, Sink
+    from core.settings import Secret, SlackSettings
+
+Result = TypeVar("Result")
+
+UNREADABLE = "slack.{which} cannot be read: {error}. docs/slack.md says where it comes from"
+
+
+class SlackAdapter:
+    """One Slack app in one workspace.
+
+    Slack takes an event for delivered once it is acknowledged, and delivers it again otherwise. So every message is
+    handed to `receive`, which makes it durable, before the acknowledgement. `skipped` counts payloads that became no
+    message, by reason; `port` is where HTTP is listened on, once it is.
+    """
+
+    name = "slack"
+
+    def __init__(self, settings: SlackSettings, answered_in: AnsweredIn, pace: Pace | None = None) -> None:
+        self._settings = settings
+        self._pace = pace or Pace()
+        self._memory = Memory(answered_in)
+        self._shared: Shared | None = None
+        self._me = Identity("")
+        self._url = ""
+        self.skipped: Counter[str] = Counter()
+        self.port = 0
+
+    async def open(self) -> None:
+        """Learn who the bot is, and try the app token where there is one.
+
+        Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
+        """
+        client = await _connect(self._settings, self._pace)
+        self._shared = Shared(client, self._memory, Turns(), Lacking(), self._pace)
+        try:
+            self._me = await self._reached(client.identity)
+            if self._settings.app_token is not None:
+                # Good for the first connection; asking for another one right away would be asking too often.
+                self._url = await self._reached(client.socket_url)
+        except BaseException:
+            await self.close()
+            raise
+        logger(__name__).info("slack.open", bot=self._me.name, workspace=self._me.team)
+
+    async def listen(self, receive: Receive) -> None:
+        """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
+        from bots.slack.events import Events
+
+        settings = self._settings
+        secret = await _value("signing_secret", settings.signing_secret)
+        events = Events(self._opened().client, secret, lambda payload: self._take(payload, receive))
+        if settings.app_token is not None:
+            await self._follow(events.follow)
+        async with events.serving(settings.host, settings.port, settings.path) as self.port:
+            logger(__name__).info("slack.listening", host=settings.host, port=self.port, path=settings.path)
+            await asyncio.Event().wait()
+
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+        """Return a sink that answers this message; `previous` is the timestamp of a reply posted before a crash."""
+        shared = self._opened()
+        # Another bot's reply cannot be edited.
+        mine = previous if message.bot in ("", self._me.user_id) else ""
+        if "response_url" in message.reference:
+            return CommandSink(shared.client, message, delivery, mine, self._pace)
+        return SlackSink(shared, message, delivery, mine)
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            await shared.client.close()
+
+    def _opened(self) -> Shared:
+        if self._shared is None:
+            raise PlatformError("the Slack adapter is not open")
+        return self._shared
+
+    async def _follow(self, connection: Callable[[str, float, Callable[[], None]], Awaitable[None]]) -> None:
+        """Keep one Socket Mode connection open."""
+        outage = _Outage(self._pace, "listening")
+        refusals = 0
+        while True:
+            url, self._url = self._url, ""
+            try:
+                url = url or await self._opened().client.socket_url()
+                refusals = 0
+                await connection(url, self._pace.ping_s, outage.over)
+            except TokenRefused as failure:
+                # A single refusal may be a hiccup of Slack's.
+                refusals += 1
+                if refusals > 1:
+                    raise
+                await outage.wait(failure)
+            except PlatformError as failure:
+                await outage.wait(failure)
+
+    async def _reached(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Make a call of the start, patiently: the network may come up later than we do."""
+        outage = _Outage(self._pace, "opening")
+        while True:
+            try:
+                result = await call()
+            except (RetryLater, Unreachable) as failure:
+                await outage.wait(failure)
+            else:
+                outage.over()
+                return result
+
+    async def _take(self, payload: Mapping[str, Any], receive: Receive) -> str:
+        """Make one payload safe. Return what to show at once. Raises what kept it from being safe."""
+        found = self._converted(payload)
+        if isinstance(found, Deleted):
+            self._memory.delete(found)
+        elif isinstance(found, Ignored):
+            self.skipped[found.reason] += 1
+            tell = logger(__name__).debug if found.expected else logger(__name__).warning
+            tell("slack.event_skipped", reason=found.reason, event_id=str(payload.get("event_id", ""))[:100])
+        elif found.command:
+            await receive(found)
+            return ACKNOWLEDGED if found.command == "ask" else ""
+        else:
+            event = payload["event"]
+            to_us = not is_for_somebody_else(str(event.get("text") or ""), self._me)
+            await receive(await self._memory.placed(found, to_us=to_us))
+        return ""
+
+    def _converted(self, payload: Mapping[str, Any]) -> Message | Deleted | Ignored:
+        try:
+            if isinstance(payload.get("command"), str):
+                return from_command(payload, self._me)
+            if payload.get("type") == "event_callback":
+                return from_event(payload, self._me)
+        except Exception as error:
+            # It would come again and break the conversion again.
+            logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
+            return Ignored("malformed", expected=False)
+        return Ignored(f"a payload of type {str(payload.get('type'))[:50]}")
+
+
+async def identify(settings: SlackSettings) -> str:
+    """Return the names of the bot and the workspace that the token belongs to. Raises `PlatformError`."""
+    client = await _connect(settings, Pace())
+    try:
+        me = await client.identity()
+        return f"{me.name} in {me.team}"
+    finally:
+        await client.close()
+
+
+class _Outage:
+    """A row of failures: the first one is logged, each waits longer than the one before, the end is logged."""
+
+    def __init__(self, pace: Pace, what: str) -> None:
+        self._pace = pace
+        self._what = what
+        self._failures = 0
+        self._kind: type[Exception] | None = None
+
+    async def wait(self, failure: PlatformError) -> None:
+        """Log the failure unless it is the same again, and wait."""
+        self._failures += 1
+        wait_s = failure.seconds if isinstance(failure, RetryLater) else self._pace.backoff(self._failures)
+        if type(failure) is not self._kind:
+            self._kind = type(failure)
+            logger(__name__).error(
+                f"slack.{self._what}_stopped", error=str(failure), hint="retrying", retry_in_s=round(wait_s, 2)
+            )
+        await asyncio.sleep(wait_s)
+
+    def over(self) -> None:
+        """Note that it works again."""
+        if self._failures:
+            logger(__name__).info(f"slack.{self._what}_resumed", failures=self._failures)
+        self._failures, self._kind = 0, None
+
+
+async def _connect(settings: SlackSettings, pace: Pace) -> Client:
+    """Read the tokens and load slack_sdk in a worker thread, and make a client."""
+    bot_token = await _value("bot_token", settings.bot_token)
+    app_token = await _value("app_token", settings.app_token)
+    loaded = await asyncio.to_thread(_load)
+    return loaded.connect(bot_token, app_token, settings.api_url, pace.answer_s)
+
+
+async def _value(which: str, secret: Secret | None) -> str:
+    try:
+        return "" if secret is None else (await asyncio.to_thread(secret.value)).strip()
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise PlatformError(UNREADABLE.format(which=which, error=error)) from error
+
+
+def _load() -> type[Client]:
+    import bots.slack.events  # noqa: F401 - slack_bolt too takes its time
+    from bots.slack.client import Client
+
+    return Client

@@ -1,0 +1,228 @@
+"""The Web API through slack_sdk: the few calls we make, typed, with every failure mapped.
+
+Loading slack_sdk takes a moment: import this module in a worker thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable
+from typing import Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.webhook.async_client import AsyncWebhookClient
+
+from bots.slack.convert import Identity
+from bots.slack.failures import (
+    NotAllowed,
+    NotEditable,
+    RetryLater,
+    StillStreaming,
+    StreamOver,
+    TokenRefused,
+    Unavailable,
+    Unreachable,
+)
+from core.errors import MessageGone, PlatformError
+
+REFUSED = "slack.{which} was refused ({said}): copy it again from api.slack.com/apps, {where}"
+_WHERE = {
+    "bot_token": "OAuth & Permissions, Bot User OAuth Token (xoxb-)",
+    "app_token": "Basic Information, App-Level Tokens (xapp-), with the scope connections:write",
+}
+
+_TOKEN = ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "not_allowed_token_type")
+_MEANINGS: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
+    (("message_not_found", "thread_not_found", "cannot_reply_to_message"), MessageGone, "the message was deleted"),
+    (
+        ("not_in_channel", "channel_not_found", "is_archived", "user_not_found"),
+        NotAllowed,
+        "the bot is not in the channel; /invite it",
+    ),
+    (
+        (
+            *("restricted_action", "restricted_action_read_only_channel", "restricted_action_thread_only_channel"),
+            *("restricted_action_thread_locked", "access_denied", "messages_tab_disabled"),
+        ),
+        NotAllowed,
+        "the bot may not write in this channel",
+    ),
+    (("message_not_in_streaming_state", "stopped_by_user"), StreamOver, "the stream was closed"),
+    (("streaming_state_conflict",), StillStreaming, "the message is being streamed"),
+    (("edit_window_closed", "cant_update_message"), NotEditable, "the reply can no longer be edited"),
+    (
+        (
+            *("unknown_method", "missing_scope", "feature_not_enabled", "no_permission", "channel_type_not_supported"),
+            *("method_not_supported_for_channel_type", "missing_recipient_team_id", "missing_recipient_user_id"),
+        ),
+        Unavailable,
+        "{call} is not available here",
+    ),
+    (("internal_error", "fatal_error", "service_unavailable", "request_timeout"), Unreachable, "{call} failed"),
+)
+
+
+class Client:
+    """One bot's connection. Every call raises a `PlatformError` of `failures`, chained with slack_sdk's."""
+
+    def __init__(self, web: AsyncWebClient, session: aiohttp.ClientSession, app_token: str) -> None:
+        self.web = web
+        self.session = session
+        self._app_token = app_token
+
+    @classmethod
+    def connect(cls, bot_token: str, app_token: str, api_url: str, timeout_s: float) -> Client:
+        """Make a client inside the running loop; nothing is sent yet."""
+        session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s), trust_env=True)
+        # No retries of its own: what is retried, and when, the reply decides, which knows what was posted already.
+        web = AsyncWebClient(bot_token, base_url=api_url, session=session, retry_handlers=[], logger=quiet())
+        # The session reads the proxy from the environment, and unlike slack_sdk heeds its exceptions.
+        web.proxy = None
+        return cls(web, session, app_token)
+
+    async def identity(self) -> Identity:
+        """Return who the bot is."""
+        me = await _answered(self.web.auth_test(), "auth.test", "bot_token")
+        return Identity(*(str(me.get(name) or "") for name in ("user_id", "user", "team_id", "team")))
+
+    async def socket_url(self) -> str:
+        """Return the address of a new Socket Mode connection, good for one use within seconds."""
+        call = self.web.apps_connections_open(app_token=self._app_token)
+        url = str((await _answered(call, "apps.connections.open", "app_token")).get("url") or "")
+        if not url.startswith(("ws://", "wss://")):
+            raise Unreachable("Slack's answer to apps.connections.open has no address")
+        return url
+
+    async def post(self, channel: str, thread_ts: str | None, text: str) -> str:
+        """Post a message of mrkdwn, links not unfurled, and return its timestamp."""
+        call = self.web.chat_postMessage(
+            channel=channel, thread_ts=thread_ts, text=text, unfurl_links=False, unfurl_media=False
+        )
+        return _ts(await _answered(call, "chat.postMessage"), "chat.postMessage")
+
+    async def update(self, channel: str, ts: str, text: str) -> None:
+        """Replace one of the bot's messages by mrkdwn."""
+        # Other than for a new message, names would be linked by default, and old blocks shown in place of the text.
+        await _answered(self.web.chat_update(channel=channel, ts=ts, text=text, parse="none", blocks=[]), "chat.update")
+
+    async def start_stream(self, channel: str, thread_ts: str, text: str, team_id: str, user_id: str) -> str:
+        """Begin a streamed message of Markdown and return its timestamp. The recipient is who asked."""
+        call = self.web.chat_startStream(
+            channel=channel,
+            thread_ts=thread_ts,
+            markdown_text=text,
+            recipient_team_id=team_id or None,
+            recipient_user_id=user_id,
+        )
+        return _ts(await _answered(call, "chat.startStream"), "chat.startStream")
+
+    async def append_stream(self, channel: str, ts: str, text: str) -> None:
+        """Append Markdown to a streamed message."""
+        await _answered(self.web.chat_appendStream(channel=channel, ts=ts, markdown_text=text), "chat.appendStream")
+
+    async def stop_stream(self, channel: str, ts: str) -> None:
+        """End a streamed message; from then on it can be edited."""
+        await _answered(self.web.chat_stopStream(channel=channel, ts=ts), "chat.stopStream")
+
+    async def set_status(self, channel: str, thread_ts: str, status: str) -> None:
+        """Show in a thread what the bot is doing. It goes when the bot posts there, or for an empty status."""
+        call = self.web.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, status=status)
+        await _answered(call, "assistant.threads.setStatus")
+
+    async def react(self, channel: str, ts: str, name: str) -> None:
+        """Put a reaction on a message. One that is there already is fine."""
+        await _answered(
+            self.web.reactions_add(channel=channel, timestamp=ts, name=name), "reactions.add", fine="already_reacted"
+        )
+
+    async def unreact(self, channel: str, ts: str, name: str) -> None:
+        """Take our reaction off a message. One that is not there is fine."""
+        call = self.web.reactions_remove(channel=channel, timestamp=ts, name=name)
+        await _answered(call, "reactions.remove", fine="no_reaction")
+
+    async def respond(self, response_url: str, text: str, *, shared: bool) -> None:
+        """Answer a slash command, to everybody in the channel or to the asker alone."""
+        hook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[], logger=quiet())
+        hook.proxy = None
+        kind = "in_channel" if shared else "ephemeral"
+        try:
+            answer = await hook.send(text=text, response_type=kind, unfurl_links=False, unfurl_media=False)
+        except (SlackClientError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise Unreachable(f"Slack cannot be reached to answer a command: {type(error).__name__}") from error
+        if answer.status_code == 429:
+            raise RetryLater("Slack asks to slow down before answering a command", _retry_after(answer.headers))
+        if answer.status_code >= 500:
+            raise Unreachable(f"Slack failed to take the answer to a command ({answer.status_code})")
+        if answer.status_code != 200:
+            raise MessageGone(f"the command can no longer be answered (Slack: {str(answer.body)[:100]})")
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        await self.session.close()
+
+
+def quiet() -> logging.Logger:
+    """Return the logger for Slack's libraries: at their lower levels they repeat what people write."""
+    found = logging.getLogger("slack_sdk.kimas")
+    found.setLevel(logging.ERROR)
+    return found
+
+
+def without_secrets(error: Exception) -> str:
+    """Return what an error says: some errors of the network repeat an address, and with it a token or a ticket."""
+    said = re.sub(r"xapp-[\w-]+|xox[a-z]-[\w-]+|\?[^\s'\"]+", "<secret>", str(error))
+    return said[:200] or type(error).__name__
+
+
+async def _answered(call: Awaitable[Any], name: str, which: str = "bot_token", *, fine: str = "") -> dict[str, Any]:
+    """Make a call and return what came back; `fine` is an error that is none."""
+    try:
+        data = (await call).data
+    except SlackApiError as error:
+        response = error.response
+        said = response.data.get("error") if isinstance(getattr(response, "data", None), dict) else None
+        status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0) or 0)
+        if fine and said == fine:
+            return {}
+        raise _failure(name, which, str(said or ""), status, getattr(response, "headers", {})) from error
+    except (SlackClientError, aiohttp.ClientError, OSError) as error:
+        raise Unreachable(f"Slack cannot be reached for {name}: {without_secrets(error)}") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        # slack_sdk takes a reply that is no JSON object for one.
+        raise Unreachable(f"Slack's answer to {name} makes no sense: {error}") from error
+    if not isinstance(data, dict):
+        raise Unreachable(f"Slack's answer to {name} is no object")
+    return data
+
+
+def _failure(call: str, which: str, said: str, status: int, headers: Any) -> PlatformError:
+    """Return what an error of Slack means to us."""
+    if status == 429 or said in ("ratelimited", "rate_limited"):
+        seconds = _retry_after(headers)
+        return RetryLater(f"Slack asks to wait {seconds:g} s before {call}", seconds)
+    if said in _TOKEN:
+        return TokenRefused(REFUSED.format(which=which, said=said, where=_WHERE[which]))
+    for codes, kind, meaning in _MEANINGS:
+        if said in codes:
+            return kind(f"{meaning.format(call=call)} (Slack: {said})")
+    if not said or status >= 500:
+        return Unreachable(f"Slack's answer to {call} makes no sense (status {status})")
+    return PlatformError(f"Slack refused {call}: {said[:200]}")
+
+
+def _retry_after(headers: Any) -> float:
+    value = next((value for name, value in dict(headers).items() if str(name).lower() == "retry-after"), "1")
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        return 1.0
+
+
+def _ts(data: dict[str, Any], call: str) -> str:
+    ts = data.get("ts")
+    if not isinstance(ts, str) or not ts:
+        raise Unreachable(f"Slack's answer to {call} has no timestamp")
+    return ts

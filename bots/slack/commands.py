@@ -1,0 +1,77 @@
+"""The answer to a slash command: it goes to the address that came with the command, which works in every channel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bots.slack.failures import Unreachable
+from bots.slack.markup import render
+from bots.slack.pace import Pace
+from bots.slack.patience import Patience
+from core.errors import PlatformError
+from core.types import Citation, Message, Reply
+
+if TYPE_CHECKING:
+    from bots.slack.client import Client
+    from core.ports import Delivery
+
+# How often Slack takes an answer to one command.
+USES = 5
+POSTED = "response_url"
+ACKNOWLEDGED = "Looking it up…"
+
+
+class CommandSink:
+    """Writes the reply to one command, once it is complete: what was answered this way cannot be edited.
+
+    Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous` says that the
+    first part was posted before a crash; the reply is then left as it is.
+    """
+
+    def __init__(self, client: Client, message: Message, delivery: Delivery, previous: str, pace: Pace) -> None:
+        self._client = client
+        self._delivery = delivery
+        self._url = str(message.reference["response_url"])
+        self._shared = message.command == "ask"
+        self._previous = previous
+        self._patience = Patience(pace)
+
+    async def open(self) -> None:
+        """Do nothing: the acknowledgement was the first sign."""
+
+    async def update(self, text: str) -> None:
+        """Do nothing: there is nothing to edit."""
+
+    async def finish(self, reply: Reply) -> None:
+        """Post the reply with its sources. What five messages do not hold is left out."""
+        await self._conclude(reply.text, reply.citations, shared=self._shared)
+
+    async def fail(self, text: str) -> None:
+        """Tell the asker alone."""
+        await self._conclude(text, (), shared=False)
+
+    async def _conclude(self, text: str, citations: Sequence[Citation], *, shared: bool) -> None:
+        if self._previous:
+            return
+        parts = await asyncio.to_thread(render, text, citations)
+        if len(parts) > USES:
+            parts = [*parts[: USES - 1], f"{parts[USES - 1]}\n\n…"]
+        await self._patience.insist(lambda: self._patience.to_the_end(self._post(parts[0], shared)))
+        for part in parts[1:]:
+            await self._patience.insist(
+                lambda part=part: self._client.respond(self._url, part, shared=shared)  # type: ignore[misc]
+            )
+
+    async def _post(self, text: str, shared: bool) -> None:
+        await self._delivery.posting()
+        try:
+            await self._client.respond(self._url, text, shared=shared)
+        except Unreachable:
+            # It may have arrived all the same.
+            raise
+        except PlatformError:
+            await self._delivery.refused()
+            raise
+        await self._delivery.posted(POSTED)

@@ -1,0 +1,182 @@
+"""From Slack's payloads to messages: who wrote what where, and whether the bot was meant. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import unescape
+from typing import Any
+
+from core.types import ConversationKey, Message
+
+# What people write themselves; every other subtype is a notice of something that happened.
+_WRITTEN = ("", "file_share", "thread_broadcast", "me_message")
+_REFERENCE = re.compile(r"<([^<>\n]*)>")
+_USER = re.compile(r"@([UW][A-Z0-9]+)(?:\|(.*))?")
+_LEADING_MENTION = re.compile(r"\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the bot is, and in which workspace."""
+
+    user_id: str
+    name: str = ""
+    team_id: str = ""
+    team: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A payload that is no message for us. `expected` is false for what nobody asked for."""
+
+    reason: str
+    expected: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Somebody deleted a message."""
+
+    channel: str
+    ts: str
+
+
+def from_event(payload: Mapping[str, Any], me: Identity) -> Message | Deleted | Ignored:
+    """Convert the payload of an event, or say why it is none of the bot's business.
+
+    A mention arrives twice, as `message` and as `app_mention`: both become the same message, with its timestamp as its
+    id. Follow-ups in threads are not marked as addressed here: that takes what was said before. `reference` holds
+    `channel`, `ts`, `thread_ts` (or None: answered outside a thread), `user` and `team` (the asker's) and, for an
+    edited message, `edited`. Raises `ValueError` for a malformed payload.
+    """
+    event = payload.get("event")
+    if not isinstance(event, Mapping):
+        raise ValueError("an event callback without an event")
+    if event.get("type") not in ("message", "app_mention"):
+        return Ignored(f"an event of type {event.get('type')}")
+    subtype = event.get("subtype") or ""
+    if subtype == "message_deleted":
+        return Deleted(_text(event, "channel"), _text(event, "deleted_ts"))
+    if subtype == "message_changed":
+        inner = event.get("message")
+        if not isinstance(inner, Mapping):
+            raise ValueError("a changed message without the message")
+        if inner.get("subtype") == "tombstone":
+            return Deleted(_text(event, "channel"), _text(inner, "ts"))
+        place = {name: event[name] for name in ("channel", "channel_type") if name in event}
+        return _written(payload, {**inner, **place}, me, edited=True)
+    return _written(payload, event, me, edited=False)
+
+
+def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
+    """Convert a slash command, `/kimas ask ...`, `/kimas help` or just `/kimas ...`, which is a question too.
+
+    `reference` holds `channel`, `user` and `response_url`, where the answer goes. Raises `ValueError` for a malformed
+    payload.
+    """
+    channel, author_id = _text(payload, "channel_id"), _text(payload, "user_id")
+    words = unescape(str(payload.get("text", ""))).strip()
+    first, _, rest = words.partition(" ")
+    named = first.lower().removeprefix("/")
+    command, text = (named, rest.strip()) if named in ("ask", "help", "forget") else ("ask", words)
+    if not words:
+        command = "help"
+    return Message(
+        id=_text(payload, "trigger_id"),
+        key=ConversationKey("slack", channel, f"command:{author_id}"),
+        author_id=author_id,
+        author=str(payload.get("user_name") or author_id),
+        text=text,
+        sent_at=datetime.now(UTC),
+        private=channel.startswith("D"),
+        addressed=True,
+        command=command,
+        bot=me.user_id,
+        reference={"channel": channel, "user": author_id, "response_url": _text(payload, "response_url")},
+    )
+
+
+def is_for_somebody_else(text: str, me: Identity) -> bool:
+    """Say whether a text, as Slack sends it, begins by mentioning another person."""
+    found = _LEADING_MENTION.match(text)
+    return found is not None and found[1] != me.user_id
+
+
+def _written(payload: Mapping[str, Any], event: Mapping[str, Any], me: Identity, *, edited: bool) -> Message | Ignored:
+    reason = _none_of_ours(event, me)
+    if reason:
+        return Ignored(reason)
+    channel, ts, raw = _text(event, "channel"), _text(event, "ts"), str(event["text"])
+    thread, author_id = str(event.get("thread_ts") or ""), _text(event, "user")
+    private = event.get("channel_type") == "im" or channel.startswith("D")
+    mentioned = event.get("type") == "app_mention" or f"<@{me.user_id}>" in raw or f"<@{me.user_id}|" in raw
+    # The answer to a slash command is ours, but nothing that we posted into a thread.
+    below_ours = event.get("parent_user_id") == me.user_id and not is_for_somebody_else(raw, me)
+    # In a channel the answer opens a thread below the question; a direct conversation goes on as it is.
+    place = thread or ("" if private else ts)
+    profile = event.get("user_profile")
+    name = profile.get("display_name") or profile.get("real_name") if isinstance(profile, Mapping) else ""
+    return Message(
+        id=ts,
+        key=ConversationKey("slack", channel, place),
+        author_id=author_id,
+        author=str(name or author_id),
+        text=plain(raw, me),
+        sent_at=datetime.fromtimestamp(float(ts), UTC),
+        private=private,
+        addressed=private or mentioned or below_ours,
+        reply_to=thread if thread != ts else "",
+        bot=me.user_id,
+        reference={
+            "channel": channel,
+            "ts": ts,
+            "thread_ts": place or None,
+            "user": author_id,
+            "team": str(event.get("user_team") or event.get("team") or payload.get("team_id") or me.team_id),
+            **({"edited": True} if edited else {}),
+        },
+    )
+
+
+def _none_of_ours(event: Mapping[str, Any], me: Identity) -> str:
+    """Return why a message is to be ignored, or nothing."""
+    if event.get("bot_id") or event.get("subtype") == "bot_message":
+        return "written by a bot"
+    if event.get("user") == me.user_id:
+        return "written by ourselves"
+    if (event.get("subtype") or "") not in _WRITTEN:
+        return f"a notice ({event.get('subtype')})"
+    if not event.get("text"):
+        return "without text"
+    return "" if event.get("user") else "without a sender"
+
+
+def plain(text: str, me: Identity) -> str:
+    """Return a text as people see it: references to people, channels and links in words, without our own mention."""
+    cut = re.sub(rf" *<@{re.escape(me.user_id)}(?:\|[^>]*)?> *", " ", text) if me.user_id else text
+    words = unescape(_REFERENCE.sub(_in_words, cut)).strip()
+    # "@bot, what is this?" begins with the mention: its comma goes too.
+    return words.lstrip(" ,:;") if words and cut != text and text.lstrip().startswith("<@") else words
+
+
+def _in_words(found: re.Match[str]) -> str:
+    target, _, label = found[1].partition("|")
+    user = _USER.fullmatch(found[1])
+    if user is not None:
+        return f"@{user[2] or user[1]}"
+    if target.startswith("#"):
+        return f"#{label or target[1:]}"
+    if target.startswith("!"):
+        return label or f"@{target[1:].split('^')[0]}"
+    target = target.removeprefix("mailto:")
+    return f"{label} ({target})" if label and label not in target else target
+
+
+def _text(mapping: Mapping[str, Any], name: str) -> str:
+    value = mapping.get(name)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is missing")
+    return value

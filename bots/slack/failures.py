@@ -1,0 +1,53 @@
+"""What can go wrong with one call to Slack, told apart by what to do about it.
+
+PlatformError
+├── TokenRefused      a token or secret is wrong or was revoked: nothing will work
+├── Unreachable       no answer, or one that makes no sense: try again
+├── RetryLater        too fast: try again after `seconds`
+├── NotAllowed        the bot may not write in this channel
+├── Unavailable       this workspace, channel or set of scopes does not have the method: do without it
+├── StreamOver        a streamed message takes no more: edit it instead
+├── StillStreaming    a streamed message cannot be edited yet: stop the stream first
+├── NotEditable       a message is there but cannot be edited any more
+└── MessageGone       (of core.errors) the question, its thread or the bot's reply was deleted
+"""
+
+from __future__ import annotations
+
+from core.errors import PlatformError
+
+
+class TokenRefused(PlatformError):
+    """A token is wrong or was revoked."""
+
+
+class Unreachable(PlatformError):
+    """Slack could not be reached, or its answer made no sense."""
+
+
+class RetryLater(PlatformError):
+    """Slack wants a pause of `seconds` before this call."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class NotAllowed(PlatformError):
+    """The bot is not in the channel, or may not write there."""
+
+
+class Unavailable(PlatformError):
+    """The workspace, the channel or the token's scopes do not have this method."""
+
+
+class StreamOver(PlatformError):
+    """A streamed message was closed: by Slack after some minutes, by a person, or because it is full."""
+
+
+class StillStreaming(PlatformError):
+    """A message cannot be edited while it is being streamed."""
+
+
+class NotEditable(PlatformError):
+    """A message can no longer be edited."""

@@ -1,0 +1,245 @@
+"""One reply on Slack: streamed where the workspace has that, else a post that is edited, and the final text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bots.slack.failures import NotEditable, RetryLater, StillStreaming, StreamOver, Unavailable, Unreachable
+from bots.slack.markup import EMPTY, render, streamable
+from bots.slack.pace import Pace, Turns, wait_for
+from bots.slack.parts import STREAM_LIMIT
+from bots.slack.patience import Patience
+from bots.slack.sign import Lacking, Sign
+from core.errors import KimasError, MessageGone, PlatformError
+from core.logs import logger
+from core.types import Citation, Message, Reply
+
+if TYPE_CHECKING:
+    from bots.slack.client import Client
+    from bots.slack.memory import Memory
+    from core.ports import Delivery
+
+PLACEHOLDER = "_Looking it up…_"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all replies of one bot have in common."""
+
+    client: Client
+    memory: Memory
+    turns: Turns
+    lacking: Lacking
+    pace: Pace
+
+
+class SlackSink:
+    """Writes the reply to one message.
+
+    While the answer is being written one task shows its newest state. Streamed text is Markdown that only grows; at the
+    end the message is edited into its final form. The task belongs to the task that made the sink and ends with it at
+    the latest. A call that fails for good is raised by the next `update` or `finish`; states that could not be shown in
+    time are skipped.
+    """
+
+    def __init__(self, shared: Shared, message: Message, delivery: Delivery, previous: str) -> None:
+        self._shared = shared
+        self._client, self._pace = shared.client, shared.pace
+        self._delivery = delivery
+        self._message = message
+        self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
+        self._thread_ts: str | None = message.reference.get("thread_ts")
+        self._sign = Sign(shared.client, shared.lacking, message)
+        self._patience = Patience(shared.pace)
+        self._reply_ts = previous
+        self._resumed = bool(previous)
+        if previous:
+            self._note_thread()
+        # Streams exist in threads only.
+        self._growing = self._thread_ts is not None and not previous and shared.lacking.has("streams", message.private)
+        self._open_stream = False
+        self._text = self._grown = self._shown = ""
+        self._news = asyncio.Event()
+        self._over = asyncio.Event()
+        self._streaming: asyncio.Task[None] | None = None
+        self._failure: KimasError | None = None
+        self._owner = asyncio.current_task()
+
+    async def open(self) -> None:
+        """Show a first sign, and go on showing what `update` brings."""
+        self._streaming = asyncio.create_task(self._stream(), name=f"slack reply {self._ts}")
+        if self._owner is not None:
+            self._owner.add_done_callback(lambda _: self._end())
+
+    async def update(self, text: str) -> None:
+        """Note the reply so far. Raises what made it impossible to show the states before."""
+        if self._failure is not None:
+            raise self._failure
+        self._text = text
+        self._news.set()
+
+    async def finish(self, reply: Reply) -> None:
+        """Show the final reply with its sources; what is too long for one message follows in more."""
+        await self._conclude(reply.text, reply.citations)
+
+    async def fail(self, text: str) -> None:
+        """Show the text in place of the reply."""
+        await self._conclude(text, ())
+
+    def _halt(self) -> None:
+        self._over.set()
+        self._news.set()
+
+    def _end(self) -> None:
+        self._halt()
+        if self._streaming is not None:
+            self._streaming.cancel()
+
+    async def _stream(self) -> None:
+        try:
+            if not await self._sign.show() and not self._reply_ts and not self._over.is_set():
+                self._growing = False
+                await self._skipping(lambda: self._put(PLACEHOLDER))
+            while not self._over.is_set():
+                await self._news.wait()
+                if not self._over.is_set():
+                    self._news.clear()
+                    await self._show()
+        except KimasError as failure:
+            self._failure = failure
+
+    async def _show(self) -> None:
+        """Show the newest state when it is its turn."""
+        name, interval_s = ("append", self._pace.append_s) if self._growing else ("edit", self._pace.edit_s)
+        if await wait_for(self._over, self._shared.turns.take(name, interval_s)):
+            return
+        if self._growing:
+            await self._skipping(self._grow)
+        if not self._growing:
+            state = (await asyncio.to_thread(render, self._text))[0]
+            if state not in (self._shown, EMPTY):
+                await self._skipping(lambda: self._put(state))
+        await wait_for(self._over, interval_s)
+
+    async def _skipping(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Show a state, or leave it to the next one."""
+        try:
+            await call()
+        except RetryLater as failure:
+            self._patience.hold(failure)
+            self._news.set()
+            await wait_for(self._over, failure.seconds)
+        except Unreachable as failure:
+            logger(__name__).debug("slack.state_skipped", error=str(failure))
+
+    async def _grow(self) -> None:
+        """Bring the streamed message up to date; where that cannot be done, leave it to edits."""
+        visible = streamable(self._text)[:STREAM_LIMIT]
+        piece = visible[len(self._grown) :]
+        if not visible.startswith(self._grown):
+            self._growing = False
+            return
+        if not piece.strip():
+            return
+        try:
+            if self._reply_ts:
+                await self._client.append_stream(self._channel, self._reply_ts, piece)
+            else:
+                await self._patience.to_the_end(self._post(lambda: self._begin_stream(piece)))
+        except RetryLater:
+            raise
+        except (StreamOver, Unavailable) as failure:
+            self._growing = self._open_stream = False
+            if isinstance(failure, Unavailable):
+                self._shared.lacking.note("streams", self._message.private, failure)
+            logger(__name__).debug("slack.stream_over", error=str(failure))
+        except Unreachable:
+            # Whether the piece arrived is not known, and it must not be seen twice.
+            self._growing = False
+            raise
+        else:
+            self._grown = visible
+
+    async def _begin_stream(self, text: str) -> str:
+        user, team = str(self._message.reference.get("user", "")), str(self._message.reference.get("team", ""))
+        ts = await self._client.start_stream(self._channel, self._thread_ts or self._ts, text, team, user)
+        self._open_stream = True
+        return ts
+
+    async def _conclude(self, text: str, citations: Sequence[Citation]) -> None:
+        self._halt()
+        if self._streaming is not None:
+            # Not cancelled: a message on its way must still report its id.
+            await asyncio.wait({self._streaming})
+        try:
+            if self._failure is not None:
+                raise self._failure
+            first, *others = await asyncio.to_thread(render, text, citations)
+            if first != self._shown or self._open_stream:
+                await self._patience.insist(lambda: self._put(first))
+            for part in others:
+                await self._patience.insist(lambda part=part: self._send(part))  # type: ignore[misc]
+        finally:
+            if not _cancelled():
+                await self._sign.clear(posted=bool(self._reply_ts) and not self._resumed)
+
+    async def _put(self, text: str) -> None:
+        """Show the first part: edit the reply where there is one, post it otherwise."""
+        if self._reply_ts:
+            try:
+                await self._edit(text)
+            except NotEditable as failure:
+                logger(__name__).info("slack.reply_not_editable", error=str(failure))
+                self._reply_ts = ""
+        if not self._reply_ts:
+            await self._patience.to_the_end(self._post(lambda: self._send(text)))
+        self._shown = text
+
+    async def _edit(self, text: str) -> None:
+        if self._open_stream:
+            await self._stop_stream()
+        try:
+            await self._client.update(self._channel, self._reply_ts, text)
+        except StillStreaming:
+            # Begun by a run that was killed.
+            await self._stop_stream()
+            await self._client.update(self._channel, self._reply_ts, text)
+
+    async def _stop_stream(self) -> None:
+        try:
+            await self._client.stop_stream(self._channel, self._reply_ts)
+        except StreamOver as failure:
+            logger(__name__).debug("slack.stream_over", error=str(failure))
+        self._open_stream = False
+
+    async def _post(self, call: Callable[[], Awaitable[str]]) -> None:
+        """Make the call that posts the first part, and say so before and after."""
+        if self._shared.memory.is_gone(self._channel, self._ts):
+            raise MessageGone("the question was deleted")
+        await self._delivery.posting()
+        try:
+            self._reply_ts = await call()
+        except Unreachable:
+            # It may have arrived all the same.
+            raise
+        except PlatformError:
+            await self._delivery.refused()
+            raise
+        self._note_thread()
+        await self._delivery.posted(self._reply_ts)
+
+    def _note_thread(self) -> None:
+        if self._thread_ts is not None:
+            self._shared.memory.answered(self._channel, self._thread_ts)
+
+    async def _send(self, text: str) -> str:
+        await asyncio.sleep(self._shared.turns.take(f"post {self._channel}", self._pace.post_s))
+        return await self._client.post(self._channel, self._thread_ts, text)
+
+
+def _cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

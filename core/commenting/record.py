@@ -1,0 +1,49 @@
+"""What the journal knows of comments: those of other bots below a post, and our own of the last hour."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import and_, func, or_, select
+
+from core.commenting.rules import BY_BOT
+from core.database import Database
+from core.tables import messages
+from core.types import Message
+
+HOUR = timedelta(hours=1)
+
+
+async def rivals(database: Database, post: Message) -> int:
+    """Return how many replies of other bots the platform has shown below a post. Raises `StoreError`."""
+    columns, key = messages.c, post.key
+    below = columns.reply_to == post.id
+    if key.thread:
+        below = or_(below, columns.thread == key.thread)
+    query = select(func.count()).where(
+        columns.platform == key.platform,
+        columns.chat == key.chat,
+        below,
+        columns.id != post.id,
+        columns.reference[BY_BOT].as_boolean().is_(True),
+    )
+    async with database.reading() as connection:
+        return int(await connection.scalar(query) or 0)
+
+
+async def comments_of_the_hour(database: Database, post: Message, making: Collection[str]) -> int:
+    """Return how many messages of a chat were answered unasked within the last hour, `making` left out.
+
+    Raises `StoreError`.
+    """
+    columns, key = messages.c, post.key
+    query = select(func.count()).where(
+        and_(columns.platform == key.platform, columns.chat == key.chat),
+        columns.state == "answered",
+        columns.addressed.is_(False),
+        columns.id.not_in(making),
+        columns.settled_at >= datetime.now(UTC) - HOUR,
+    )
+    async with database.reading() as connection:
+        return int(await connection.scalar(query) or 0)

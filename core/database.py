@@ -1,0 +1,87 @@
+"""The one database of a deployment: the journal, the ledger of what answers cost, and answers given again share it.
+
+SQLite in WAL mode by default; SQLAlchemy keeps PostgreSQL possible for several machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from core.errors import StoreError
+from core.tables import tables
+
+
+class Database:
+    """An open database with all tables. Every transaction raises `StoreError` when the database refuses."""
+
+    def __init__(self, engine: AsyncEngine, where: str) -> None:
+        self._engine = engine
+        self._where = where
+
+    @classmethod
+    async def open(cls, path: Path) -> Database:
+        """Open the file, making it and the tables that it lacks. Raises `StoreError` for one of another version."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+        event.listen(engine.sync_engine, "connect", _prepare)
+        database = cls(engine, str(path))
+        try:
+            await database._make_tables()
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """Give a connection whose changes are kept together at the end of the block, or not at all."""
+        try:
+            async with self._engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as fault:
+            raise StoreError(f"the journal {self._where} refuses to be written: {_cause(fault)}") from fault
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """Give a connection to read with."""
+        try:
+            async with self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as fault:
+            raise StoreError(f"the journal {self._where} cannot be read: {_cause(fault)}") from fault
+
+    async def close(self) -> None:
+        """Close the database. Idempotent."""
+        await self._engine.dispose()
+
+    async def _make_tables(self) -> None:
+        async with self.writing() as connection:
+            await connection.run_sync(tables.create_all)
+        try:
+            async with self.reading() as connection:
+                for table in tables.sorted_tables:
+                    await connection.execute(select(table).limit(1))
+        except StoreError as fault:
+            raise StoreError(
+                f"{fault}. It was written by another version; move it away, and a new one is made at the next start"
+            ) from fault
+
+
+def _prepare(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    # FULL: an update is confirmed to the platform once it is in here, so it must survive a power cut as well.
+    # What retention removes must not stay readable in the file's free space.
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "secure_delete=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _cause(fault: SQLAlchemyError) -> str:
+    return str(getattr(fault, "orig", None) or fault)

@@ -1,0 +1,153 @@
+"""How well the gate tells questions that it should answer unasked from everything else that is said in a group."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.evaluation.lines import Line
+from core.evaluation.scores import Counts, Scores, score
+from core.gating.asking import for_somebody_else, no_question
+from core.gating.relevance import relevance
+from core.gating.scoring import Signs, chance, fit, signs_of
+from core.ports import Library
+from core.settings import Settings
+from core.settings.platforms import GateWeightSettings
+
+FORM = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
+FOLDS = 5
+_SEED = 20_240_601
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What somebody said in a group, and whether the bot should answer it unasked."""
+
+    id: str
+    text: str
+    should_answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A case with what the gate saw in it; None where its words alone were enough for silence."""
+
+    case: Case
+    signs: Signs | None
+
+    def sure(self, weights: GateWeightSettings) -> float:
+        """Return how sure the gate is, from 0 to 1."""
+        return chance(self.signs, weights) if self.signs else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The scores of one way to decide, and the area under its ROC curve (None when all cases are of one kind)."""
+
+    scores: Scores
+    auc: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The gate as `configured`, and `crossed`: weights and threshold fitted on other cases than those measured.
+
+    `by_words` cases needed no search. `weights` and `threshold` are fitted on all cases.
+    """
+
+    cases: int
+    by_words: int
+    configured: Outcome
+    crossed: Outcome
+    weights: GateWeightSettings
+    threshold: float
+
+
+def read_case(line: Line) -> Case:
+    """Read one line of labelled data."""
+    return Case(line.text("id"), line.text("text"), line.flag("should_answer"))
+
+
+async def judge(cases: Sequence[Case], library: Library, settings: Settings) -> list[Judged]:
+    """Look at every case as the gate does. Raises what the library raises."""
+    judged = []
+    for case in cases:
+        silent = no_question(case.text) or for_somebody_else(case.text)
+        judged.append(
+            Judged(case, None if silent else signs_of(case.text, await relevance(case.text, library, settings)))
+        )
+    return judged
+
+
+async def measure(judged: Sequence[Judged], settings: Settings) -> Measured:
+    """Measure the gate as it is configured, and what fitting it to such data would bring."""
+    return await asyncio.to_thread(_measured, judged, settings)
+
+
+def _measured(judged: Sequence[Judged], settings: Settings) -> Measured:
+    truths = [one.case.should_answer for one in judged]
+    configured = [one.sure(settings.gate.weights) for one in judged]
+    crossed = [0.0] * len(judged)
+    spoken = [False] * len(judged)
+    for fold in _folds(truths):
+        held = set(fold)
+        weights, threshold = fitted([one for at, one in enumerate(judged) if at not in held])
+        for at in fold:
+            crossed[at] = judged[at].sure(weights)
+            spoken[at] = crossed[at] >= threshold
+    weights, threshold = fitted(judged)
+    return Measured(
+        len(judged),
+        sum(one.signs is None for one in judged),
+        Outcome(_scores([sure >= settings.gate.threshold for sure in configured], truths), auc(configured, truths)),
+        Outcome(_scores(spoken, truths), auc(crossed, truths)),
+        weights,
+        threshold,
+    )
+
+
+def fitted(judged: Sequence[Judged]) -> tuple[GateWeightSettings, float]:
+    """Return the weights and the threshold that suit these cases best.
+
+    The threshold has the best F0.5: to speak where nobody wants it is worse than to be silent.
+    """
+    known = [(one.signs, one.case.should_answer) for one in judged if one.signs]
+    weights = fit([signs for signs, _ in known], [truth for _, truth in known])
+    wanted = sum(one.case.should_answer for one in judged)
+    ordered = sorted(((one.sure(weights), one.case.should_answer) for one in judged if one.signs), reverse=True)
+    best, threshold, right = -1.0, 0.5, 0
+    for count, (sure, truth) in enumerate(ordered, 1):
+        right += truth
+        below = ordered[count][0] if count < len(ordered) else 0.0
+        value = 1.25 * right / (count + 0.25 * wanted) if right else 0.0
+        if value > best and below < sure:
+            best, threshold = value, (sure + below) / 2
+    return weights, round(threshold, 2)
+
+
+def auc(scores: Sequence[float], truths: Sequence[bool]) -> float | None:
+    """Return how often a case to answer scores above one to be silent about; equal scores count half."""
+    yes = [one for one, truth in zip(scores, truths, strict=True) if truth]
+    no = [one for one, truth in zip(scores, truths, strict=True) if not truth]
+    if not (yes and no):
+        return None
+    return sum((high > low) + (high == low) / 2 for high in yes for low in no) / (len(yes) * len(no))
+
+
+def _folds(truths: Sequence[bool]) -> list[list[int]]:
+    """Deal the cases out, each kind evenly, the same at every run."""
+    order = list(range(len(truths)))
+    random.Random(_SEED).shuffle(order)  # noqa: S311 (dealing cases out, no secrets)
+    order.sort(key=lambda at: truths[at])
+    return [order[fold::FOLDS] for fold in range(FOLDS)]
+
+
+def _scores(spoken: Sequence[bool], truths: Sequence[bool]) -> Scores:
+    return score(
+        [
+            Counts(int(speaks and truth), int(speaks and not truth), int(truth and not speaks))
+            for speaks, truth in zip(spoken, truths, strict=True)
+        ]
+    )

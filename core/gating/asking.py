@@ -1,0 +1,193 @@
+"""What a message looks like on its own: is it a question, for whom, or nothing to answer at all? English and Chinese.
+
+Rules only: most of what is said in a group ends here, after some microseconds and without any call.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LONGEST_READ = 4000
+ASKING = 0.5
+
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_INLINE = re.compile(r"`[^`\n]+`")
+_LINK = re.compile(r"https?://\S+")
+_CODE_LINE = re.compile(
+    r"^\s*(?:>>>|\$ |# ?include\b|import [\w.]+(?: as \w+)?\s*$|from [\w.]+ import [\w*, ]+$|(?:async )?def \w+\("
+    r"|class \w+[(:{]|@\w+[.(]|[\w.\[\]\"']+ ?(?:=|\+=|:=) ?\S|(?:const|let|var) \w+ ?=|(?:public|private"
+    r"|static) [^?]*\("
+    r"|</?\w+[^>]*>\s*$|[})\]]+[;,]?\s*$).*$|^.*[;{}]\s*$"
+)
+_WORD = re.compile(r"[^\W\d_][\w'’.-]*")
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_COMMAND = re.compile(r"^\s*[/!.][A-Za-z]\w*(?:@\w+)?(?:\s|$)")
+# "@angular/core" is a package, "@property" after "the" or before "decorator" is code, an address has letters before.
+_MENTION = re.compile(r"(?<![\w.`/@])(?<!the )@(?P<name>\w[\w.-]*+)(?!/)(?!\s*(?:decorator|annotation|装饰器|注解))")
+_EVERYBODY = frozenset(
+    ("all", "everyone", "everybody", "here", "channel", "group", "team", "所有人", "全体成员", "大家")
+)
+
+# Removed word by word: what then is left of a courtesy is nothing.
+_COURTESY = re.compile(
+    r"\b(?:o+k+(?:ay)?|k|ye[spa]h?|yeah|no|nope|sure|right|exactly|agreed?|same|nice|cool|great|awesome|perfect|wow"
+    r"|oh|ah"
+    r"|hm+|lo+l|lmao|(?:ha){2,}h?|he(?:he)+|thanks?|thank you|thx|ty|tysm|cheers|np|problem|you'?re|welcome|yw|hi+"
+    r"|hello|hey+"
+    r"|good|morning|afternoon|evening|night|job|point|bye|see you|gn|gm|gg|congrats|congratulations|got it|i see"
+    r"|makes sense|will do|done|fixed|solved|work(?:s|ed)|never ?mind|nvm|brb|afk|sorry|really|so much|a lot"
+    r"|very much"
+    r"|again|all|everyone|everybody|guys|folks|there|team|man|mate|for|the|your|help|that|this|now|then|too|and|but"
+    r"|so|it)\b"
+    r"|谢谢|多谢|感谢|好[的吧]?|嗯|哦|噢|哈|呵|嘿|是的?|对的?|行|可以|收到|明白|懂|知道|了解|厉害|牛|赞|早|上|下午"
+    r"|晚|安|你|您|大家|再见|拜|辛苦"
+    r"|不客气|没事|没问题|解决|搞定|加油|恭喜|[呀啊啦了吧真的太]",
+    re.IGNORECASE,
+)
+_RESOLVED = re.compile(
+    r"\b(?:never ?mind|nvm|(?:i |i've |have )?(?:just )?(?:solved|fixed|figured|found) (?:it|that|out|the)|"
+    r"(?:it|that)(?:'s| is)? (?:works?|working|solved|fixed)(?: now)?|works now|problem solved)\b"
+    r"|解决了|搞定了|找到了|好了不用|不用了|没事了|可以了|自己弄好",
+    re.IGNORECASE,
+)
+
+_INTERROGATIVE = (
+    r"(?:how(?: do| does| can| could| should| to| is| are| did| would| come| many| much| long)?|what(?:'s|’s)?"
+    r"|why(?:'s)?"
+    r"|where(?:'s)?|when|which|who|whose|is there|are there|is it|is this|are these|does|do|did|can|could|should"
+    r"|would|will"
+    r"|has|have|is|are|was|were|am i|any)"
+)
+_OPENS = re.compile(
+    rf"(?:^|[.!?,:;\n]\s*|\b(?:so|and|but|also|then|hi|hello|hey|folks|all|ok)[ ,]+){_INTERROGATIVE}\b", re.I
+)
+_WAY_IN = re.compile(
+    r"\b(?:(?:does|do|did|has|have) (?:any(?:one|body)|some(?:one|body)|you guys) (?:here )?(?:know|have|tried?"
+    r"|seen|experience|use|ha[ds])"
+    r"|any(?:one|body) (?:here )?(?:know|knows|familiar|able|tried|using|seen|got|has|had|else (?:get|see|hav)\w*)"
+    r"|how (?:do|can|could|should|would|does) (?:i|we|one|you)|how to|is there (?:a |an |any )?(?:way|option"
+    r"|setting|command|flag|docs?)"
+    r"|what(?:'s| is| are| does| do)\b.{1,60}\b(?:mean|difference|default|best way|right way|purpose|limit)"
+    r"|is it possible|can (?:i|we)\b|could (?:some|any)(?:one|body)|can (?:some|any)(?:one|body)|any (?:idea|ideas"
+    r"|hints?|clue|pointers|docs)"
+    r"|i(?:'m| am)? (?:was )?(?:wondering|trying to (?:find out|figure out|understand)|not sure (?:how|why|what|if"
+    r"|whether|where|which))"
+    r"|(?:i|we) (?:don'?t|do not|can'?t|cannot|could not|couldn'?t) (?:understand|figure out|find|get|see how"
+    r"|know (?:how|why|what|where|which|if))"
+    r"|(?:please|pls) (?:help|explain|advise)|need (?:some )?help|help (?:me )?with|looking for (?:a way|docs"
+    r"|an? (?:option|example|setting)))\b"
+    r"|请问|求助|求教|请教|有(?:没有)?人(?:知道|会|用过|遇到)|谁(?:知道|会|用过|遇到)|有没有(?:办法|方法|什么|人"
+    r"|例子|文档)|怎么(?!样[了啊]?$)|怎样|如何|为什么|为啥|为何"
+    r"|能不能|可不可以|是不是|是否|能否|可否|有什么(?:办法|方法|区别|好的|推荐)|什么(?:是|意思|区别|原因|时候|情况)"
+    r"|是什么|哪(?:里|个|些|儿|种)|多少|几(?:个|种|次)|支持.{0,20}(?:吗|么|不)|吗\s*[?？]?$|[么呢]\s*[?？]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_STARTS = re.compile(
+    r"\s*(?:(?:hi|hello|hey|so|and|also|btw)[ ,!]+(?:all|there|everyone|folks|guys)?[ ,!]*)?"
+    r"(?:how (?:many|much|long|often|big|do|does|can|to|is|are|should)|what (?:is|are|does|do|happens)"
+    r"|why (?:do|does|is|are|can|won)|where (?:is|are|do|does|can)|which \w+ (?:is|are|do|does|should|can))\b",
+    re.IGNORECASE,
+)
+_MARK = re.compile(r"[?？](?![\w=&/])")
+_REPORT = re.compile(
+    r"\b(?:error|exception|traceback|stack ?trace|segfault|crash(?:e[sd]|ing)?|fail(?:s|ed|ing|ure)?|refused|denied"
+    r"|time(?:s|d)? ?out"
+    r"|(?:does ?n[o']?t|doesn’t|is ?n[o']?t|isn’t|not|won'?t|stopped|never) (?:work|start|run|load|connect|respond"
+    r"|find|show|install|save|pick)\w*"
+    r"|stuck|hangs?|broken|unable to|can(?:'|’)?t|cannot|keeps? (?:getting|crashing|failing|saying))\b"
+    r"|报错|出错|错误|异常|失败|崩溃|卡住|没有?反应|不(?:行|工作|生效|能用|起作用)|无法|打不开|装不上|连不上"
+    r"|跑不起来|启动不了|找不到",
+    re.IGNORECASE,
+)
+_FIRST_PERSON = re.compile(
+    r"\b(?:i|i'm|i’m|i've|my|me|we|our|us|it|when|after)\b|我|我们|一直|总是|之后|的时候", re.IGNORECASE
+)
+_PERSONAL = re.compile(
+    r"\b(?:how are (?:you|things|we)|what'?s up|how'?s (?:it going|life|everyone)|who(?:'s| is| are| wants| else)|"
+    r"(?:are|were|will|have|did|do|would|can|could) (?:you|u|y'all)\b(?! (?:\w+ )?(?:know|explain|tell (?:me"
+    r"|us) how|help|configure|set|use|have an example))"
+    r"|(?:shall|should|can|could|will|are|did|do) we (?:meet|move|merge|ship|call|talk|go|have (?:a |the )?(?:call"
+    r"|meeting|lunch)|reschedule|skip|start the|all)"
+    r"|lunch|dinner|coffee|beer|pizza|weekend|holiday|vacation|birthday|meeting|stand-?up|call tomorrow|calendar"
+    r"|hotel|flight|ticket to|football"
+    r"|tonight|tomorrow morning|what time|your (?:pr|branch|review|opinion|team|company|boss|slides)|review my"
+    r"|approve|merge my|pull request\?|did you|have you seen"
+    r"|see you|what do you (?:guys )?think|thoughts\?|opinions?\?|isn'?t it\?|right\?|don'?t you think|guess what"
+    r"|you know what|anyone (?:up for|going|coming|free|around|hungry|want|in)"
+    r"|hiring|salary|movie|song|recipe|weather)\b"
+    r"|你(?:们)?(?:在吗|好吗|觉得|认为|今天|明天|晚上|周末|什么时候(?:来|有空|方便)|有空|去|来不来|那边)|怎么样了"
+    r"|谁(?:要|去|来|有空|想|负责|在)|吃(?:饭|什么|了吗)|午饭|晚饭|咖啡|周末|放假|开会|会议|几点|天气|电影|足球|比赛"
+    r"|帮我(?:审|合并|带|看下PR)|是吧[?？]|对吧[?？]|不是吗",
+    re.IGNORECASE,
+)
+
+
+def nothing_to_answer(text: str) -> str:
+    """Return why a message is nothing to answer, whoever was meant: a command, code alone, a courtesy, too short."""
+    said = _normal(text)
+    if _COMMAND.match(said):
+        return "a command for another bot"
+    prose = _prose(said)
+    if not prose.strip():
+        return "no words but code or links" if said.strip() else "no words"
+    wide, words = len(_WIDE.findall(prose)), len(_WORD.findall(prose))
+    left = _COURTESY.sub("", prose)
+    if not (_WORD.search(left) or _WIDE.search(left)):
+        return "a courtesy"
+    return "too short" if words < 2 and wide < 4 else ""
+
+
+def no_question(text: str) -> str:
+    """Return why the words alone say that nobody asks the group something that knowledge answers, or nothing."""
+    if reason := nothing_to_answer(text):
+        return reason
+    sure = asking(text)
+    if sure < ASKING:
+        return "not a question"
+    return "a question about people or plans" if sure < 1 and personal(text) else ""
+
+
+def for_somebody_else(text: str) -> bool:
+    """Say whether a text mentions a person. The bot's own mention was taken out by its adapter."""
+    bare = _INLINE.sub(" ", _FENCED.sub(" ", _normal(text)))
+    return any(found["name"].lower() not in _EVERYBODY for found in _MENTION.finditer(bare))
+
+
+def asking(text: str) -> float:
+    """Return how surely a message asks for something: 0 for a statement, 1 for a plain request for help.
+
+    An error report counts as well, more so when it says that somebody met the error.
+    """
+    prose = _prose(_normal(text))
+    mark, way_in, opens = bool(_MARK.search(prose)), bool(_WAY_IN.search(prose)), bool(_OPENS.search(prose))
+    report = bool(_REPORT.search(prose))
+    if way_in and (mark or report):
+        return 1.0
+    if way_in or _STARTS.match(prose):
+        return 0.9 if mark else 0.8
+    if mark:
+        return 0.9 if opens or report else 0.6
+    if report and _FIRST_PERSON.search(prose):
+        return 0.6
+    return 0.3 if opens or report else 0.0
+
+
+def personal(text: str) -> bool:
+    """Say whether a message is about people, their plans or opinions: no knowledge answers that."""
+    return bool(_PERSONAL.search(_prose(_normal(text))))
+
+
+def resolved(text: str) -> bool:
+    """Say whether an asker takes a question back or says that it is solved."""
+    return bool(_RESOLVED.search(_normal(text)))
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFKC", text[:LONGEST_READ]).replace("’", "'")
+
+
+def _prose(said: str) -> str:
+    """Return what a person says around code, output and links."""
+    bare = _LINK.sub(" ", _INLINE.sub(" it ", _FENCED.sub(" ", said)))
+    return "\n".join(line for line in bare.split("\n") if not _CODE_LINE.match(line))

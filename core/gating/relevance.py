@@ -1,0 +1,116 @@
+"""How near a message is to what the bot knows: scores of its own, for those of a ranking only order one search."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from core.ports import Library
+from core.rewrite import content_words, without_fillers
+from core.settings import LiveSource, Settings
+from core.types import Passage
+
+AGENTS, PASSAGES = 3, 8
+_STEM = 6
+# What counts as the cosine where there are no vectors to go by.
+BLIND = 0.45
+# Words that are in questions of every kind, and so tell nothing of what one is about.
+_SAYS_NOTHING = frozenset(
+    """
+    anyone anybody someone somebody know knows work works working help error problem issue question way possible thing
+    things trying tried try want need find found get got getting make right wrong good best better idea people time
+    today guys everyone does doesn isn can't don't i'm i've it's what's there's hello understand explain happens mean
+    option difference between example without instead
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+# A pair with one of these is half a particle, or asks without saying for what.
+_PARTICLES = re.compile(
+    "[的了吗呢吧啊是在和与及或把被对从到怎么什如何请问有没能可会不要想我你您他她哪几多少谁这那以后时候里上下为因就都还再]"
+)
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_NAME = re.compile(r"(?<![\w'@])[A-Za-z][\w+#]*(?:[._-]\w+)*")
+_NO_NAMES = frozenset(("i", "i'm", "i've", "ok", "hi", "fyi", "btw", "pr", "todo", "faq", "eta"))
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """How well the best passage matches, by its cosine times its share of the text's words (0 to nearly 1).
+
+    `foreign` is the share of the names in the text that no passage near it knows. `title` names the best passage.
+    """
+
+    match: float = 0.0
+    foreign: float = 0.0
+    title: str = ""
+
+
+async def relevance(text: str, library: Library, settings: Settings) -> Relevance:
+    """Search what is stored, once per likely agent, and say how near the text is to it (KIMAs 3.2.2 routes alike).
+
+    Sources that are asked at question time are not: chatter must cost their owners nothing. An agent that has no
+    others is known by its description and examples. Raises `ServiceError` and `StoreError` of the library.
+    """
+    query = without_fillers(text)
+    agents = settings.retrieval_agents()
+    live = {name for name, source in settings.sources.items() if isinstance(source, LiveSource)}
+    stored = {name for name, agent in agents.items() if not live & set(agent.sources)}
+    likely = [one.name for one in await library.route(query) if one.name in stored][:AGENTS]
+    found = [passage for name in likely for passage in await library.search(name, query, PASSAGES)]
+    described = [
+        words
+        for name, agent in agents.items()
+        if name not in stored
+        for words in (agent.description, *agent.examples)
+        if words.strip()
+    ]
+    cosines = await library.similarity(query, described)
+    return _judged(query, found, cosines, described)
+
+
+def _judged(query: str, found: Sequence[Passage], cosines: Sequence[float], described: Sequence[str]) -> Relevance:
+    wanted = set(_stems(query))
+    candidates = [(one.similarity, f"{one.title}\n{one.text}", one.title) for one in found]
+    candidates += [(cosine, text, "") for cosine, text in zip(cosines, described, strict=True)]
+    have = [set(_stems(text)) for _, text, _ in candidates]
+    blind = not any(cosine for cosine, _, _ in candidates)
+    # Neither side is enough: long passages have all words somewhere, and vectors of short texts are all a little alike.
+    # One more word than there are keeps two words from being a full match.
+    matches = [
+        ((BLIND if blind else max(cosine, 0.0)) * len(wanted & words) / (len(wanted) + 1), title)
+        for (cosine, _, title), words in zip(candidates, have, strict=True)
+    ]
+    match, title = max(matches, default=(0.0, ""))
+    names = {stem for name in _names(query) for stem in _stems(name)}
+    return Relevance(match, len(names.difference(*have)) / len(names) if names else 0.0, title)
+
+
+def _names(text: str) -> Iterable[str]:
+    """Return what looks like a name: capitals within a sentence or a word, digits in it, Latin words among others."""
+    among_others = bool(_WIDE.search(text))
+    for found in _NAME.finditer(text):
+        word = found[0]
+        first = not re.search(r"[\w,;:)'\"`][ `]*$", text[: found.start()])
+        marked = word[1:] != word[1:].lower() or any(character.isdigit() for character in word)
+        if word.lower() not in _NO_NAMES and (marked or among_others or (word[0].isupper() and not first)):
+            yield word
+
+
+def _stems(text: str) -> Iterable[str]:
+    """Return the words that carry meaning; forms of one word begin alike, identifiers count by their parts too."""
+    for word in content_words(text):
+        if _WIDE.match(word):
+            if not _PARTICLES.search(word):
+                yield word
+        elif word not in _SAYS_NOTHING:
+            for part in {word, *re.split(r"[_.\-]", word)}:
+                if part:
+                    yield _stem(part)
+
+
+def _stem(word: str) -> str:
+    for ending in ("ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) > 2 and not word.endswith("ss"):
+            word = word.removesuffix(ending)
+            break
+    return word[:_STEM]

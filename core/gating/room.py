@@ -1,0 +1,165 @@
+"""What was said in a chat lately, as the journal has it: only what the bot could read is in there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, func, select
+
+from core.commenting.rules import BY_BOT
+from core.database import Database
+from core.tables import messages
+from core.types import ConversationKey, Message
+
+# How many of the newest messages of all chats are looked through at most: a chat's own are found among them sooner
+# than by an index, for nobody asks for old ones.
+LOOKED_THROUGH, MOST_SAID = 20_000, 200
+_READ = ("id", "thread", "author_id", "author", "text", "reply_to", "state", "addressed", "received_at", "reference")
+_ANSWERING = ("answering", "sending", "answered")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of the chat.
+
+    `volunteered` says that the bot answers it, or has, though nobody addressed it; `later` that it came after the
+    message in question; `age_s` is how long ago it came.
+    """
+
+    id: str
+    thread: str
+    author_id: str
+    author: str
+    text: str
+    reply_to: str
+    volunteered: bool
+    later: bool
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An earlier question of the chat and the answer, `age_s` seconds ago."""
+
+    question: str
+    reply: str
+    age_s: float
+
+
+class Room:
+    """Reads from the journal's database. Every method raises `StoreError` when it refuses."""
+
+    def __init__(self, database: Database) -> None:
+        self._reading = database.reading
+
+    async def lately(self, message: Message, seconds: float) -> Sequence[Said]:
+        """Return the other messages of people that reached this bot in the chat in the last seconds, oldest first."""
+        columns = messages.c
+        query = _newest(message, *_READ).where(columns.received_at > _ago(seconds), columns.bot == message.bot)
+        async with self._reading() as connection:
+            rows = (await connection.execute(query)).all()
+        here = next((at for at, row in enumerate(rows) if row.id == message.id), len(rows))
+        # What other bots write is in the journal as well, where comments are counted; nobody has answered by that.
+        said = [
+            _said(row, later=at < here)
+            for at, row in enumerate(rows)
+            if at != here and not (row.reference or {}).get(BY_BOT)
+        ]
+        return said[::-1]
+
+    async def answers_to(self, message: Message, seconds: float) -> int:
+        """Return how many answers its author got in the chat in the last seconds, those in the making included."""
+        columns = messages.c
+        newest = _newest(message, "id").where(
+            columns.author_id == message.author_id,
+            columns.state.in_(_ANSWERING),
+            columns.received_at > _ago(seconds),
+            columns.id != message.id,
+        )
+        async with self._reading() as connection:
+            return len((await connection.execute(newest)).all())
+
+    async def answered(self, message: Message, seconds: float) -> Sequence[Answered]:
+        """Return what was asked in the chat and answered from the knowledge in the last seconds, newest first."""
+        columns = messages.c
+        query = _newest(message, "text", "reply", "citations", "settled_at").where(
+            columns.state == "answered",
+            columns.reply != "",
+            columns.command.in_(("", "ask")),
+            columns.settled_at > _ago(seconds),
+        )
+        async with self._reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [Answered(row.text, row.reply, _age(row.settled_at)) for row in rows if row.citations]
+
+    async def follows_up(self, message: Message, seconds: float) -> bool:
+        """Say whether the bot answered this author in this thread in the last seconds."""
+        columns = messages.c
+        query = (
+            select(columns.number)
+            .where(
+                *_at(message.key),
+                columns.thread == message.key.thread,
+                columns.author_id == message.author_id,
+                columns.state == "answered",
+                columns.settled_at > _ago(seconds),
+            )
+            .limit(1)
+        )
+        async with self._reading() as connection:
+            return (await connection.execute(query)).first() is not None
+
+    async def author_of(self, message: Message) -> str | None:
+        """Return who wrote what this message replies to, or None where that never reached the bot."""
+        columns = messages.c
+        query = select(columns.author_id).where(
+            *_at(message.key), columns.bot == message.bot, columns.id == message.reply_to
+        )
+        async with self._reading() as connection:
+            found = await connection.scalar(query)
+        return None if found is None else str(found)
+
+
+def _newest(message: Message, *names: str) -> Select[Any]:
+    columns = messages.c
+    newest = select(func.max(columns.number)).scalar_subquery()
+    key = message.key
+    # The index on conversations is kept out of it: it would read and sort the whole chat.
+    place = (columns.platform + "" == key.platform, columns.chat + "" == key.chat)
+    return (
+        select(*(columns[name] for name in names))
+        .where(columns.number > newest - LOOKED_THROUGH, *place)
+        .order_by(columns.number.desc())
+        .limit(MOST_SAID)
+    )
+
+
+def _said(row: Row[Any], *, later: bool) -> Said:
+    return Said(
+        row.id,
+        row.thread,
+        row.author_id,
+        row.author,
+        row.text,
+        row.reply_to,
+        volunteered=row.state in _ANSWERING and not row.addressed,
+        later=later,
+        age_s=_age(row.received_at),
+    )
+
+
+def _at(key: ConversationKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return messages.c.platform == key.platform, messages.c.chat == key.chat
+
+
+def _ago(seconds: float) -> datetime:
+    return datetime.now(UTC) - timedelta(seconds=seconds)
+
+
+def _age(moment: datetime) -> float:
+    # SQLite gives times back without their zone.
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (datetime.now(UTC) - zoned).total_seconds()

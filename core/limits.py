@@ -1,0 +1,142 @@
+"""What may be used up in a day: by everybody together, in one chat, by one person.
+
+Answers in the making count with what an answer usually consumes, so that many questions at once do not go far beyond a
+limit: by one answer, and by what those in the making take more than usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+from core.errors import UsageError
+from core.logs import logger
+from core.settings import LimitsSettings
+from core.types import Question
+
+if TYPE_CHECKING:
+    from core.usage import Consumed, Ledger, Spent
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reservation:
+    """An answer in the making."""
+
+    chat: tuple[str, str]
+    user: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """How much of one limit is used up: `used` by answers given, `underway` answers are in the making."""
+
+    limit: str
+    whose: str
+    subject: tuple[str, str]
+    allowed: float
+    used: float
+    underway: int
+    usual: float
+
+    @property
+    def up(self) -> bool:
+        return self.used + self.underway * self.usual >= self.allowed
+
+
+class Limits:
+    """The daily limits. `at_first` is what an answer is taken to consume as long as the ledger holds none."""
+
+    def __init__(self, settings: LimitsSettings, ledger: Ledger, at_first: Consumed) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._at_first = at_first
+        self._active = any(value is not None for value in settings.model_dump().values())
+        self._underway: set[_Reservation] = set()
+        # By whoever reads the ledger just now: all that were underway at any moment of it.
+        self._reading: dict[_Reservation, set[_Reservation]] = {}
+        self._logged: tuple[date, set[tuple[str, tuple[str, str]]]] = (date.min, set())
+
+    @asynccontextmanager
+    async def admitted(self, question: Question) -> AsyncIterator[None]:
+        """Let an answer be made in the block. Raises `UsageError` when a limit is used up, and says until when."""
+        if not self._active:
+            yield
+            return
+        reservation = await self._reserve(question)
+        try:
+            yield
+        finally:
+            self._underway.discard(reservation)
+
+    async def _reserve(self, question: Question) -> _Reservation:
+        platform, chat = (question.key.platform, question.key.chat) if question.key else ("", "")
+        reservation = _Reservation((platform, chat), (platform, question.author_id))
+        now = datetime.now().astimezone()
+        # What is being made while the ledger is read may be written behind it: it is then counted nowhere else.
+        underway = self._reading[reservation] = set(self._underway)
+        try:
+            spent = await self._ledger.spent(now.date(), question)
+            usual = await self._ledger.usual() or self._at_first
+        finally:
+            del self._reading[reservation]
+        for use in self._uses(reservation, underway, spent, usual):
+            if use.up:
+                self._log(use, now.date())
+                raise UsageError(_refusal(use, now))
+        self._underway.add(reservation)
+        for seen in self._reading.values():
+            seen.add(reservation)
+        return reservation
+
+    def _uses(self, asked: _Reservation, underway: set[_Reservation], spent: Spent, usual: Consumed) -> Iterator[_Use]:
+        settings = self._settings
+        here = sum(one.chat == asked.chat for one in underway)
+        mine = sum(one.user == asked.user for one in underway)
+        groups = [
+            ("", "", ("", ""), len(underway), spent.everybody),
+            ("_per_chat", " for this chat", asked.chat, here if asked.chat[1] else None, spent.chat),
+            ("_per_user", " for you", asked.user, mine if asked.user[1] else None, spent.user),
+        ]
+        for suffix, whose, subject, count, used in groups:
+            # In the terminal there is neither a chat nor a name.
+            if count is None:
+                continue
+            for kind, amount, one in (("tokens", used.tokens, usual.tokens), ("cost", used.cost, usual.cost)):
+                allowed = getattr(settings, f"daily_{kind}{suffix}")
+                if allowed is not None:
+                    yield _Use(f"daily_{kind}{suffix}", whose, subject, allowed, amount, count, one)
+
+    def _log(self, use: _Use, today: date) -> None:
+        """Log a limit that is used up once a day: every question after that would say the same."""
+        if self._logged[0] != today:
+            self._logged = (today, set())
+        if (use.limit, use.subject) in self._logged[1]:
+            return
+        self._logged[1].add((use.limit, use.subject))
+        logger(__name__).warning(
+            "limit.reached",
+            limit=use.limit,
+            subject=":".join(use.subject).strip(":"),
+            allowed=use.allowed,
+            used=use.used,
+            underway=use.underway,
+        )
+
+
+def _refusal(use: _Use, now: datetime) -> str:
+    midnight = datetime.combine(now.date() + timedelta(days=1), time()).astimezone()
+    hours, minutes = divmod(max(1, round((midnight - now).total_seconds() / 60)), 60)
+    wait = f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    unit = " tokens" if "tokens" in use.limit else ""
+    if use.used < use.allowed:
+        return (
+            f"What is left of today's limit{use.whose} ({use.allowed:,g}{unit}) is taken by answers in the making. "
+            "Please ask again in a moment."
+        )
+    return (
+        f"Today's limit{use.whose} is used up ({use.allowed:,g}{unit}). "
+        f"Please ask again after midnight ({midnight:%Y-%m-%d %H:%M %Z}), in {wait}."
+    )

@@ -1,0 +1,53 @@
+"""What the bot says by itself, without a model: in English, and in Chinese to who asks in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """The sentences by their occasion. `no_evidence` has a place for the names of the sources."""
+
+    extractive: str
+    fallback: str
+    cut: str
+    no_search: str
+    no_evidence: str
+    no_sources: str
+    no_reply: str
+    sorry: str
+    outside: str
+    inside: str
+
+
+ENGLISH = Notes(
+    extractive="*Quoted from the sources; no language model is configured.*",
+    fallback="*The language model could not answer. This is quoted from the sources.*",
+    cut="*The answer was cut short: the language model stopped.*",
+    no_search="The sources did not answer in time. Please ask again in a moment.",
+    no_evidence="I found nothing about this in the sources I know ({sources}).",
+    no_sources="none are configured",
+    no_reply="The language model could not answer. Please try again in a moment.",
+    sorry="Sorry, I could not answer this. {reason}",
+    outside="Something that I depend on is not available right now; please ask again in a few minutes.",
+    inside="Something went wrong on my side; whoever runs me finds it in the log.",
+)
+CHINESE = Notes(
+    extractive="*以上内容摘自资料原文；当前没有配置语言模型。*",
+    fallback="*语言模型暂时无法回答，以上内容摘自资料原文。*",
+    cut="*回答未能完整：语言模型中途停止了。*",
+    no_search="资料检索超时，请稍后再问一次。",
+    no_evidence="在我所知的资料（{sources}）中没有找到相关内容。",
+    no_sources="尚未配置",
+    no_reply="语言模型暂时无法回答，请稍后再试。",
+    sorry="抱歉，这个问题我没能回答。{reason}",
+    outside="我依赖的某项服务暂时不可用，请过几分钟再问。",
+    inside="我这边出了问题，详情已记录在运行者的日志中。",
+)
+SPOKEN = {"zh": CHINESE}
+
+
+def notes_in(language: str) -> Notes:
+    """Return the sentences in a language (a code of `language_of`), or in English where there are none."""
+    return SPOKEN.get(language, ENGLISH)

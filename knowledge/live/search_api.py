@@ -1,0 +1,117 @@
+"""Web search services: each is nothing more than a request template and a response mapping over `http_api`.
+
+Tavily, Brave, SearXNG, Google Programmable Search, and services that kept the shape of the Bing Web Search API.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.settings import HttpApiSource, SearchApiSource
+
+# How each service names the age of results.
+BRAVE_AGE = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
+GOOGLE_AGE = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
+BING_AGE = {"day": "Day", "week": "Week", "month": "Month"}
+
+
+def as_http_api(settings: SearchApiSource) -> HttpApiSource:
+    """Return the HTTP API that a search service is."""
+    shape = {"tavily": _tavily, "brave": _brave, "searxng": _searxng, "google": _google, "bing": _bing}
+    shared = {name: getattr(settings, name) for name in ("limit", "timeout_s", "cache_s", "allow_private", "api_key")}
+    return HttpApiSource.model_validate({"kind": "http_api", **shared, **shape[settings.provider](settings)})
+
+
+def _tavily(settings: SearchApiSource) -> dict[str, Any]:
+    body: dict[str, Any] = {"query": "{query}", "max_results": "{limit}", "search_depth": "basic"}
+    if settings.sites:
+        body["include_domains"] = list(settings.sites)
+    if settings.fresh:
+        body["time_range"] = settings.fresh
+    return {
+        "url": _at(settings, "https://api.tavily.com", "/search"),
+        "method": "POST",
+        "headers": {"Authorization": "Bearer {api_key}"},
+        "body": body,
+        "results": "results",
+        "text": "content",
+        "date": "published_date",
+    }
+
+
+def _brave(settings: SearchApiSource) -> dict[str, Any]:
+    age = BRAVE_AGE[settings.fresh] if settings.fresh else ""
+    return {
+        "url": _at(settings, "https://api.search.brave.com", "/res/v1/web/search"),
+        "headers": {"X-Subscription-Token": "{api_key}", "Accept": "application/json"},
+        "params": {
+            "q": _restricted(settings),
+            "count": "{limit}",
+            "freshness": age,
+            "search_lang": settings.language[:2],
+            "text_decorations": "false",
+        },
+        "results": "web.results",
+        "text": "[description, extra_snippets[]]",
+        "date": "age",
+    }
+
+
+def _searxng(settings: SearchApiSource) -> dict[str, Any]:
+    # SearXNG knows no week; a month holds it.
+    age = {"week": "month"}.get(settings.fresh or "", settings.fresh or "")
+    return {
+        "url": _at(settings, "", "/search"),
+        "params": {"q": _restricted(settings), "format": "json", "time_range": age, "language": settings.language},
+        "headers": {"Authorization": "Bearer {api_key}"} if settings.api_key else {},
+        "results": "results",
+        "text": "content",
+        "date": "publishedDate",
+    }
+
+
+def _google(settings: SearchApiSource) -> dict[str, Any]:
+    return {
+        "url": _at(settings, "https://www.googleapis.com", "/customsearch/v1"),
+        "params": {
+            "key": "{api_key}",
+            "cx": settings.engine,
+            "q": _restricted(settings),
+            # It refuses more than ten.
+            "num": str(min(settings.limit, 10)),
+            "dateRestrict": GOOGLE_AGE[settings.fresh] if settings.fresh else "",
+            "lr": f"lang_{settings.language[:2]}" if settings.language else "",
+        },
+        "results": "items",
+        "text": "snippet",
+        "link": "link",
+        "date": 'pagemap.metatags[0]."article:published_time"',
+    }
+
+
+def _bing(settings: SearchApiSource) -> dict[str, Any]:
+    return {
+        "url": _at(settings, "", "/v7.0/search"),
+        "headers": {"Ocp-Apim-Subscription-Key": "{api_key}"},
+        "params": {
+            "q": _restricted(settings),
+            "count": "{limit}",
+            "freshness": BING_AGE.get(settings.fresh or "", ""),
+            "mkt": settings.language if "-" in settings.language else "",
+            "setLang": settings.language[:2],
+        },
+        "results": "webPages.value",
+        "title": "name",
+        "text": "snippet",
+        "date": "datePublished",
+    }
+
+
+def _at(settings: SearchApiSource, usual: str, path: str) -> str:
+    """Return the address of the API; braces in a configured one are meant as they stand."""
+    return (settings.base_url or usual).rstrip("/").replace("{", "{{").replace("}", "}}") + path
+
+
+def _restricted(settings: SearchApiSource) -> str:
+    sites = " OR ".join(f"site:{site}" for site in settings.sites)
+    return f"{{query}} ({sites})" if len(settings.sites) > 1 else f"{{query}} {sites}".strip()

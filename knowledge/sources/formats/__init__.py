@@ -1,0 +1,46 @@
+"""Documents that are no plain text, read into Markdown: one module per family of formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from core.logs import logger
+from knowledge.sources.formats.limits import FormatError
+from knowledge.sources.formats.office import read_docx, read_pptx, read_xlsx
+from knowledge.sources.formats.pdf import read_pdf
+from knowledge.sources.formats.structured import read_asciidoc, read_csv, read_html, read_notebook, read_openapi
+from knowledge.sources.reading import decode
+
+BINARY: dict[str, Callable[[bytes], str]] = {
+    "pdf": read_pdf,
+    "docx": read_docx,
+    "pptx": read_pptx,
+    "xlsx": read_xlsx,
+}
+WRITTEN: dict[str, Callable[[str], str]] = {
+    "html": read_html,
+    "notebook": read_notebook,
+    "asciidoc": read_asciidoc,
+    "csv": read_csv,
+}
+
+__all__ = ["BINARY", "readable"]
+
+
+def readable(path: str, kind: str, data: bytes) -> tuple[str, str]:
+    """Return a document as text, and as what kind to cut it. Blocks: call it off the event loop.
+
+    One that is damaged, encrypted or too large when unpacked is empty text, and the log says why: it must not stop the
+    others.
+    """
+    try:
+        if kind in BINARY:
+            return BINARY[kind](data), "markdown"
+        text = decode(data)
+        if kind in WRITTEN:
+            return WRITTEN[kind](text), "markdown"
+        described = read_openapi(text) if path.endswith((".yaml", ".yml", ".json")) else ""
+    except FormatError as fault:
+        logger(__name__).warning("document.unreadable", path=path, reason=str(fault))
+        return "", kind
+    return (described, "markdown") if described else (text, kind)

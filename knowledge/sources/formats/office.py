@@ -1,0 +1,115 @@
+"""Word, PowerPoint and Excel documents."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from knowledge.sources.formats.limits import Allowance, check_archive, forgiving
+
+HEADINGS = 6
+
+
+@forgiving
+def read_docx(data: bytes) -> str:
+    """Return a Word document with its headings and tables. Raises `FormatError`."""
+    check_archive(data)
+    import docx
+    from docx.table import Table
+
+    allowance, parts = Allowance(), []
+    for block in docx.Document(io.BytesIO(data)).iter_inner_content():
+        if isinstance(block, Table):
+            text = table([[cell.text for cell in row.cells] for row in block.rows])
+        else:
+            style = (block.style.name if block.style else "") or ""
+            text = f"{_marks(style)}{block.text.strip()}" if block.text.strip() else ""
+        if text:
+            parts.append(allowance.take(text))
+    return "\n\n".join(parts)
+
+
+@forgiving
+def read_pptx(data: bytes) -> str:
+    """Return the slides of a presentation, each under its title, with its notes. Raises `FormatError`."""
+    check_archive(data)
+    import pptx
+
+    allowance, parts = Allowance(), []
+    for number, slide in enumerate(pptx.Presentation(io.BytesIO(data)).slides, 1):
+        title = slide.shapes.title
+        name = " ".join(title.text.split()) if title is not None and title.has_text_frame else ""
+        lines = [f"# {name or f'Slide {number}'}"]
+        for shape in slide.shapes:
+            if title is not None and shape.shape_id == title.shape_id:
+                continue
+            lines.append(_shape(shape))
+        if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
+            lines.append(slide.notes_slide.notes_text_frame.text.strip())
+        parts.append(allowance.take("\n\n".join(filter(None, lines))))
+    return "\n\n".join(parts)
+
+
+@forgiving
+def read_xlsx(data: bytes) -> str:
+    """Return the sheets of a workbook, each row with the names of its columns. Raises `FormatError`."""
+    check_archive(data)
+    import openpyxl
+
+    workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+    allowance, parts = Allowance(), []
+    for sheet in workbook.worksheets:
+        rows = ([_cell(value) for value in row] for row in sheet.iter_rows(values_only=True))
+        parts.append(f"# {sheet.title}\n\n{records(rows, allowance)}")
+    workbook.close()
+    return "\n\n".join(parts)
+
+
+def records(rows: Iterable[Sequence[str]], allowance: Allowance) -> str:
+    """Return rows as paragraphs of `column: value` lines; the first row names the columns.
+
+    So a row says by itself what its values mean, wherever the text is cut.
+    """
+    names: Sequence[str] = ()
+    found: list[str] = []
+    for row in rows:
+        if not any(row):
+            continue
+        if not names:
+            names = [name or f"column {number}" for number, name in enumerate(row, 1)]
+            continue
+        named = [*names, *(f"column {number}" for number in range(len(names) + 1, len(row) + 1))]
+        values = [f"{name}: {value}" for name, value in zip(named, row, strict=False) if value]
+        found.append(allowance.take("\n".join(values)))
+    return "\n\n".join(found) or ", ".join(names)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as a Markdown table, the first as its head."""
+    if not rows:
+        return ""
+    lines = ["| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def _marks(style: str) -> str:
+    """Return what makes a paragraph of this style a heading or a list item in Markdown."""
+    if style == "Title":
+        return "# "
+    name, _, level = style.partition(" ")
+    if name == "Heading" and level.isdigit():
+        return "#" * min(int(level), HEADINGS) + " "
+    return "- " if style.startswith("List") else ""
+
+
+def _shape(shape: Any) -> str:
+    if shape.has_text_frame:
+        return "\n".join(line for line in shape.text_frame.text.splitlines() if line.strip())
+    if getattr(shape, "has_table", False):
+        return table([[cell.text for cell in row.cells] for row in shape.table.rows])
+    return ""
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else " ".join(str(value).split())

@@ -1,0 +1,128 @@
+"""Text formats with a structure of their own: HTML, notebooks, AsciiDoc, CSV, OpenAPI descriptions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from core.yaml_file import YamlFault, parse_yaml
+from knowledge.sources.formats.limits import Allowance, FormatError, forgiving
+from knowledge.sources.formats.office import records, table
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_ASCIIDOC_TITLE = re.compile(r"^(={1,6})[ \t]+(\S.*)$", re.MULTILINE)
+_ASCIIDOC_LISTING = re.compile(
+    r"^(?:\[source(?:,([\w+-]+))?[^\]\n]*\]\n)?-{4,}\n(.*?)^-{4,}[ \t]*$", re.MULTILINE | re.DOTALL
+)
+_ASCIIDOC_ATTRIBUTE = re.compile(r"^(?::[\w-]+!?:.*|//(?!/).*|\[\[?[\w.,=# \"-]+\]?\])$\n?", re.MULTILINE)
+
+
+@forgiving
+def read_html(text: str) -> str:
+    """Return the main text of a page. Raises `FormatError`."""
+    from knowledge.sources.website_pages import read_page
+
+    page = read_page(text.encode(), "file:///")
+    if not page.text:
+        raise FormatError("it holds no text")
+    headed = page.text.lstrip().startswith("#") or not page.title
+    return page.text if headed else f"# {page.title}\n\n{page.text}"
+
+
+@forgiving
+def read_notebook(text: str) -> str:
+    """Return a Jupyter notebook: its prose, and its code in fences. Outputs are left out. Raises `FormatError`."""
+    notebook = json.loads(text)
+    language = str(notebook.get("metadata", {}).get("kernelspec", {}).get("language") or "python")
+    allowance, parts = Allowance(), []
+    for cell in notebook["cells"]:
+        source = cell.get("source", "")
+        content = ("".join(source) if isinstance(source, list) else str(source)).strip()
+        if content and cell.get("cell_type") == "code":
+            content = f"```{language}\n{content}\n```"
+        if content and cell.get("cell_type") in ("markdown", "code"):
+            parts.append(allowance.take(content))
+    return "\n\n".join(parts)
+
+
+@forgiving
+def read_asciidoc(text: str) -> str:
+    """Return AsciiDoc with Markdown's headings and code fences; the rest reads alike."""
+    text = _ASCIIDOC_LISTING.sub(lambda match: f"```{match[1] or ''}\n{match[2]}```", text)
+    parts = re.split(r"(```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    parts[::2] = [
+        _ASCIIDOC_TITLE.sub(lambda match: "#" * len(match[1]) + " " + match[2], _ASCIIDOC_ATTRIBUTE.sub("", part))
+        for part in parts[::2]
+    ]
+    return "".join(parts)
+
+
+@forgiving
+def read_csv(text: str) -> str:
+    """Return a table of values, each row with the names of its columns. Raises `FormatError`."""
+    try:
+        dialect: Any = csv.Sniffer().sniff(text[:8192], delimiters=",;\t|")
+    except csv.Error:
+        dialect = csv.excel
+    rows = ([" ".join(value.split()) for value in row] for row in csv.reader(io.StringIO(text), dialect))
+    return records(rows, Allowance())
+
+
+def read_openapi(text: str) -> str:
+    """Return an OpenAPI or Swagger description by operation, or nothing for a file that is none."""
+    if not re.search(r"""^[\s{]*["']?(openapi|swagger)["']?\s*:""", text[:2000], re.MULTILINE):
+        return ""
+    try:
+        # JSON is YAML, and read much faster as what it is.
+        described = json.loads(text) if text.lstrip().startswith("{") else parse_yaml(text.encode(), Path("-")).data
+    except (ValueError, YamlFault):
+        return ""
+    if not isinstance(described, dict) or not isinstance(described.get("paths"), dict):
+        return ""
+    return _operations(described)
+
+
+@forgiving
+def _operations(described: dict[str, Any]) -> str:
+    allowance = Allowance()
+    info = _mapping(described.get("info"))
+    parts = [f"# {info.get('title', 'API')} {info.get('version', '')}".strip(), str(info.get("description") or "")]
+    for path, item in described["paths"].items():
+        shared = _mapping(item).get("parameters")
+        for method, operation in _mapping(item).items():
+            if method in METHODS and isinstance(operation, dict):
+                heading = f"## {method.upper()} {path}"
+                parts.append(allowance.take("\n\n".join([heading, *_operation(operation, shared)])))
+    return "\n\n".join(filter(None, parts))
+
+
+def _operation(operation: dict[str, Any], shared: Any) -> list[str]:
+    texts = [str(operation.get(name) or "").strip() for name in ("summary", "description")]
+    if operation.get("operationId"):
+        texts.append(f"Operation: `{operation['operationId']}`")
+    parameters = [
+        [str(one.get("name", "")), str(one.get("in", "")), str(one.get("description") or "")]
+        for one in [*_listed(shared), *_listed(operation.get("parameters"))]
+        if isinstance(one, dict) and one.get("name")
+    ]
+    if parameters:
+        texts.append(table([["parameter", "in", "meaning"], *parameters]))
+    replies = [
+        [str(status), str(_mapping(reply).get("description") or "")]
+        for status, reply in _mapping(operation.get("responses")).items()
+    ]
+    if replies:
+        texts.append(table([["status", "meaning"], *replies]))
+    return [text for text in texts if text]
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,97 @@
+"""What a web page says: its main text as Markdown, its title, its own address, and where it links."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+_ESCAPED = re.compile(r"\\([_*`\[\]<>#])")
+# Left to itself, the extraction takes the menu of a short page for a part of it.
+NO_CONTENT = ["//nav", "//footer", "//aside", "//*[@role='navigation']", "//form", "//iframe", "//svg", "//noscript"]
+HTML = ("text/html", "application/xhtml+xml")
+
+
+@dataclass(frozen=True, slots=True)
+class WebPage:
+    """One page. `links` are absolute, without fragments. A page that asks not to be indexed has no text.
+
+    `plain` is all that can be read on it, for what is too short to have a main text.
+    """
+
+    text: str
+    title: str
+    canonical: str
+    links: tuple[str, ...]
+    plain: str = ""
+
+
+def read_page(html: bytes, url: str) -> WebPage:
+    """Read a page; blocks, for a thread. Navigation, scripts and frames are left out. Never raises for any bytes."""
+    from lxml import etree
+    from lxml import html as parser
+
+    try:
+        tree = parser.document_fromstring(html or b"<html/>", parser=parser.HTMLParser(encoding=_charset(html)))
+    except (etree.LxmlError, ValueError):
+        return WebPage("", "", "", ())
+    rules = " ".join(tree.xpath("//meta[translate(@name,'ROBTS','robts')='robots']/@content")).lower()
+    base = urljoin(url, next(iter(tree.xpath("//base/@href")), ""))
+    links = () if "nofollow" in rules else _links(tree.xpath("//a[not(contains(@rel,'nofollow'))]/@href"), base)
+    text = "" if "noindex" in rules else _main_text(tree)
+    title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("//title//text()")).split())
+    canonical = next(iter(tree.xpath("//link[@rel='canonical']/@href")), "")
+    own = _same_host(urljoin(url, canonical), url) if canonical else ""
+    return WebPage(text, title[:300], own, links, _plain(tree))
+
+
+def _main_text(tree: object) -> str:
+    import trafilatura
+
+    found = trafilatura.extract(
+        tree,
+        output_format="markdown",
+        include_comments=False,
+        include_tables=True,
+        include_formatting=True,
+        favor_recall=True,
+        prune_xpath=NO_CONTENT,
+    )
+    # Names with underscores are what is searched for: they must stay as they are written.
+    return _ESCAPED.sub(r"\1", found or "").strip()
+
+
+def _plain(tree: object) -> str:
+    from lxml import html as parser
+
+    parts = parser.HtmlElement.xpath(tree, "//body//text()[not(parent::script or parent::style)]")
+    return "\n".join(filter(None, (" ".join(str(part).split()) for part in parts)))
+
+
+def _links(found: list[str], base: str) -> tuple[str, ...]:
+    links: dict[str, None] = {}
+    for link in found:
+        try:
+            address, _ = urldefrag(urljoin(base, link.strip()))
+        except ValueError:
+            continue
+        if address.startswith(("http://", "https://")):
+            links[address] = None
+    return tuple(links)
+
+
+def _same_host(canonical: str, url: str) -> str:
+    """Return an address that the page gives itself, unless it claims to be somebody else's."""
+    try:
+        return canonical if urlsplit(canonical).netloc == urlsplit(url).netloc else ""
+    except ValueError:
+        return ""
+
+
+def _charset(html: bytes) -> str | None:
+    """Return UTF-8 where the bytes are, so that a page that does not say so is read rightly."""
+    try:
+        html.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"

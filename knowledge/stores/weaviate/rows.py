@@ -1,0 +1,145 @@
+"""What the Weaviate store keeps, apart from how it is sent: names, keys, and what a reader may see.
+
+Two collections: one with a passage per object, one with everything else: a document per object (path, fingerprint), a
+commit and a claim per source, and a label that says which model made the vectors. Their keys are made from what they
+stand for, so that writing an object again replaces it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.types import Passage
+from knowledge.ports import Row, Vectors
+
+FORMAT = "1"
+PASSAGE_PROPERTIES = ("source", "path", "title", "text", "url", "kind", "start_line", "end_line")
+# Objects are read in pages by ranges of a number that is spread evenly: a cursor of Weaviate's knows no filter.
+SLOTS = 1 << 31
+KEYS = uuid.UUID("6f0a5f0e-3c5f-5d0b-9a52-4d3c1f0c7b11")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What readers of a source may see: objects up to this generation.
+
+    Of the documents in `replaced` (their keys) only the objects of this very generation count: older ones are about to
+    be deleted. `id` is different for every commit; empty where a source was never written.
+    """
+
+    generation: int = 0
+    id: str = ""
+    replaced: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, properties: Mapping[str, Any] | None) -> Commit:
+        """Read a commit from its object."""
+        if properties is None:
+            return cls()
+        return cls(int(properties["generation"]), properties["commit"], tuple(json.loads(properties["replaced"])))
+
+    def properties(self) -> dict[str, Any]:
+        """Return the object that holds this commit. Its generation counts for no filter: it has no source."""
+        return {"generation": self.generation, "commit": self.id, "replaced": json.dumps(self.replaced)}
+
+
+Sight = Mapping[str, Commit]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """An object as it was read. `score` is what the query asked for: BM25 or the cosine distance."""
+
+    id: uuid.UUID
+    properties: Mapping[str, Any]
+    score: float = 0.0
+    vector: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """An object to be written."""
+
+    id: uuid.UUID
+    properties: Mapping[str, Any]
+    vector: Vectors | None = None
+
+
+def key(*names: object) -> uuid.UUID:
+    """Return the key of the object that these names stand for."""
+    return uuid.uuid5(KEYS, json.dumps([str(name) for name in names]))
+
+
+LABEL = key("label")
+
+
+def commit_key(source: str) -> uuid.UUID:
+    """Return the key of a source's commit."""
+    return key("commit", source)
+
+
+def claim_key(source: str) -> uuid.UUID:
+    """Return the key of the claim that one writer has on a source."""
+    return key("claim", source)
+
+
+def document_key(path: str) -> str:
+    """Return what stands for a path in filters: paths themselves would be trimmed there."""
+    return hashlib.sha256(path.encode()).hexdigest()[:32]
+
+
+def passage_entries(rows: Sequence[Row], source: str, generation: int) -> Iterator[Entry]:
+    """Yield the objects of passages."""
+    for row in rows:
+        properties = {name: getattr(row.passage, name) for name in PASSAGE_PROPERTIES} | {
+            "source": source,
+            "name": row.passage.id,
+            "tokens": row.tokens,
+        }
+        yield _entry(properties, row.passage.id, generation, row.vector)
+
+
+def document_entries(rows: Sequence[Row], empty: Mapping[str, str], source: str, generation: int) -> Iterator[Entry]:
+    """Yield an object per document: of the rows, and of those without a passage."""
+    counted = Counter(row.passage.path for row in rows)
+    fingerprints = dict(empty) | {row.passage.path: row.fingerprint for row in rows}
+    for path, fingerprint in fingerprints.items():
+        properties = {"source": source, "path": path, "fingerprint": fingerprint, "passages": counted[path]}
+        yield _entry(properties, path, generation, None)
+
+
+def _entry(properties: dict[str, Any], name: str, generation: int, vector: Vectors | None) -> Entry:
+    # A key of its own for every generation: the older object stays until nobody can see it any more.
+    identifier = key(properties["source"], name, generation)
+    places = {
+        "document": document_key(properties["path"]),
+        "generation": generation,
+        "slot": identifier.int >> (128 - SLOTS.bit_length() + 1),
+    }
+    return Entry(identifier, properties | places, vector)
+
+
+def as_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: float = 0.0) -> Passage:
+    """Return the passage of an object."""
+    values = {name: properties[name] for name in PASSAGE_PROPERTIES}
+    for name in ("start_line", "end_line"):
+        values[name] = int(values[name])
+    return Passage(id=properties["name"], similarity=similarity, lexical=lexical, **values)
+
+
+def ranges(total: int, page: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of slots, from and below, that hold about `page` of `total` objects each."""
+    pages = max(1, -(-total // page))
+    for number in range(pages):
+        yield number * SLOTS // pages, (number + 1) * SLOTS // pages
+
+
+def touched(paths: Collection[str], rows: Iterable[Row], empty: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys of all documents that a replacement is about."""
+    return tuple(sorted(map(document_key, {*paths, *empty, *(row.passage.path for row in rows)})))

@@ -1,0 +1,197 @@
+"""A guarded HTTP client: bounded in time, size and redirects, and kept from private addresses. The only one that knows
+aiohttp among the sources; its errors become ours here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from core.errors import SourceError
+from knowledge.web.addresses import check_address, check_url, shown
+
+if TYPE_CHECKING:
+    import aiohttp
+
+REDIRECTS = 5
+MOVED = frozenset({301, 302, 303, 307, 308})
+AGENT = "KIMAs/0.1 (+question answering bot)"
+CHUNK = 64 * 1024
+# What must not travel to another host with a redirect.
+PRIVATE_HEADERS = frozenset(
+    {"authorization", "cookie", "x-api-key", "x-subscription-token", "ocp-apim-subscription-key"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to fetch. `body` is sent as JSON. `kb` bounds the reply, unpacked; `timeout_s` the whole exchange."""
+
+    url: str
+    method: str = "GET"
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    timeout_s: float = 10.0
+    kb: int = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What came back. `url` is where it was found after redirects; header names are in lower case."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    content: bytes
+
+    def text(self) -> str:
+        """Return the content as text, by the character set that its header names, else UTF-8."""
+        from email.message import Message
+
+        header = Message()
+        header["content-type"] = self.headers.get("content-type", "")
+        try:
+            return self.content.decode(header.get_content_charset() or "utf-8", "replace")
+        except LookupError:
+            return self.content.decode("utf-8", "replace")
+
+
+class WebClient:
+    """Use as an asynchronous context manager. `allowed` names hosts whose private addresses may be reached."""
+
+    def __init__(self, allowed: Collection[str] = ()) -> None:
+        self._allowed = frozenset(allowed)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> WebClient:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the connections. Idempotent."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def fetch(self, request: Request) -> Response:
+        """Send a request and return the whole reply, whatever its status.
+
+        Redirects are followed, each checked like the first address; a secret does not follow to another host. Raises
+        `SourceError` for a refused address, a reply that is too long or too late, and a failed connection.
+        """
+        where = shown(request.url)
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                return await self._follow(request)
+        except TimeoutError as fault:
+            raise SourceError(f"{where} did not answer within {request.timeout_s:g} s") from fault
+
+    async def _follow(self, request: Request) -> Response:
+        step = request
+        for _ in range(REDIRECTS + 1):
+            check_url(step.url, self._allowed)
+            reply = await self._exchange(step)
+            target = reply.headers.get("location", "")
+            if reply.status not in MOVED or not target:
+                return reply
+            step = _redirected(step, reply.status, urljoin(step.url, target))
+        raise SourceError(f"{shown(request.url)} redirects more than {REDIRECTS} times")
+
+    async def _exchange(self, request: Request) -> Response:
+        import aiohttp
+
+        where = shown(request.url)
+        headers = {"User-Agent": AGENT, **request.headers}
+        params = dict(request.params) or None
+        try:
+            async with self._opened().request(
+                request.method, request.url, params=params, headers=headers, json=request.body, allow_redirects=False
+            ) as reply:
+                content = await _read(reply, request.kb, where)
+                found = {name.lower(): value for name, value in reply.headers.items()}
+                return Response(reply.status, str(reply.url), found, content)
+        except (aiohttp.ClientError, ValueError) as fault:
+            raise SourceError(f"{where}: {_reason(fault)}") from fault
+
+    def _opened(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            connector = aiohttp.TCPConnector(resolver=_resolver(self._allowed), limit_per_host=8, ttl_dns_cache=60)
+            # No cookies are kept, and no proxy of the environment may see what is asked.
+            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        return self._session
+
+
+@asynccontextmanager
+async def web_client(allowed: Collection[str] = ()) -> AsyncIterator[WebClient]:
+    """Open a client for the block."""
+    async with WebClient(allowed) as client:
+        yield client
+
+
+def _redirected(request: Request, status: int, url: str) -> Request:
+    headers = request.headers
+    if _origin(url) != _origin(request.url):
+        headers = {name: value for name, value in headers.items() if name.lower() not in PRIVATE_HEADERS}
+    # The target carries its own query.
+    moved = replace(request, url=url, params={}, headers=headers)
+    as_get = status == 303 or (status in (301, 302) and request.method == "POST")
+    return replace(moved, method="GET", body=None) if as_get else moved
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port
+
+
+async def _read(reply: aiohttp.ClientResponse, kb: int, where: str) -> bytes:
+    """Read a reply piece by piece: its length may be a lie, and compressed content may grow without end."""
+    content = bytearray()
+    async for piece in reply.content.iter_chunked(CHUNK):
+        content += piece
+        if len(content) > kb * 1024:
+            raise SourceError(f"{where} sent more than the {kb} kB that are allowed")
+    return bytes(content)
+
+
+def _reason(fault: BaseException) -> str:
+    """Say what went wrong without the address, whose query may hold a key."""
+    import aiohttp
+
+    if isinstance(fault, aiohttp.ClientConnectorError):
+        if isinstance(fault.os_error.__cause__, SourceError):
+            return str(fault.os_error.__cause__)
+        return f"the connection failed ({fault.os_error.strerror or type(fault.os_error).__name__})"
+    return f"the connection failed ({type(fault).__name__})"
+
+
+def _resolver(allowed: frozenset[str]) -> Any:
+    """Return a resolver that gives only public addresses.
+
+    The connection goes to the very address that was checked here, so that a name cannot change its mind in between.
+    """
+    from aiohttp.resolver import ThreadedResolver
+
+    class GuardedResolver(ThreadedResolver):
+        async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[Any]:
+            found = await super().resolve(host, port, family)
+            if host not in allowed:
+                for one in found:
+                    try:
+                        check_address(host, ipaddress.ip_address(one["host"].split("%")[0]))
+                    except SourceError as fault:
+                        # aiohttp hands on this kind alone, with its cause.
+                        raise OSError(None, str(fault)) from fault
+            return list(found)
+
+    return GuardedResolver()

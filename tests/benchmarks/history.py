@@ -1,0 +1,75 @@
+"""What a conversation costs: first token of a follow-up's answer less the main model's, beside a whole rewrite call.
+
+The peer writes a real rewrite, and selections as asked for, at 300 ms to the first token and 50 tokens a second. The
+whole rewrite call is what a line waits for that lets the light model finish and searches then.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from bots.app import open_app
+from core.answer import answer
+from core.budget import Budget
+from core.configuration import load_settings
+from core.types import Question, Turn
+from tests.benchmarks.corpus import ingested
+from tests.benchmarks.figures import Figure, median, percentile
+from tests.benchmarks.line import RATE, TTFT_S, StopWatch
+from tests.deployment import Deployment
+from tests.peers.language_model import Body, LanguageModelPeer
+
+ROUNDS = 3
+REWRITES = {
+    "How do I change it?": "How do I change the timeout of requests that a session makes?",
+    "Does it work with a proxy?": "Does the timeout of requests in a session work with a proxy?",
+    "What happens when they fail?": "What happens when requests of a session fail because of the timeout?",
+    "And what is the default?": "What is the default timeout of the requests that a session makes?",
+}
+ALONE = "How does a session keep cookies and connections between several requests to one host?"
+HISTORY = (
+    Turn("user", "How do I set a timeout for requests in a session?"),
+    Turn("assistant", "Pass `timeout` with each of the requests, in seconds [1]."),
+    Turn("user", "Which license does it have?"),
+    Turn("assistant", "See the license file [1]."),
+)
+SELECTION = "1, 2\nThe asker wants to know more about the timeout of requests in a session."
+
+
+def reply_to(body: Body) -> str:
+    """Reply as a capable light model does, and as a brief main model."""
+    system, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
+    if "You rewrite the last question" in system:
+        return next((rewrite for question, rewrite in REWRITES.items() if question in asked), ALONE)
+    return SELECTION if "indices_of_related_messages" in system else "The timeout is set with each request [p1]."
+
+
+async def measure(folder: Path) -> list[Figure]:
+    known = ingested(folder)
+    async with LanguageModelPeer(reply=reply_to, ttft_s=TTFT_S, tokens_per_s=RATE) as peer:
+        deployment = Deployment(folder, {**known, "models": {"main": {"base_url": peer.base_url, "model": "peer"}}})
+        async with open_app(load_settings([deployment.config])) as app:
+            model, prompts = app.parts.model, app.parts.prompts
+            assert model is not None
+            await answer(Question(ALONE), StopWatch(), app.parts)
+            leaning: list[float] = []
+            for question in [*REWRITES] * ROUNDS:
+                begun = time.perf_counter()
+                turns = [Turn("user", question)]
+                budget = Budget(app.parts.settings.budget)
+                await model.complete(prompts.fill("rewrite"), turns, role="light", budget=budget)
+                whole = time.perf_counter() - begun
+                watch = StopWatch()
+                await answer(Question(question, HISTORY), watch, app.parts)
+                leaning.append((watch.first_ms / 1000 - TTFT_S) / whole)
+            alone: list[float] = []
+            for _ in range(ROUNDS):
+                watch = StopWatch()
+                await answer(Question(ALONE, HISTORY), watch, app.parts)
+                alone.append(watch.first_ms - TTFT_S * 1000)
+    return [
+        Figure("history: first token less the model's, of a whole rewrite call, p50", 100 * median(leaning), "%", 60),
+        Figure("history: the same, worst", 100 * percentile(leaning, 1), "%"),
+        Figure("history: a question that stands alone, first token less the model's, p50", median(alone), "ms"),
+    ]

@@ -1,0 +1,167 @@
+"""A waterfall picture of every strategy, from real answers: what ran when, and when the first token came.
+
+`make bench` writes them to `docs/images/waterfall-*.svg`; `docs/strategies.md` shows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bots.app import open_app
+from core.answer import answer
+from core.budget import Budget
+from core.configuration import load_settings
+from core.parts import Parts
+from core.ports import ChatModel, Form, Role
+from core.settings import Strategy
+from core.types import Question, Turn
+from tests.benchmarks.corpus import ingested
+from tests.benchmarks.drawing import Bar, Waterfall, draw
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.line import RATE, TTFT_S, StopWatch
+from tests.core.scripted import Body, agent_of
+from tests.deployment import ROOT, Deployment
+from tests.peers.language_model import LanguageModelPeer
+
+PICTURES = ROOT / "docs" / "images"
+RUNS, WARM_UP = 5, 2
+ASKED = Question("How does the client retry a request that timed out?")
+TALK = (Turn("user", "How does the client handle timeouts?", "Ann"), Turn("assistant", "It retries the request."))
+REPLIES = {
+    "rewrite": "How does the client configure the retries of a request that timed out?\n",
+    "split": '{"questions": ["How does the client retry a request?", "How is a timeout of a request set?"]}',
+    "plan": '{"steps": ["retries of a request", "timeout of a request"]}',
+    "filter": '{"keep": ["p1", "p2"], "missing": "how many retries"}',
+    "write": "word " * 39 + "[p1].",
+    "talk": "word " * 40,
+}
+# What goes around a model call, or is only the sum of the stages inside.
+FRAMES = frozenset({"gather", "write"})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One picture: what is asked of which strategy."""
+
+    name: str
+    strategy: Strategy
+    title: str
+    question: Question
+
+
+CASES = (
+    Case("none", "none", "none: no search", Question("Hello, what can you do?")),
+    Case("single", "single", "single, without a conversation", ASKED),
+    Case("single-history", "single", "single, in a conversation", Question("And how is that configured?", TALK)),
+    Case("parallel", "parallel", "parallel: two sub-questions", ASKED),
+    Case("planning", "planning", "planning: two rounds", ASKED),
+    Case("react", "react", "react: one search", ASKED),
+    Case("simple", "simple", "simple: one search with the raw question", ASKED),
+)
+
+
+class Recorder:
+    """A `ChatModel` that notes when each call of another one began, spoke first and ended, and for which budget."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self.bars: list[Bar] = []
+        self.budget: Budget | None = None
+
+    async def stream(
+        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, agent: str = ""
+    ) -> AsyncGenerator[str]:
+        self.budget, started, first = budget, budget.elapsed_ms(), 0.0
+        pieces = self._model.stream(system, turns, role=role, budget=budget, agent=agent)
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    first = first or budget.elapsed_ms()
+                    yield piece
+        finally:
+            self.bars.append(Bar(f"model: {agent}", started, budget.elapsed_ms() - started, first))
+
+    async def complete(
+        self,
+        system: str,
+        turns: Sequence[Turn],
+        *,
+        role: Role,
+        budget: Budget,
+        form: Form | None = None,
+        agent: str = "",
+    ) -> str:
+        self.budget, started = budget, budget.elapsed_ms()
+        try:
+            return await self._model.complete(system, turns, role=role, budget=budget, form=form, agent=agent)
+        finally:
+            self.bars.append(Bar(f"model: {agent}", started, budget.elapsed_ms() - started))
+
+
+async def measure(folder: Path) -> list[Figure]:
+    known = await asyncio.to_thread(ingested, folder)
+    figures: list[Figure] = []
+    async with LanguageModelPeer(reply=_reply, ttft_s=TTFT_S, tokens_per_s=RATE) as peer:
+        model = {"base_url": peer.base_url, "model": "peer"}
+        config = Deployment(folder, {**known, "models": {"main": model}, "budget": {"deadline_s": 60}}).config
+        async with open_app(load_settings([config])) as app:
+            for case in CASES:
+                parts = _only(case.strategy, app.parts)
+                runs = [await _run(case, parts) for _ in range(WARM_UP + RUNS)][WARM_UP:]
+                typical = sorted(runs, key=lambda run: run.first_token_ms)[RUNS // 2]
+                await asyncio.to_thread((PICTURES / f"waterfall-{case.name}.svg").write_text, draw(typical), "utf-8")
+                figures += _figures(case, typical)
+    return figures
+
+
+def _reply(body: Body) -> str:
+    agent, said = agent_of(body), str(body["messages"])
+    if "You prepare a conversation" in said:
+        return '{"analysis": "They ask how to configure the retries.", "indices_of_related_messages": [1, 2]}'
+    # A second look at what was gathered suffices; before it, one more search.
+    if agent == "decide":
+        enough = "number of attempts" in said
+        return (
+            '{"quality": "good", "action": "answer"}'
+            if enough
+            else ('{"quality": "poor", "reason": "no numbers", "action": "search", "query": "number of attempts"}')
+        )
+    if agent == "react":
+        return "[answer]" if "<evidence>" in said else "[retrieve_knowledge: retries of a request that timed out]"
+    return REPLIES.get(agent, REPLIES["write"])
+
+
+def _only(strategy: Strategy, parts: Parts) -> Parts:
+    strategies = parts.settings.strategies.model_copy(update={"allowed": (strategy,)})
+    return replace(parts, settings=parts.settings.model_copy(update={"strategies": strategies}))
+
+
+async def _run(case: Case, parts: Parts) -> Waterfall:
+    assert parts.model is not None
+    recorder, watch = Recorder(parts.model), StopWatch()
+    reply = await answer(case.question, watch, replace(parts, model=recorder))
+    assert not reply.extractive, reply.trace
+    assert recorder.budget is not None
+    calls = {bar.name.removeprefix("model: ") for bar in recorder.bars}
+    stages = [
+        Bar(span.stage, span.start_ms, span.spent_ms)
+        for span in recorder.budget.spans
+        if span.stage not in FRAMES | calls
+    ]
+    return Waterfall(case.title, (*stages, *recorder.bars), reply.trace.timings_ms["first_token"])
+
+
+def _figures(case: Case, run: Waterfall) -> list[Figure]:
+    own = run.first_token_ms - TTFT_S * 1000
+    limit = 20 if case.name == "single" else None
+    before = [bar for bar in run.bars if bar.of_model and bar.start_ms < run.first_token_ms]
+    name = f"waterfall {case.name}"
+    return [
+        Figure(f"{name}: first token less the answering model's", own, "ms", limit),
+        Figure(f"{name}: model calls before and including the answer", len(before), "calls"),
+        Figure(f"{name}: time before the first token without any call", run.without_model_ms(), "ms"),
+    ]

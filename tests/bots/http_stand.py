@@ -1,0 +1,105 @@
+"""A stand for the HTTP adapter: the network as a peer, the real intake and journal, an answer function."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from bots.http.adapter import HttpAdapter
+from bots.http.pace import Pace
+from core.intake import Answer, Intake
+from core.journal import Journal
+from core.ports import Library, Sink
+from core.settings import HttpSettings, Settings
+from core.types import Citation, Question, Reply
+from tests.core.stand import settings
+from tests.peers.callback import SECRET, CallbackPeer
+
+QUICK = Pace(partial_s=0.01, retry_s=0.01, longest_retry_s=0.05, patience_s=2.0, parting_s=0.5)
+CITED = (Citation(1, "p", "docs", "Install", "install.md", "https://example.org/install"),)
+
+
+def event(number: str = "1", **changes: Any) -> dict[str, Any]:
+    return {
+        "id": number,
+        "chat": "room",
+        "author": {"id": "42", "name": "Ann"},
+        "text": "How?",
+        "kind": "message",
+        "addressed": True,
+        **changes,
+    }
+
+
+async def echo(question: Question, sink: Sink) -> Reply:
+    reply = Reply(f"{len(question.history)}: {question.text} [1]", CITED)
+    await sink.open()
+    await sink.update("so far")
+    await sink.finish(reply)
+    return reply
+
+
+@dataclass
+class Stand:
+    peer: CallbackPeer
+    adapter: HttpAdapter
+    intake: Intake
+    journal: Journal
+
+    async def send(self, *events: object) -> list[int]:
+        return [(await self.peer.send(self.adapter.port, one))[0] for one in events]
+
+    async def settled(self) -> None:
+        assert await self.intake.drain(10) == 0
+
+    async def state(self, number: str = "1") -> tuple[str, str]:
+        async with self.journal._reading() as connection:
+            query = text("SELECT state, reason FROM messages WHERE id = :id")
+            row = (await connection.execute(query, {"id": number})).one()
+        return str(row.state), str(row.reason)
+
+
+def http_settings(peer: CallbackPeer, folder: Path, **changes: object) -> HttpSettings:
+    secret = folder / "secret"
+    secret.write_text(SECRET)
+    base = {"secret": {"file": secret}, "callback_url": peer.url, "port": 0, "allow_private": ["127.0.0.1"]}
+    return HttpSettings.model_validate({**base, **changes})
+
+
+@asynccontextmanager
+async def standing(
+    folder: Path,
+    answer: Answer = echo,
+    *,
+    http: dict[str, object] | None = None,
+    configuration: Settings | None = None,
+    library: Library | None = None,
+    peer: CallbackPeer | None = None,
+    **changes: object,
+) -> AsyncIterator[Stand]:
+    journal = await Journal.open(folder / "journal.db")
+    try:
+        async with peer or CallbackPeer() as network:
+            adapter = HttpAdapter(http_settings(network, folder, **(http or {})), QUICK)
+            await adapter.open()
+            intake = Intake(configuration or settings(**changes), journal, answer, library)
+            await intake.resume(adapter)
+            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+            try:
+                async with asyncio.timeout(5):
+                    await adapter.ready.wait()
+                yield Stand(network, adapter, intake, journal)
+            finally:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+                await intake.drain(0)
+                await adapter.close()
+            assert network.violations == []
+    finally:
+        await journal.close()

@@ -1,0 +1,100 @@
+"""What the tests of the Slack adapter share: an adapter on a peer, an inbox, and deliveries that are noted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bots.slack.adapter import SlackAdapter
+from bots.slack.pace import Pace
+from core.errors import StoreError
+from core.settings import Secret, SlackSettings
+from core.types import ConversationKey, Message
+from tests.peers.slack import SlackPeer
+
+PACE = Pace(
+    post_s=0.02, edit_s=0.05, append_s=0.05, ping_s=1.0, answer_s=3, retry_s=0.02, longest_retry_s=0.1, patience_s=4
+)
+
+
+def settings(peer: SlackPeer, folder: Path, *, http: bool = False, **tokens: str) -> SlackSettings:
+    values = {"bot": peer.bot_token, "app": peer.app_token, "secret": peer.signing_secret, **tokens}
+    for name, value in values.items():
+        (folder / name).write_text(value + "\n")
+    return SlackSettings(
+        bot_token=Secret(file=folder / "bot"),
+        app_token=None if http else Secret(file=folder / "app"),
+        signing_secret=Secret(file=folder / "secret") if http else None,
+        port=0,
+        api_url=peer.api_url,
+    )
+
+
+class Threads:
+    """The conversations that a journal would know answers in."""
+
+    def __init__(self) -> None:
+        self.known: set[ConversationKey] = set()
+
+    async def answered_in(self, key: ConversationKey) -> bool:
+        return key in self.known
+
+
+class Inbox:
+    """Takes messages once each, as the journal does; `refusals` times it fails instead."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.again: list[str] = []
+        self.refusals = 0
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.messages]
+
+    async def receive(self, message: Message) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreError("the journal is locked")
+        known = any((one.id, one.key.chat) == (message.id, message.key.chat) for one in self.messages)
+        if known and not message.reference.get("edited"):
+            self.again.append(message.id)
+        else:
+            self.messages.append(message)
+
+    async def until(self, count: int, timeout: float = 5) -> Message:
+        async with asyncio.timeout(timeout):
+            while len(self.messages) < count:
+                await asyncio.sleep(0.005)
+        return self.messages[count - 1]
+
+
+class Delivered:
+    """Notes what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def posting(self) -> None:
+        self.told.append("posting")
+
+    async def refused(self) -> None:
+        self.told.append("refused")
+
+    async def posted(self, reply_id: str) -> None:
+        self.told.append(reply_id)
+
+
+@asynccontextmanager
+async def listening(adapter: SlackAdapter, inbox: Inbox) -> AsyncIterator[SlackAdapter]:
+    await adapter.open()
+    task = asyncio.create_task(adapter.listen(inbox.receive))
+    try:
+        yield adapter
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await adapter.close()

@@ -1,0 +1,517 @@
+"""The gateway and the reading of channels against a strict server: nothing is lost, doubled, or waited for in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from bots.discord.adapter import DiscordAdapter, identify
+from core.errors import PlatformError
+from tests.bots.discord_stand import PACE, Inbox, Positions, listening, settings
+from tests.peers.discord import PRIVATE, Author, DiscordPeer
+from tests.peers.discord_gateway import HEARTBEAT, INVALID, RECONNECT
+
+OTHER_BOT = Author("2001", "echo", "Echo", bot=True)
+BEA = Author("1002", "bea", "Bea")
+Make = Callable[..., DiscordAdapter]
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[DiscordPeer]:
+    async with DiscordPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def positions() -> Positions:
+    return Positions()
+
+
+@pytest.fixture
+def make(peer: DiscordPeer, positions: Positions, tmp_path: Path) -> Make:
+    return lambda **changes: DiscordAdapter(settings(peer, tmp_path, **changes), positions, PACE)
+
+
+async def test_open_registers_the_commands_and_close_is_idempotent(peer: DiscordPeer, make: Make) -> None:
+    adapter = make()
+    await adapter.open()
+    await adapter.close()
+    await adapter.close()
+    names = [command["name"] for command in peer.commands]
+    assert names[:2] == ["ask", "help"]
+    assert "start" not in names
+    assert peer.commands[0]["options"][0]["required"]
+
+
+async def test_identify_changes_nothing(peer: DiscordPeer, tmp_path: Path) -> None:
+    assert await identify(settings(peer, tmp_path)) == "kimas"
+    assert {call.name for call in peer.calls} == {"GET /users/@me", "GET /oauth2/applications/@me"}
+
+
+@pytest.mark.parametrize("token", ["wrong", "Bot MTAwMDA.tests.a-token-for-tests", "ä", "a.b.c"])
+async def test_a_wrong_token_is_named_with_the_way_out(peer: DiscordPeer, tmp_path: Path, token: str) -> None:
+    with pytest.raises(PlatformError, match=r"discord\.token was refused.*Reset Token") as failure:
+        await identify(settings(peer, tmp_path, token))
+    assert token == "a.b.c" or token not in str(failure.value).replace("the word Bot", "")
+
+
+async def test_a_missing_token_is_named(peer: DiscordPeer, tmp_path: Path) -> None:
+    found = settings(peer, tmp_path)
+    (tmp_path / "token").unlink()
+    with pytest.raises(PlatformError, match=r"discord\.token cannot be read"):
+        await identify(found)
+
+
+async def test_what_is_said_in_channels_threads_and_private(peer: DiscordPeer, make: Make) -> None:
+    room = peer.channel()
+    forum = peer.channel(15)
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        first = await peer.say(room, f"{peer.mention}, what is it?")
+        await peer.say(room, "nice weather")
+        thread = await peer.thread(forum)
+        await peer.say(thread, f"<@!{peer.me.id}> and <@1001> here?")
+        await peer.say(peer.channel(private=True), "hello?")
+        await peer.say(room, f"<@&{peer.role}> all of you?")
+        await inbox.until(5)
+    asked, chatter, post, private, role = inbox.messages
+    assert (asked.id, asked.text, asked.addressed, asked.private) == (first, "what is it?", True, False)
+    assert (asked.key.platform, asked.key.chat, asked.key.thread) == ("discord", room, "")
+    assert (asked.author, asked.author_id, asked.bot) == ("Ann", "1001", peer.me.id)
+    assert abs(asked.sent_at.timestamp() - time.time()) < 60
+    assert not chatter.addressed
+    assert (post.key.chat, post.key.thread, post.addressed, post.text) == (forum, thread, True, "and @Ann here?")
+    assert (private.private, private.addressed, private.text) == (True, True, "hello?")
+    assert (role.addressed, role.text) == (True, "all of you?")
+    assert not peer.called("GET /channels/{}"), "the gateway said it all"
+
+
+async def test_a_reply_is_addressed_and_quotes(peer: DiscordPeer, make: Make) -> None:
+    room = peer.channel()
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        ours = await peer.say(room, "It is a *library*.", author=peer.me)
+        hers = await peer.say(room, "the error says E42", author=BEA)
+        await peer.say(room, "which one?", reply_to=ours)
+        await peer.say(room, "no idea", reply_to=hers)
+        await peer.say(room, f"{peer.mention}", reply_to=hers)
+        await inbox.until(4)
+    _, to_us, to_her, about_hers = inbox.messages
+    assert (to_us.addressed, to_us.reply_to, to_us.quoted) == (True, ours, "It is a *library*.")
+    assert (to_her.addressed, to_her.quoted) == (False, "the error says E42")
+    assert (about_hers.addressed, about_hers.text, about_hers.quoted) == (True, "", "the error says E42")
+
+
+async def test_bots_webhooks_and_service_messages_are_ignored(peer: DiscordPeer, make: Make) -> None:
+    room = peer.channel()
+    adapter, inbox = make(), Inbox()
+    async with listening(peer, adapter, inbox.receive):
+        await peer.say(room, f"{peer.mention} loop?", author=OTHER_BOT)
+        await peer.say(room, f"{peer.mention} loop?", webhook=True)
+        await peer.say(room, f"{peer.mention} loop?", author=peer.me)
+        await peer.say(room, "joined", kind=7)
+        await peer.say(room, "", attachments=[{"id": "1"}])
+        await peer.say(room, "real")
+        await inbox.until(1)
+    assert inbox.texts == ["real"]
+    assert adapter.skipped["written by a bot"] == 2
+    assert adapter.skipped["written by a webhook"] == 1
+    assert adapter.skipped["a service message"] == 1
+
+
+async def test_follow_ups_in_a_thread_the_bot_answered_in(peer: DiscordPeer, make: Make, positions: Positions) -> None:
+    room = peer.channel()
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        thread = await peer.thread(room)
+        await peer.say(thread, "not yet")
+        ours = await peer.say(thread, "an answer", author=peer.me)
+        await peer.say(thread, "and on Windows?")
+        await peer.say(thread, "<@1002> do you know?")
+        hers = await peer.say(thread, "yes", author=BEA)
+        await peer.say(thread, "thanks Bea", reply_to=hers)
+        await peer.say(thread, "right", reply_to=ours)
+        await inbox.until(6)
+    assert [one.addressed for one in inbox.messages] == [False, True, False, True, False, True]
+    after = Inbox()
+    async with listening(peer, make(), after.receive):
+        await peer.say(thread, "after a restart?")
+        await after.until(1)
+    assert after.messages[-1].addressed
+    off = Inbox()
+    async with listening(peer, make(follow_threads=False), off.receive):
+        await peer.say(thread, "switched off?")
+        await off.until(1)
+    assert not off.messages[-1].addressed
+
+
+async def test_a_thread_opened_on_an_answer_is_followed(peer: DiscordPeer, make: Make) -> None:
+    room = peer.channel()
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        thread = await peer.thread(room)
+        ours = {"id": "1", "content": "an answer", "author": peer.me.user()}
+        await peer.say(thread, "", kind=21, referenced_message=ours)
+        await peer.say(thread, "how so?")
+        await inbox.until(1)
+    assert inbox.messages[0].addressed
+
+
+async def test_edits_are_handed_on_and_unfolded_links_are_not(peer: DiscordPeer, make: Make) -> None:
+    room = peer.channel()
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        number = await peer.say(room, f"{peer.mention} how?")
+        await peer.edit(room, number, f"{peer.mention} how?", silently=True)
+        await peer.edit(room, number, f"{peer.mention} how on Linux?")
+        await inbox.until_true(lambda: bool(inbox.edits))
+    assert [(one.id, one.text) for one in inbox.edits] == [(number, "how on Linux?")]
+
+
+async def test_a_short_break_is_resumed_without_loss(peer: DiscordPeer, make: Make) -> None:
+    room = peer.channel()
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        await peer.say(room, "one")
+        await inbox.until(1)
+        peer.gateway.drop()
+        await peer.say(room, "two")
+        await inbox.until(2)
+        await peer.gateway.tell(RECONNECT)
+        await peer.say(room, "three")
+        await inbox.until(3)
+        await peer.gateway.tell(INVALID, True)
+        await peer.say(room, "four")
+        await inbox.until(4)
+        await peer.gateway.tell(HEARTBEAT)
+    assert inbox.texts == ["one", "two", "three", "four"]
+    assert (peer.gateway.identified, peer.gateway.resumed, inbox.twice) == (1, 3, 0)
+
+
+async def test_a_lost_session_is_caught_up_from_the_history(peer: DiscordPeer, make: Make) -> None:
+    room = peer.channel()
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        await peer.say(room, "one")
+        await inbox.until(1)
+        peer.gateway.forget()
+        peer.gateway.drop()
+        await peer.say(room, "two")
+        await inbox.until(2)
+        await peer.wait_until(lambda: peer.gateway.identified == 2, 5)
+        await peer.gateway.tell(INVALID, False)
+        await peer.say(room, "three")
+        await inbox.until(3)
+    assert inbox.texts == ["one", "two", "three"]
+    assert peer.gateway.identified == 3
+
+
+async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make: Make, positions: Positions) -> None:
+    room, quiet, private = peer.channel(), peer.channel(), peer.channel(private=True)
+    old = await peer.say(room, f"{peer.mention} before the bot ever ran?", at=time.time() - 60)
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        await peer.say(room, "one")
+        await peer.say(private, "two")
+        await inbox.until(2)
+        thread = await peer.thread(room)
+        await peer.say(thread, "three")
+        await inbox.until(3)
+    for n in range(130):
+        await peer.say(room, f"missed {n}")
+    await peer.say(quiet, "in a channel never seen")
+    await peer.say(private, "in private")
+    await peer.say(thread, "in a thread")
+    await peer.say(room, f"{peer.mention} edited", edited_timestamp="2026-01-01T00:00:00+00:00")
+    after = Inbox()
+    async with listening(peer, make(), after.receive):
+        await after.until(134)
+        await peer.say(room, "live")
+        await after.until(135)
+    assert [one.text for one in after.messages if one.key.chat == room and not one.key.thread] == [
+        *(f"missed {n}" for n in range(130)),
+        "edited",
+        "live",
+    ]
+    assert {"in a channel never seen", "in private", "in a thread"} <= set(after.texts)
+    assert after.twice == 0
+    assert old not in [one.id for one in [*inbox.messages, *after.messages]]
+    third = Inbox()
+    async with listening(peer, make(), third.receive):
+        await peer.say(room, "only this")
+        await third.until(1)
+    assert third.texts == ["only this"]
+
+
+async def test_what_is_too_old_is_not_read(peer: DiscordPeer, make: Make, positions: Positions) -> None:
+    room = peer.channel()
+    positions.saved[f"{peer.me.id}:since"] = 1
+    await peer.say(room, "yesterday?", at=time.time() - 7200)
+    await peer.say(room, "just now?", at=time.time() - 60)
+    inbox = Inbox()
+    async with listening(peer, make(catch_up_hours=1), inbox.receive):
+        await inbox.until(1)
+        await peer.say(room, "live")
+        await inbox.until(2)
+    assert inbox.texts == ["just now?", "live"]
+    none = Inbox()
+    await peer.say(room, "missed")
+    async with listening(peer, make(catch_up_hours=0), none.receive):
+        await peer.say(room, "live again")
+        await none.until(1)
+    assert none.texts == ["live again"]
+
+
+async def test_killed_while_receiving_it_is_read_again(peer: DiscordPeer, make: Make) -> None:
+    room = peer.channel()
+    begun = asyncio.Event()
+
+    async def hang(_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with listening(peer, make(), hang):
+        await peer.say(room, "one")
+        await asyncio.wait_for(begun.wait(), 5)
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        await inbox.until(1)
+    assert inbox.texts == ["one"]
+
+
+async def test_a_failing_receiver_or_position_holds_everything_back(
+    peer: DiscordPeer, make: Make, positions: Positions
+) -> None:
+    room = peer.channel()
+    inbox = Inbox()
+    inbox.refusals = 3
+    async with listening(peer, make(), inbox.receive):
+        await peer.say(room, "one")
+        positions.refusals = 2
+        await peer.say(room, "two")
+        await inbox.until(2)
+    assert inbox.texts == ["one", "two"]
+
+
+async def test_malformed_events_lose_no_others(peer: DiscordPeer, make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    room = peer.channel()
+    adapter, inbox = make(), Inbox()
+    async with listening(peer, adapter, inbox.receive):
+        await peer.say(room, "one")
+        await inbox.until(1)
+        for event in (
+            {},
+            {"id": "x"},
+            {"id": "1", "channel_id": room, "author": {"id": 5}, "mentions": 7, "content": "x"},
+        ):
+            await peer.gateway.emit("MESSAGE_CREATE", event)
+        await peer.gateway.emit("THREAD_CREATE", {"type": 11, "id": "4"})
+        await peer.gateway.emit("GUILD_CREATE", {"id": "3", "channels": [{"id": None}]})
+        await peer.gateway.emit("INTERACTION_CREATE", {"type": 2})
+        await peer.gateway.emit("NEW_KIND", {"a": 1})
+        await peer.say(room, "two")
+        await inbox.until(2)
+        assert peer.gateway.identified == 1
+        await peer.gateway.raw("{not json")
+        await peer.say(room, "three")
+        await inbox.until(3)
+        await peer.gateway.raw('{"op": 10, "d": null}')
+        await peer.say(room, "four")
+        await inbox.until(4)
+    assert inbox.texts == ["one", "two", "three", "four"]
+    assert inbox.twice == 0
+    assert adapter.skipped["malformed"] >= 4
+
+
+@pytest.mark.parametrize("mishap", ["drop_after_hello", "malformed_hello", "refuse_handshakes"])
+async def test_a_failed_handshake_is_tried_again(peer: DiscordPeer, make: Make, mishap: str) -> None:
+    setattr(peer.gateway, mishap, 2)
+    inbox = Inbox()
+    room = peer.channel()
+    async with listening(peer, make(), inbox.receive):
+        await peer.say(room, "one")
+        await inbox.until(1)
+    assert len(peer.gateway.handshakes) >= 3
+
+
+async def test_a_server_that_drops_every_connection_is_not_stormed(peer: DiscordPeer, make: Make) -> None:
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        for _ in range(40):
+            peer.gateway.drop()
+            await asyncio.sleep(0.02)
+        count = len(peer.gateway.handshakes)
+    assert 2 <= count <= 20
+
+
+async def test_no_more_sessions_than_discord_allows(peer: DiscordPeer, make: Make) -> None:
+    peer.sessions_left = 0
+    adapter = make()
+    await adapter.open()
+    task = asyncio.create_task(adapter.listen(Inbox().receive))
+    await asyncio.sleep(0.4)
+    assert peer.gateway.handshakes == []
+    assert len(peer.called("GET /gateway/bot")) == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await adapter.close()
+
+
+async def test_without_the_content_intent_it_goes_on_and_says_so(
+    peer: DiscordPeer, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer.gateway.granted = 0
+    room = peer.channel()
+    inbox = Inbox()
+    with caplog.at_level(logging.WARNING, "bots"):
+        async with listening(peer, make(), inbox.receive):
+            await peer.say(room, "not to be read")
+            await peer.say(room, f"{peer.mention} to be read")
+            await peer.say(peer.channel(private=True), "and this")
+            await inbox.until(2)
+    assert inbox.texts == ["to be read", "and this"]
+    assert "Message Content Intent" in caplog.text
+    assert peer.gateway.closed == []
+
+
+async def test_an_intent_taken_away_meanwhile_does_not_end_it(peer: DiscordPeer, make: Make) -> None:
+    adapter = make()
+    await adapter.open()
+    peer.gateway.granted = 0
+    inbox = Inbox()
+    task = asyncio.create_task(adapter.listen(inbox.receive))
+    await peer.connected()
+    assert peer.gateway.closed == [4014]
+    await peer.say(peer.channel(private=True), "hello")
+    await inbox.until(1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await adapter.close()
+
+
+async def test_a_token_that_was_reset_ends_it(peer: DiscordPeer, make: Make) -> None:
+    adapter = make()
+    await adapter.open()
+    peer.token = peer.gateway.token = "MTAwMDA.another.one"
+    with pytest.raises(PlatformError, match=r"discord\.token was refused"):
+        await asyncio.wait_for(adapter.listen(Inbox().receive), 5)
+    await adapter.close()
+
+
+async def test_one_refusal_of_a_good_token_does_not_end_it(peer: DiscordPeer, make: Make) -> None:
+    peer.gateway.close_with = [4004]
+    room = peer.channel()
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        await peer.say(room, "still here")
+        await inbox.until(1)
+    assert peer.gateway.identified == 2
+
+
+async def test_a_refusal_for_good_is_said(peer: DiscordPeer, make: Make) -> None:
+    peer.gateway.close_with = [4011]
+    adapter = make()
+    await adapter.open()
+    with pytest.raises(PlatformError, match="2,500"):
+        await asyncio.wait_for(adapter.listen(Inbox().receive), 5)
+    await adapter.close()
+
+
+async def test_open_waits_for_the_network_and_says_so_once(
+    peer: DiscordPeer, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer.fail("GET /users/@me", drop="before", times=2)
+    peer.fail("GET /users/@me", 500)
+    peer.fail("GET /users/@me", 429, body={"retry_after": 0.1, "global": True}, headers={"Via": "1.1 google"})
+    adapter = make()
+    with caplog.at_level(logging.INFO, "bots"):
+        await adapter.open()
+    assert len(peer.called("GET /users/@me")) == 5
+    assert caplog.text.count("discord.opening_stopped") == 2, "one line per kind of failure"
+    assert "discord.opening_resumed" in caplog.text
+    await adapter.close()
+
+
+async def test_commands_that_cannot_be_registered_do_not_stop_it(peer: DiscordPeer, make: Make) -> None:
+    peer.fail("PUT /applications/{}/commands", 400, body={"message": "no", "code": 30034})
+    adapter = make()
+    await adapter.open()
+    await adapter.close()
+    assert peer.commands == []
+
+
+async def test_heartbeats_go_on_and_a_silent_gateway_is_left(peer: DiscordPeer, make: Make) -> None:
+    peer.gateway.beat_ms = 60
+    async with listening(peer, make(), Inbox().receive):
+        await asyncio.sleep(0.5)
+        assert peer.gateway.beats >= 5
+    assert peer.gateway.closed == []
+
+
+async def test_no_error_and_no_log_line_holds_the_token(
+    peer: DiscordPeer, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "bots"):
+        peer.fail("GET /gateway/bot", 500, body="<html>", times=1)
+        peer.gateway.drop_after_hello = 1
+        async with listening(peer, make(), Inbox().receive):
+            peer.gateway.forget()
+            peer.gateway.drop()
+            await peer.connected()
+    assert "discord." in caplog.text
+    assert peer.token not in caplog.text
+
+
+async def test_nothing_is_left_behind(peer: DiscordPeer, make: Make) -> None:
+    before = asyncio.all_tasks()
+    async with listening(peer, make(), Inbox().receive):
+        await peer.say(peer.channel(), "one")
+    peer.gateway.drop()
+    await asyncio.sleep(0.2)
+    left = {task for task in asyncio.all_tasks() - before if "adapter" in repr(task) or "discord.py" in repr(task)}
+    assert left == set()
+    alive = [thread.name for thread in threading.enumerate() if thread.name.startswith("keep-alive")]
+    await asyncio.sleep(0.5)
+    assert [name for name in alive if name in [one.name for one in threading.enumerate()]] == []
+
+
+async def test_an_unknown_channel_is_asked_for_once(peer: DiscordPeer, make: Make) -> None:
+    inbox = Inbox()
+    room = peer.channel()
+    async with listening(peer, make(), inbox.receive):
+        late = peer.channel(parent=room)
+        await peer.say(late, f"{peer.mention} one")
+        await peer.say(late, f"{peer.mention} two")
+        await inbox.until(2)
+    assert [(one.key.chat, one.key.thread) for one in inbox.messages] == [(room, late)] * 2
+    assert len(peer.called("GET /channels/{}")) == 1
+    assert peer.channels[late].kind != PRIVATE
+
+
+async def test_hidden_channels_are_asked_for_once_and_outages_in_between_lose_nothing(
+    peer: DiscordPeer, make: Make, positions: Positions
+) -> None:
+    positions.saved[f"{peer.me.id}:since"] = 1
+    rooms = [peer.channel() for _ in range(20)]
+    for room in rooms:
+        await peer.say(room, f"missed in {room}")
+    peer.channels[rooms[3]].lacking.add("view")
+    told = {"message": "You are being rate limited.", "retry_after": 0.05, "global": True}
+    peer.fail("GET /channels/{}/messages", 429, times=3, body=told, headers={"Via": "1.1 google"})
+    peer.fail("GET /channels/{}/messages", drop="before", times=2)
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        await inbox.until(19)
+        refused = [call for call in peer.called("GET /channels/{}/messages") if call.status == 403]
+        await peer.gateway.tell(INVALID, False)
+        await peer.say(rooms[0], "live")
+        await inbox.until(20)
+        assert len([call for call in peer.called("GET /channels/{}/messages") if call.status == 403]) == len(refused)
+    assert len(refused) == 1
+    assert inbox.twice == 0

@@ -1,0 +1,111 @@
+"""Messages and slash commands as Discord's API shows them, and what becomes of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from bots.discord.convert import Identity, Ignored, Place, id_at, sent_at, to_command, to_message
+from core.types import Message
+
+ME = Identity("5001", "kimas", "5002")
+ROOM = Place("30", "30", "", "7")
+ANN = {"id": "1001", "username": "ann", "global_name": "Ann"}
+
+
+def convert(content: str = "", place: Place = ROOM, **more: Any) -> Message | Ignored:
+    event = {"id": "1573575587795042305", "type": 0, "author": ANN, "content": content, "mentions": [], **more}
+    return to_message(event, ME, place, roles=("7002",), followed=bool(place.thread))
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "addressed"),
+    [
+        ("<@5001> what?", "what?", True),
+        ("<@!5001>, what?", "what?", True),
+        ("what, <@5001>?", "what, ?", True),
+        ("say <@5001> what", "say what", True),
+        ("what? <@5001>", "what?", True),
+        ("<@&7002> what?", "what?", True),
+        ("<@&7003> what?", "@role what?", False),
+        ("<@1002> what?", "@Bea what?", False),
+        ("<@9> what?", "@somebody what?", False),
+        ("@kimas what?", "@kimas what?", False),
+        ("@everyone what?", "@everyone what?", False),
+        ("nice <:smile:123> <a:wave:9>", "nice :smile: :wave:", False),
+        ("<#55> `<@77x>`", "<#55> `<@77x>`", False),
+    ],
+)
+def test_mentions(text: str, left: str, addressed: bool) -> None:
+    found = convert(text, mentions=[{"id": "1002", "username": "bea", "global_name": "Bea"}])
+    assert isinstance(found, Message)
+    assert (found.text, found.addressed) == (left, addressed)
+
+
+def test_names_are_those_of_the_server() -> None:
+    found = convert("x", member={"nick": "Annie"})
+    assert isinstance(found, Message)
+    assert found.author == "Annie"
+    plain = convert("x", author={"id": "1", "username": "bob", "global_name": None})
+    assert isinstance(plain, Message)
+    assert plain.author == "bob"
+
+
+def test_a_forwarded_message_is_quoted() -> None:
+    found = convert("<@5001>", message_snapshots=[{"message": {"content": "the <@1> error", "mentions": []}}])
+    assert isinstance(found, Message)
+    assert (found.text, found.quoted, found.addressed) == ("", "the @somebody error", True)
+
+
+def test_a_reply_to_a_deleted_message_quotes_nothing() -> None:
+    found = convert("why?", type=19, referenced_message=None)
+    assert isinstance(found, Message)
+    assert (found.reply_to, found.quoted, found.addressed) == ("", "", False)
+
+
+def test_in_a_followed_thread_somebody_else_is_meant_by_a_mention() -> None:
+    thread = Place("40", "30", "40", "7")
+    assert [
+        isinstance(one, Message) and one.addressed
+        for one in (convert("and then?", thread), convert("<@9>?", thread, mentions=[{"id": "9", "username": "c"}]))
+    ] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"author": {**ANN, "bot": True}}, "written by a bot"),
+        ({"author": {**ANN, "system": True}}, "written by a bot"),
+        ({"webhook_id": "4"}, "written by a webhook"),
+        ({"type": 18}, "a service message"),
+        ({"author": None}, "without an author"),
+        ({"content": ""}, "without text"),
+    ],
+)
+def test_what_is_not_for_us(more: dict[str, Any], reason: str) -> None:
+    found = convert(**{"content": "<@5001> hello", **more})
+    assert isinstance(found, Ignored)
+    assert found.reason.startswith(reason)
+
+
+def test_ids_hold_their_time() -> None:
+    moment = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+    assert sent_at(str(id_at(moment))) == moment
+    assert id_at(datetime(2001, 1, 1, tzinfo=UTC)) == 0
+
+
+def test_a_command_in_a_thread_and_in_private() -> None:
+    data = {"name": "ask", "type": 1, "options": [{"name": "question", "value": " how? "}]}
+    thread = {"id": "40", "type": 11, "parent_id": "30"}
+    event = {"id": "1", "type": 2, "token": "t", "data": data, "channel": thread, "guild_id": "7"}
+    asked = to_command({**event, "member": {"nick": "A", "user": ANN}}, ME)
+    assert isinstance(asked, Message)
+    assert (asked.command, asked.text, asked.addressed, asked.private) == ("ask", "how?", True, False)
+    assert (asked.key.chat, asked.key.thread, asked.author) == ("30", "40", "A")
+    alone = {key: value for key, value in event.items() if key != "guild_id"}
+    private = to_command({**alone, "channel": {"id": "50", "type": 1}, "user": ANN}, ME)
+    assert isinstance(private, Message)
+    assert (private.private, private.author, private.key.chat) == (True, "Ann", "50")
+    assert isinstance(to_command({**event, "type": 3}, ME), Ignored)

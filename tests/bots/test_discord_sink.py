@@ -1,0 +1,431 @@
+"""One reply against a strict server: replies, edits, limits, slash commands, and everything that Discord may refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bots.discord.adapter import DiscordAdapter
+from bots.discord.sink import DiscordSink
+from core.errors import MessageGone, PlatformError, StoreError
+from core.types import Citation, Message, Reply
+from tests.bots.discord_stand import PACE, Inbox, Positions, listening, settings
+from tests.peers.discord import Asked, DiscordPeer
+
+SEND, EDIT, TYPING = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}", "POST /channels/{}/typing"
+RESPOND, DEFER = "PATCH /webhooks/{}/{}/messages/@original", "POST /interactions/{}/{}/callback"
+WITHDRAW = "DELETE /webhooks/{}/{}/messages/@original"
+CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
+
+
+class Delivered:
+    """Notes what it is told, in order; `down` makes it fail."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.down = False
+
+    async def posting(self) -> None:
+        if self.down:
+            raise StoreError("the journal is locked")
+        self.told.append("posting")
+
+    async def refused(self) -> None:
+        self.told.append("refused")
+
+    async def posted(self, reply_id: str) -> None:
+        self.told.append(reply_id)
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[DiscordPeer]:
+    async with DiscordPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+async def adapter(peer: DiscordPeer, inbox: Inbox, tmp_path: Path) -> AsyncIterator[DiscordAdapter]:
+    adapter = DiscordAdapter(settings(peer, tmp_path), Positions(), PACE)
+    async with listening(peer, adapter, inbox.receive):
+        yield adapter
+
+
+@pytest.fixture
+def delivered() -> Delivered:
+    return Delivered()
+
+
+@pytest.fixture
+async def room(peer: DiscordPeer, adapter: DiscordAdapter) -> str:
+    return peer.channel()
+
+
+Ask = Callable[..., Awaitable[DiscordSink]]
+Command = Callable[..., Awaitable[tuple[DiscordSink, Asked]]]
+
+
+@pytest.fixture
+def ask(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str) -> Ask:
+    """Have somebody ask and return the sink for the answer."""
+
+    async def asked(channel: str = room, *, previous: str = "") -> DiscordSink:
+        number = await peer.say(channel, f"{peer.mention} what is it?")
+        await inbox.until_true(lambda: any(one.id == number for one in inbox.messages))
+        message = next(one for one in inbox.messages if one.id == number)
+        return adapter.sink(message, delivered, previous)
+
+    return asked
+
+
+@pytest.fixture
+def command(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str) -> Command:
+    """Have somebody give a slash command and return the sink for the answer."""
+
+    async def given(name: str = "ask", channel: str = room, **options: str) -> tuple[DiscordSink, Asked]:
+        asked = await peer.command(channel, name, None, **options)
+        await inbox.until_true(lambda: any(one.id == asked.id for one in inbox.messages))
+        message = next(one for one in inbox.messages if one.id == asked.id)
+        return adapter.sink(message, delivered), asked
+
+    return given
+
+
+async def test_a_channel_sees_typing_then_a_reply_that_grows(
+    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+) -> None:
+    sink = await ask()
+    await sink.open()
+    await peer.wait_until(lambda: len(peer.channels[room].typed) >= 2, 3)
+    await sink.update("The **first**")
+    first = await peer.wait_for_reply(room, 3)
+    assert first.content == "The **first**"
+    assert first.reply_to == next(iter(peer.channels[room].messages))
+    await sink.update("The **first** words")
+    await peer.wait_for_reply(room, 3, containing="words")
+    await sink.finish(Reply("The **first** words are final [1].", CITED))
+    (shown,) = peer.messages(room)
+    assert shown.content == (
+        "The **first** words are final [[1]](<https://example.org/install>).\n\n"
+        "**Sources**\n[1] [Install](<https://example.org/install>)"
+    )
+    assert delivered.told == ["posting", first.id]
+    assert all(call.status in (200, 204) for call in peer.calls)
+    assert (peer.rung, peer.unfolded) == ([], [])
+
+
+async def test_nobody_is_rung_whatever_is_said(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    await (await ask()).finish(Reply("<@1001> @everyone @here <@&7002> see https://example.org/x"))
+    (shown,) = peer.messages(room)
+    assert (peer.rung, peer.unfolded) == ([], [])
+    assert "@everyone" not in shown.content
+    assert not re.search(r"(?<!\\)<@", shown.content)
+
+
+async def test_edits_are_throttled_and_the_latest_text_wins(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    sink = await ask()
+    await sink.open()
+    for n in range(100):
+        await sink.update(f"word {n}")
+        await asyncio.sleep(0.005)
+    await sink.finish(Reply("done"))
+    (shown,) = peer.messages(room)
+    times = [at for at, _ in shown.history]
+    assert 3 <= len(times) <= 10
+    assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
+    assert shown.content == "done"
+
+
+async def test_a_private_chat_and_a_thread_are_answered_where_it_was_asked(
+    peer: DiscordPeer, ask: Ask, room: str
+) -> None:
+    private, thread = peer.channel(private=True), await peer.thread(room)
+    await (await ask(private)).finish(Reply("here"))
+    await (await ask(thread)).finish(Reply("there"))
+    assert [(one.content, one.reply_to) for one in peer.messages(private)] == [("here", "")]
+    assert [one.content for one in peer.messages(thread)] == ["there"]
+    assert peer.messages(room) == []
+
+
+async def test_a_long_answer_goes_on_in_more_messages(
+    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+) -> None:
+    code = "\n".join(f"line {n}" for n in range(500))
+    sink = await ask()
+    await sink.open()
+    await sink.update(f"```python\n{code}")
+    await peer.wait_for_reply(room, 3)
+    await sink.finish(Reply(f"```python\n{code}\n```\n\nThat is it [1].", CITED))
+    shown = peer.messages(room)
+    assert len(shown) == 3
+    assert all(one.content.startswith("```python\n") for one in shown)
+    assert all(len(one.content) <= 2000 and one.content.count("```") == 2 for one in shown)
+    inside = "\n".join(re.findall(r"```python\n(.*?)\n```", "\n".join(one.content for one in shown), re.DOTALL))
+    assert inside == code
+    assert [bool(one.reply_to) for one in shown] == [True, False, False]
+    assert delivered.told == ["posting", shown[0].id]
+
+
+async def test_after_a_crash_the_old_reply_is_edited(
+    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+) -> None:
+    await (await ask()).finish(Reply("half an"))
+    previous = delivered.told[-1]
+    delivered.told.clear()
+    sink = await ask(previous=previous)
+    await sink.open()
+    await sink.finish(Reply("a whole answer"))
+    assert [shown.content for shown in peer.messages(room)] == ["a whole answer"]
+    assert delivered.told == []
+
+
+async def test_a_lost_answer_to_the_post_makes_no_second_message(
+    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+) -> None:
+    peer.fail(SEND, drop="after", times=2)
+    await (await ask()).finish(Reply("once\n\n" + "x" * 1999))
+    assert [shown.content[:4] for shown in peer.messages(room)] == ["once", "xxxx"]
+    assert delivered.told.count("refused") == 0
+    assert delivered.told[-1] == peer.messages(room)[0].id
+
+
+async def test_a_failure_takes_the_place_of_what_was_shown(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    sink = await ask()
+    await sink.open()
+    await sink.update("half a")
+    await peer.wait_for_reply(room, 3)
+    await sink.fail("Sorry, something failed.")
+    assert [shown.content for shown in peer.messages(room)] == ["Sorry, something failed."]
+
+
+async def test_it_waits_as_told_and_then_sends(peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str) -> None:
+    told = {"message": "You are being rate limited.", "retry_after": 0.6, "global": False}
+    peer.fail(SEND, 429, body=told, headers={"Via": "1.1 google"})
+    await (await ask()).finish(Reply("patience"))
+    refused, sent = peer.called(SEND)
+    assert sent.at - refused.at >= 0.6
+    assert delivered.told == ["posting", "refused", "posting", peer.messages(room)[0].id]
+
+
+async def test_a_global_limit_holds_for_every_call(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    first, second = await ask(), await ask()
+    told = {"message": "You are being rate limited.", "retry_after": 0.5, "global": True}
+    peer.fail(SEND, 429, body=told, headers={"Via": "1.1 google", "X-RateLimit-Global": "true"})
+    await asyncio.gather(first.finish(Reply("one")), second.finish(Reply("two")))
+    statuses = [call.status for call in peer.called(SEND)]
+    assert statuses.count(200) == 2
+    assert statuses.count(429) == 1
+
+
+async def test_shut_out_by_the_front_servers_it_waits(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    peer.fail(SEND, 429, body="<html>banned</html>", headers={"Retry-After": "1"})
+    await (await ask()).finish(Reply("patience"))
+    refused, sent = peer.called(SEND)
+    assert sent.at - refused.at >= 1
+
+
+async def test_too_long_a_wait_is_an_error(peer: DiscordPeer, ask: Ask) -> None:
+    peer.fail(SEND, 429, body={"retry_after": 900.0, "global": False}, headers={"Via": "1.1 google"})
+    with pytest.raises(PlatformError, match="900"):
+        await (await ask()).finish(Reply("patience"))
+
+
+async def test_the_limit_of_a_channel_is_never_broken(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    peer.limit = (3, 0.6)
+    sinks = [await ask() for _ in range(3)]
+
+    async def answer(sink: DiscordSink) -> None:
+        await sink.open()
+        for n in range(40):
+            await sink.update(f"word {n}")
+            await asyncio.sleep(0.02)
+        await sink.finish(Reply("done"))
+
+    await answer(sinks[0])
+    assert sum(peer.exceeded.values()) == 0, "one answer alone is never told to slow down"
+    await asyncio.gather(*(answer(sink) for sink in sinks[1:]))
+    assert sum(peer.exceeded.values()) <= 2
+    assert [shown.content for shown in peer.messages(room)] == ["done"] * 3
+
+
+async def test_a_deleted_question_is_not_answered(peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str) -> None:
+    sink = await ask()
+    await peer.delete(room, next(iter(peer.channels[room].messages)))
+    with pytest.raises(MessageGone):
+        await sink.finish(Reply("too late"))
+    assert delivered.told in ([], ["posting", "refused"])
+    assert peer.messages(room) == []
+
+
+async def test_a_question_deleted_while_it_is_answered_stops_the_answer(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    sink = await ask()
+    await sink.open()
+    await peer.delete(room, next(iter(peer.channels[room].messages)))
+
+    async def go_on() -> None:
+        while True:
+            await sink.update("")
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(MessageGone):
+        await asyncio.wait_for(go_on(), 3)
+    assert peer.called(SEND) == []
+
+
+async def test_a_reply_removed_by_a_moderator_is_not_written_again(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    sink = await ask()
+    await sink.open()
+    await sink.update("half a")
+    shown = await peer.wait_for_reply(room, 3)
+    await peer.delete(room, shown.id)
+    with pytest.raises(MessageGone):
+        await sink.finish(Reply("a whole"))
+    assert peer.messages(room) == []
+
+
+@pytest.mark.parametrize(("lacking", "said"), [("send", "Send Messages"), ("view", "View Channel")])
+async def test_a_missing_permission_is_named(
+    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str, lacking: str, said: str
+) -> None:
+    sink = await ask()
+    peer.channels[room].lacking.add(lacking)
+    with pytest.raises(PlatformError, match=said):
+        await sink.finish(Reply("hello"))
+    assert delivered.told == ["posting", "refused"]
+
+
+async def test_without_the_history_it_answers_without_a_reply(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    peer.channels[room].lacking.add("history")
+    await (await ask()).finish(Reply("hello"))
+    assert [(one.content, one.reply_to) for one in peer.messages(room)] == [("hello", "")]
+
+
+async def test_a_journal_that_is_down_posts_nothing(peer: DiscordPeer, ask: Ask, delivered: Delivered) -> None:
+    delivered.down = True
+    with pytest.raises(StoreError):
+        await (await ask()).finish(Reply("hello"))
+    assert peer.called(SEND) == []
+
+
+async def test_a_cancelled_answer_leaves_no_task_and_knows_its_post(
+    peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
+) -> None:
+    peer.fail(SEND, delay_s=0.2)
+    sink = await ask()
+
+    async def answer() -> None:
+        await sink.finish(Reply("on its way"))
+
+    task = asyncio.create_task(answer())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert delivered.told == ["posting", peer.messages(room)[0].id]
+    gc.collect()
+    assert [one.get_name() for one in asyncio.all_tasks() if "discord reply" in one.get_name()] == []
+
+
+async def test_a_command_is_acknowledged_and_its_response_edited(
+    peer: DiscordPeer, command: Command, delivered: Delivered, room: str
+) -> None:
+    sink, asked = await command(question="what is it?")
+    await peer.wait_until(lambda: asked.shown is not None, 3)
+    await sink.open()
+    await sink.update("The first")
+    await peer.wait_for_reply(room, 3, containing="first")
+    await sink.finish(Reply("The first words [1].\n\n" + "y" * 1990, CITED))
+    shown = peer.messages(room)
+    assert shown[0].content.startswith("The first words [[1]]")
+    assert len(shown) == 3
+    assert asked.shown is not None
+    assert delivered.told == ["posting", asked.shown.id]
+    assert not asked.hidden
+    assert peer.called(SEND) == []
+    assert peer.called(DEFER)[0].at - asked.at < 1
+    assert (peer.rung, peer.unfolded) == ([], [])
+
+
+async def test_help_is_shown_to_the_asker_alone(peer: DiscordPeer, command: Command, inbox: Inbox) -> None:
+    sink, asked = await command("help")
+    await sink.finish(Reply("I know things."))
+    assert asked.hidden
+    assert inbox.messages[-1].command == "help"
+    assert inbox.messages[-1].addressed
+
+
+async def test_a_lost_acknowledgement_is_tried_again(peer: DiscordPeer, command: Command, room: str) -> None:
+    peer.fail(DEFER, drop="after")
+    sink, _ = await command(question="what?")
+    await sink.finish(Reply("this"))
+    assert [call.status for call in peer.called(DEFER)] == [0, 400]
+    assert [shown.content for shown in peer.messages(room)] == ["this"]
+
+
+async def test_a_command_that_could_not_be_acknowledged_is_answered_in_the_channel(
+    peer: DiscordPeer, command: Command, delivered: Delivered, room: str
+) -> None:
+    peer.fail(DEFER, 404, body={"message": "Unknown interaction", "code": 10062})
+    sink, _ = await command(question="what *is* it?")
+    await sink.open()
+    await sink.update("That")
+    await sink.finish(Reply("That."))
+    (shown,) = peer.messages(room)
+    assert shown.content == "> Ann: /ask what \\*is\\* it?\nThat."
+    assert delivered.told[-1] == shown.id
+
+
+async def test_after_fifteen_minutes_the_channel_gets_the_answer(
+    peer: DiscordPeer, command: Command, room: str
+) -> None:
+    sink, asked = await command(question="what?")
+    await peer.wait_until(lambda: asked.shown is not None, 3)
+    peer.token_s = 0
+    await sink.finish(Reply("This."))
+    assert [shown.content for shown in peer.messages(room)] == ["> Ann: /ask what?\nThis."]
+
+
+async def test_after_a_restart_a_command_is_still_answered_by_its_token(
+    peer: DiscordPeer, adapter: DiscordAdapter, command: Command, inbox: Inbox, delivered: Delivered, tmp_path: Path
+) -> None:
+    _, asked = await command(question="what?")
+    await peer.wait_until(lambda: asked.shown is not None, 3)
+    message: Message = inbox.messages[-1]
+    again = DiscordAdapter(settings(peer, tmp_path), Positions(), PACE)
+    await again.open()
+    await again.sink(message, delivered).finish(Reply("after all"))
+    await again.close()
+    assert asked.shown is not None
+    assert asked.shown.content == "after all"
+
+
+async def test_a_command_that_nobody_answers_does_not_think_for_ever(
+    peer: DiscordPeer, adapter: DiscordAdapter, room: str
+) -> None:
+    asked = await peer.command(room, "ask", question="in a channel where the bot may not speak?")
+    await peer.wait_until(lambda: asked.shown is not None, 3)
+    await peer.wait_until(lambda: bool(peer.called(WITHDRAW)), 3)
+    assert asked.shown is not None
+    assert asked.shown.id not in peer.channels[room].messages
+
+
+async def test_another_bots_reply_is_not_edited(
+    peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str
+) -> None:
+    await peer.say(room, f"{peer.mention} what?")
+    await inbox.until(1)
+    found = inbox.messages[0]
+    values = {name: getattr(found, name) for name in found.__slots__}
+    message = Message(**{**values, "bot": "77"})
+    await adapter.sink(message, delivered, "123").finish(Reply("ours"))
+    assert [shown.content for shown in peer.messages(room)] == ["ours"]
+    assert peer.called(EDIT) == []

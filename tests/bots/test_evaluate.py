@@ -1,0 +1,57 @@
+"""`kimas eval` as its user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.deployment import Deployment
+
+DATA = Path(__file__).parents[1] / "core" / "data" / "citations.jsonl"
+FIGURE = {"value", "low", "high"}
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path, {"knowledge": {"search": {"rerank": "none"}}})
+
+
+def test_citations_are_measured_as_a_table_and_as_json(deployment: Deployment) -> None:
+    measured = deployment.json("eval", "citations", str(DATA))
+    assert set(measured) == {"kind", "cases", "level", "look_back", "citations", "removals"}
+    assert (measured["kind"], measured["level"]) == ("citations", 0.95)
+    assert measured["cases"] == len(DATA.read_text("utf-8").splitlines()) >= 60
+    assert set(measured["look_back"]) == {"words"}, "no model is configured"
+    assert set(measured["citations"]) == {"unchecked", "checked"}
+    scores = measured["citations"]["checked"]
+    assert set(scores) == {"precision", "recall", "f1", "right", "wrong", "missed"}
+    assert all(set(scores[name]) == FIGURE for name in ("precision", "recall", "f1"))
+    assert scores["f1"]["value"] > measured["citations"]["unchecked"]["f1"]["value"]
+
+    shown = deployment.call("eval", "citations", str(DATA)).stdout
+    lines = shown.splitlines()
+    assert lines[0].startswith(f"{measured['cases']} cases")
+    assert lines[1].split() == ["precision", "recall", "F1", "right", "wrong", "missed"]
+    assert [line.split("  ")[0] for line in lines[2:]] == [
+        "look-back, words",
+        "citations, unchecked",
+        "citations, checked",
+        "removals",
+    ]
+    assert f"{scores['f1']['value']:.3f} (" in lines[4]
+    assert len({len(line) for line in lines[1:]}) == 1, "columns stand below each other"
+
+
+def test_bad_data_is_refused_before_anything_is_opened(deployment: Deployment, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(json.dumps({"id": "a"}) + "\nnonsense\n\x1b[2J\n", "utf-8")
+    done = deployment.call("eval", "citations", str(bad), code=2)
+    assert "line 1: question is missing" in done.stderr
+    assert "line 2: it is not JSON" in done.stderr
+    assert "line 3: it is not JSON" in done.stderr
+    assert "docs/evaluate.md" in done.stderr
+    assert not (tmp_path / "data").exists()
+    assert "cannot be read" in deployment.call("eval", "citations", "missing.jsonl", code=2).stderr
+    assert "No such command" in deployment.call("eval", "weather", "x.jsonl", code=2).stderr

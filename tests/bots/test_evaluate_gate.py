@@ -1,0 +1,88 @@
+"""`kimas eval gate`: how well the bot knows when to speak unasked, held to a floor on labelled messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.evaluate_gate import gate
+from core.errors import UsageError
+from core.evaluation.gate import auc
+from core.settings import Settings
+
+FOLDER = Path(__file__).parents[1] / "core" / "data"
+DATA, CORPUS = FOLDER / "gate.jsonl", FOLDER / "gate_corpus.jsonl"
+
+
+def deployment(tmp_path: Path) -> Settings:
+    return Settings.model_validate({"data_dir": tmp_path / "data"})
+
+
+async def measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], *, fit: bool = False
+) -> Mapping[str, Any]:
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(lines), "utf-8")
+    assert await gate(deployment(tmp_path), data, CORPUS, fit=fit, as_json=True) == 0
+    found: Mapping[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+async def test_it_is_good_enough_on_what_it_was_not_fitted_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = DATA.read_text("utf-8").splitlines()
+    unseen = [line for line in lines if json.loads(line)["id"].startswith("later-")]
+    found = await measured(tmp_path, capsys, unseen)
+    assert found["cases"] == len(unseen) >= 60
+    assert found["configured"]["precision"]["value"] >= 0.95
+    assert found["configured"]["recall"]["value"] >= 0.75
+    assert found["configured"]["auc"] >= 0.94
+
+
+async def test_it_is_good_enough_on_everything_and_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = DATA.read_text("utf-8").splitlines()
+    found = await measured(tmp_path, capsys, lines, fit=True)
+    assert set(found) == {"kind", "cases", "by_words", "level", "configured", "crossed", "fitted"}
+    assert (found["kind"], found["cases"]) == ("gate", len(lines))
+    assert found["by_words"] >= 70, "most of what is not for the bot costs no search"
+    for way in ("configured", "crossed"):
+        assert found[way]["f1"]["value"] >= 0.87
+        assert found[way]["precision"]["value"] >= 0.92
+        assert found[way]["auc"] >= 0.97
+    configured = deployment(tmp_path).model_dump()["gate"] | found["fitted"]
+    assert Settings.model_validate({"gate": configured}).gate.weights.match > 0
+
+
+async def test_the_table_and_the_section_to_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_text("\n".join(DATA.read_text("utf-8").splitlines()[20:70]), "utf-8")
+    assert await gate(deployment(tmp_path), few, CORPUS, fit=True, as_json=False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("50 cases, ")
+    assert [line.split("  ")[0] for line in lines[2:4]] == ["as configured", "fitted, cross-validated"]
+    assert lines[4].startswith(("AUC 0.9", "AUC 1.0"))
+    assert lines[5] == "gate:"
+    assert lines[6].startswith("  threshold: 0.")
+    assert lines[7].startswith("  weights: {base: ")
+
+
+async def test_bad_data_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"id": "a", "text": "How?", "should_answer": "yes"}\n{"id": "b"}\n', "utf-8")
+    with pytest.raises(UsageError) as raised:
+        await gate(deployment(tmp_path), bad, None, fit=False, as_json=True)
+    for fault in ("line 1: should_answer must be true or false", "line 2: text is missing", "docs/groups.md"):
+        assert fault in str(raised.value)
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_area_under_the_curve() -> None:
+    assert auc([0.9, 0.8, 0.1], [True, True, False]) == 1
+    assert auc([0.1, 0.9], [True, False]) == 0
+    assert auc([0.5, 0.5], [True, False]) == 0.5
+    assert auc([0.5], [True]) is None

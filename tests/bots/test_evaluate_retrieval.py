@@ -1,0 +1,173 @@
+"""`kimas eval retrieval` and `kimas eval routing` as their user meets them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.configuration import load_settings
+from tests.core.scripted import ScriptedPeer
+from tests.deployment import Deployment
+
+ANIMALS = ["owl", "fox", "bear", "wolf", "otter", "heron", "badger", "lynx"]
+TOOLS = ["hammer", "chisel", "saw", "drill", "plane", "vice", "lathe", "file"]
+HISTORY = [{"role": "user", "text": "Tell me about the otter."}, {"role": "assistant", "text": "The otter swims."}]
+
+
+def write(path: Path, lines: Iterable[Mapping[str, Any]]) -> str:
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path, {})
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    animals = [
+        {
+            "id": f"{name}.md",
+            "source": "animals",
+            "title": name,
+            "text": f"The {name} is a wild animal that lives here.",
+        }
+        for name in ANIMALS
+    ]
+    tools = [
+        {
+            "id": f"{name}.md",
+            "source": "tools",
+            "title": name,
+            "text": f"A {name} is a tool that a carpenter works with.",
+        }
+        for name in TOOLS
+    ]
+    return write(tmp_path / "corpus.jsonl", [*animals, *tools])
+
+
+def questions(label: str) -> list[dict[str, Any]]:
+    """Return a question for every document, and one that leans on its conversation."""
+    cases = []
+    for source, names, what in (("animals", ANIMALS, "Where does the {} live?"), ("tools", TOOLS, "What is a {} for?")):
+        for name in names:
+            truth = {"relevant": [f"{name}.md"]} if label == "relevant" else {"agents": [source]}
+            cases.append({"id": name, "question": what.format(name), **truth})
+    truth = {"relevant": ["otter.md"]} if label == "relevant" else {"agents": ["animals"]}
+    return [*cases, {"id": "leaning", "question": "Where does it live?", "history": HISTORY, **truth}]
+
+
+def test_retrieval_on_a_corpus(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
+    cases = [*questions("relevant"), {"id": "lost", "question": "Which unicorn?", "relevant": ["unicorn.md"]}]
+    data = write(tmp_path / "data.jsonl", cases)
+    measured = deployment.json("eval", "retrieval", data, "--corpus", corpus)
+    assert set(measured) == {"kind", "cases", "level", "missing", "cut", "ways"}
+    assert (measured["kind"], measured["cases"], measured["missing"], measured["cut"]) == ("retrieval", 18, 1, 0)
+    assert set(measured["ways"]) == {"raw", "rule"}, "no model is configured"
+    raw, rule = measured["ways"]["raw"], measured["ways"]["rule"]
+    # The word that the question leans on is in its conversation alone.
+    assert (raw["changed"], rule["changed"]) == (0, 1)
+    assert rule["measures"]["hit@1"]["value"] == pytest.approx(17 / 18, abs=1e-4)
+    assert raw["measures"]["hit@1"]["value"] == pytest.approx(16 / 18, abs=1e-4)
+    assert rule["differences"]["hit@1"]["value"] == pytest.approx(1 / 18, abs=1e-4)
+    assert rule["measures"]["hit@1"]["low"] < 17 / 18 < rule["measures"]["hit@1"]["high"]
+    assert not (tmp_path / "data" / "passages").exists(), "nothing of a corpus stays"
+
+    shown = deployment.call("eval", "retrieval", data, "--corpus", corpus).stdout.splitlines()
+    assert shown[0].startswith("18 cases")
+    assert shown[1].startswith("1 relevant documents are not in the knowledge")
+    assert shown[2].split("  ")[-1].strip() == "rule (1 changed)"
+    assert [line.split()[0] for line in shown[3:11]] == list(raw["measures"])
+    assert shown[-1].startswith("rule against raw: nDCG@10 +0.0")
+
+
+def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
+    foreign = ["How is the weather?", "Who won the match?", "What does the stock cost?", "Is the train late?"]
+    cases = questions("agents") + [{"id": text, "question": text, "agents": []} for text in foreign]
+    data = write(tmp_path / "data.jsonl", cases)
+    open_to_all = ("--set", "knowledge.routing.threshold=-1")
+    measured = deployment.json("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all)
+    assert (measured["kind"], measured["cases"], measured["agents"]) == ("routing", 21, 2)
+    ways = {way: one["measures"] for way, one in measured["ways"].items()}
+    assert set(ways) == {"raw", "rule"}
+    assert ways["rule"]["coverage"]["value"] == 1
+    assert ways["rule"]["saved"]["value"] == 0, "both agents are asked every time"
+    assert ways["rule"]["irrelevant"]["value"] == 0
+    fitted = measured["fitted"]
+    assert set(fitted["scales"]) == {"animals", "tools"}
+    assert fitted["threshold"] > 0.1
+    assert fitted["saved"]["fitted"]["value"] > 0.3, "most questions go to one agent, or to none"
+    assert fitted["accuracy"]["difference"]["value"] > 0
+
+    shown = deployment.call("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all).stdout
+    assert "saved" in shown
+    pasted = tmp_path / "pasted.yaml"
+    pasted.write_text(shown.split("# Fitted to all questions:\n")[1], "utf-8")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("sources: {animals: {kind: files, path: .}, tools: {kind: files, path: .}}", "utf-8")
+    settings = load_settings([mine, pasted], (), {})
+    assert settings.knowledge.routing.threshold == fitted["threshold"]
+    assert {name: one.scale for name, one in settings.retrieval_agents().items()} == fitted["scales"]
+
+
+def test_the_weight_of_meaning_is_fitted(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
+    cases = questions("relevant") + [
+        {"id": f"{name}-2", "question": f"{name}?", "relevant": [f"{name}.md"]} for name in ANIMALS[:4]
+    ]
+    data = write(tmp_path / "data.jsonl", cases)
+    fitted = deployment.json("eval", "retrieval", data, "--corpus", corpus, "--fit")["fitted"]
+    assert 0 <= fitted["alpha"] <= 1
+    assert set(fitted["nDCG@10"]) == {"configured", "fitted", "difference"}
+    worse = ("--set", "knowledge.search.alpha=0", "--set", "knowledge.search.kind_weights.text=0.9")
+    told = deployment.call("eval", "retrieval", data, "--corpus", corpus, "--fit", *worse).stdout
+    assert "knowledge:\n  search:\n    alpha: " in told
+
+
+async def test_the_models_rewrite_is_measured_too(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
+    data = write(tmp_path / "data.jsonl", questions("relevant"))
+    async with ScriptedPeer(rewrite="otter\n") as peer:
+        deployment.settings["models"] = {"main": {"base_url": peer.base_url, "model": "test-model"}}
+        done = await asyncio.to_thread(deployment.json, "eval", "retrieval", data, "--corpus", corpus)
+    ways = done["ways"]
+    assert set(ways) == {"raw", "rule", "model"}
+    assert ways["model"]["changed"] == 1
+    assert ways["model"]["measures"]["hit@1"]["value"] == 1
+    assert peer.agents == ["rewrite"], "only the question that leans on its conversation costs a call"
+
+
+def test_the_configured_knowledge_is_measured_without_its_live_sources(deployment: Deployment, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    for name in ANIMALS:
+        (tmp_path / "docs" / f"{name}.md").write_text(f"# {name}\n\nThe {name} is a wild animal.", "utf-8")
+    live = {"kind": "http_api", "url": "http://127.0.0.1:9/?q={query}", "allow_private": ["127.0.0.1"]}
+    deployment.settings["sources"] = {"docs": {"kind": "files", "path": "docs"}, "live": live}
+    cases = [
+        {"id": name, "question": f"the {name}", "relevant": [f"{name}.md", f"docs: {name}.md"][:1]} for name in ANIMALS
+    ]
+    data = write(tmp_path / "data.jsonl", cases)
+    assert "kimas ingest" in deployment.call("eval", "retrieval", data, code=2).stderr
+    deployment.call("ingest", "docs")
+    measured = deployment.json("eval", "retrieval", data)
+    assert (measured["missing"], measured["ways"]["rule"]["measures"]["hit@1"]["value"]) == (0, 1)
+    routed = write(tmp_path / "routed.jsonl", [{"id": "1", "question": "the owl", "agents": ["docs"]}])
+    assert deployment.json("eval", "routing", routed)["agents"] == 1
+    unknown = write(tmp_path / "unknown.jsonl", [{"id": "1", "question": "the owl", "agents": ["live", "nobody"]}])
+    told = deployment.call("eval", "routing", unknown, code=2).stderr
+    assert "live, nobody" in told
+    assert "docs" in told
+
+
+def test_bad_data_is_refused_before_anything_is_opened(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
+    bad = write(tmp_path / "bad.jsonl", [{"id": "1", "question": "How?"}])
+    few = write(tmp_path / "few.jsonl", questions("relevant"))
+    assert "line 1: relevant is missing" in deployment.call("eval", "retrieval", bad, code=2).stderr
+    assert "line 1: agents is missing" in deployment.call("eval", "routing", bad, code=2).stderr
+    assert "line 1: text is missing" in deployment.call("eval", "retrieval", few, "--corpus", bad, code=2).stderr
+    assert "--fit needs 20" in deployment.call("eval", "retrieval", few, "--fit", code=2).stderr
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,88 @@
+"""`kimas search --explain`: every score on the way, as tables and as data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.deployment import Deployment, make_repository
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    make_repository(tmp_path / "rocket")
+    (tmp_path / "garden.csv").write_text("question,answer\nWhen do roses bloom?,Roses bloom in June.\n", "utf-8")
+    settings = {
+        "sources": {
+            "rocket": {"kind": "git", "url": str(tmp_path / "rocket")},
+            "garden": {"kind": "faq", "path": "garden.csv"},
+        },
+        "agents": {
+            "developer": {"sources": ["rocket"], "description": "ports, servers and keys", "mix_in_weight": 0.25},
+            "gardener": {"sources": ["garden"], "scale": 0.5},
+        },
+        "knowledge": {"routing": {"agents": 1}, "search": {"kind_weights": {"code": 0.5}}},
+    }
+    made = Deployment(tmp_path, settings)
+    made.call("ingest")
+    return made
+
+
+def test_every_score_adds_up(deployment: Deployment) -> None:
+    plain = deployment.json("search", "default port of the server")
+    told = deployment.json("search", "default port of the server", "--explain")
+    assert {key: told[key] for key in plain} == plain, "it explains, and changes nothing"
+    assert set(told) - set(plain) == {"routing", "scores"}
+    routing = told["routing"]
+    assert (routing["by"], routing["limit"], routing["threshold"]) == ("vectors", 1, 0.0)
+    developer, gardener = routing["agents"]
+    assert (developer["name"], developer["asked"]) == ("developer", True)
+    assert (gardener["name"], gardener["asked"]) == ("gardener", False)
+    mixed = 0.75 * developer["centroid"] + 0.25 * developer["mix_in"]
+    assert developer["score"] == pytest.approx(mixed, abs=2e-4) == pytest.approx(plain["agents"][0]["score"], abs=2e-4)
+    assert gardener["mix_in"] is None
+    assert gardener["score"] == pytest.approx(gardener["centroid"] * 0.5, abs=2e-4)
+
+    assert [one["passage_id"] for one in told["scores"]] == [one["passage_id"] for one in plain["passages"]]
+    code = next(one for one in told["scores"] if one["kind"] == "python")
+    assert code["kind_weight"] == 0.5
+    assert code["score"] == pytest.approx(code["fused"] * 0.5, abs=2e-4)
+    assert -1 <= code["similarity"] <= 1
+    assert code["lexical"] > 0
+    assert set(code["agents"]) == {"developer"}
+
+
+def test_the_tables_stand_below_each_other(deployment: Deployment) -> None:
+    lines = deployment.call("search", "default port of the server", "--explain").stdout.splitlines()
+    assert lines[0].startswith("routed by meaning")
+    assert lines[2].split() == ["agent", "score", "centroid", "mix-in", "weight", "scale", "asked"]
+    assert lines[3].split()[0] == "developer"
+    assert lines[3].endswith("yes")
+    assert lines[4].endswith("no")
+    assert len({len(line) for line in lines[2:5]}) == 1
+    found = next(line for line in lines if line.startswith("rocket: rocket/server.py:"))
+    assert "python x0.5" in found
+
+
+def test_words_and_the_option_route_too(deployment: Deployment) -> None:
+    # The built-in model does not know Chinese.
+    assert deployment.json("search", "默认端口是什么", "--explain")["routing"]["by"] == "words"
+    told = deployment.json("search", "default port", "--explain", "--agent", "gardener")
+    assert told["routing"]["by"] == "option"
+    assert [one["name"] for one in told["routing"]["agents"] if one["asked"]] == ["gardener"]
+
+
+def test_a_threshold_routes_nowhere_and_the_answer_says_so(deployment: Deployment) -> None:
+    high = ("--set", "knowledge.routing.threshold=0.9")
+    told = deployment.json("search", "default port of the server", "--explain", *high)
+    assert (told["agents"], told["passages"], told["scores"]) == ([], [], [])
+    assert all(not one["asked"] and one["score"] is not None for one in told["routing"]["agents"])
+    assert "nothing is found" in deployment.call("search", "default port", "--explain", *high).stdout
+    answered = json.loads(deployment.call("ask", "default port of the server", "--json", *high).stdout)
+    assert (answered["agents"], answered["passages"], answered["citations"]) == ([], [], [])
+    assert answered["extractive"] is True
+    assert "8000" not in answered["answer"]
+    assert answered["answer"].strip()
+    print(answered["answer"])

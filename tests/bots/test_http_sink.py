@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bots.http.memory import Deletions, Taken
+from core.ports import Sink
+from core.types import Question, Reply
+from tests.bots.http_stand import CITED, echo, event, standing
+
+
+@pytest.mark.parametrize("fault", ["drop", "lost", 500, 503, 429])
+async def test_an_outage_is_waited_out_and_the_reply_is_there_once(tmp_path: Path, fault: int | str) -> None:
+    async with standing(tmp_path) as stand:
+        # The first fault meets the sign that a reply is begun, which nothing depends on.
+        stand.peer.faults = [fault, fault, fault]
+        await stand.send(event())
+        await stand.settled()
+        assert [one["text"] for one in stand.peer.of("final")] == ["0: How? [1]"]
+        assert stand.peer.tries == 4
+        assert (await stand.state())[0] == "answered"
+
+
+async def test_a_slow_network_is_given_up_in_time_and_tried_again(tmp_path: Path) -> None:
+    async with standing(tmp_path, http={"timeout_s": 0.2}) as stand:
+        stand.peer.faults = ["slow"]
+        await stand.send(event())
+        await stand.settled()
+        assert len(stand.peer.of("final")) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "reason"),
+    [
+        (403, "failed", "answered with status 403"),
+        (410, "silent", "deleted"),
+        (412, "failed", "enough replies"),
+        (307, "failed", "redirects"),
+    ],
+)
+async def test_a_definite_refusal_is_recorded_and_not_repeated(
+    tmp_path: Path, status: int, state: str, reason: str
+) -> None:
+    async def without_sign(question: Question, sink: Sink) -> Reply:
+        reply = Reply("Yes.")
+        await sink.finish(reply)
+        return reply
+
+    async with standing(tmp_path, without_sign) as stand:
+        stand.peer.location = f"http://127.0.0.1:{stand.peer.port}/elsewhere"
+        stand.peer.faults = [status]
+        await stand.send(event())
+        await stand.settled()
+        assert stand.peer.callbacks == []
+        assert stand.peer.tries == 1
+        found, why = await stand.state()
+        assert found == state
+        assert reason in why
+
+
+async def test_the_reply_is_known_by_the_networks_own_id(tmp_path: Path) -> None:
+    async def two_states(question: Question, sink: Sink) -> Reply:
+        await sink.open()
+        await sink.update("Yes, so")
+        await stand.peer.until("partial")
+        await sink.update("Yes, so far")
+        await stand.peer.until("partial", 2)
+        reply = Reply("Yes, so far so good. [1]", CITED)
+        await sink.finish(reply)
+        return reply
+
+    async with standing(tmp_path, two_states, http={"partials": True}) as stand:
+        await stand.send(event())
+        await stand.settled()
+        first, second = stand.peer.of("partial")
+        (final,) = stand.peer.of("final")
+        assert [first["text"], second["text"]] == ["Yes, so", "Yes, so far"]
+        given = f"r{[one['state'] for one in stand.peer.callbacks].index('partial')}"
+        assert first["reply_id"] != given
+        assert second["reply_id"] == final["reply_id"] == given
+
+
+async def test_without_partials_only_the_beginning_and_the_end_are_sent(tmp_path: Path) -> None:
+    async with standing(tmp_path) as stand:
+        stand.peer.own_ids = False
+        await stand.send(event())
+        await stand.settled()
+        assert [one["state"] for one in stand.peer.callbacks] == ["started", "final"]
+
+
+async def test_a_failure_is_told_as_one(tmp_path: Path) -> None:
+    async def fail(question: Question, sink: Sink) -> Reply:
+        raise ValueError("a bug with details")
+
+    async with standing(tmp_path, fail) as stand:
+        await stand.send(event())
+        await stand.settled()
+        (told,) = stand.peer.callbacks
+        assert told["state"] == "failed"
+        assert "details" not in told["text"]
+
+
+async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(tmp_path: Path) -> None:
+    async def hang(question: Question, sink: Sink) -> Reply:
+        await sink.open()
+        await sink.update("Half")
+        await stand.peer.until("partial")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with standing(tmp_path, hang, http={"partials": True}) as stand:
+        await stand.send(event())
+        await stand.peer.until("partial")
+        half = stand.peer.of("partial")[0]
+        # Its outcome is written down a moment after the network has it.
+        async with asyncio.timeout(5):
+            while not [previous for _, previous in await stand.journal.pending("http") if previous]:
+                await asyncio.sleep(0.01)
+        assert await stand.intake.drain(0) == 1
+    async with standing(tmp_path, echo) as stand:
+        final = (await stand.peer.until("final"))[0]
+        await stand.settled()
+        assert final["event_id"] == half["event_id"]
+        assert final["reply_id"] == "r1"
+        assert (await stand.state())[0] == "answered"
+
+
+def test_memories_are_bounded() -> None:
+    gone = Deletions(most=2)
+    for number in ("1", "2", "3"):
+        gone.add(("room", number))
+    assert [("room", number) in gone for number in ("1", "2", "3")] == [False, True, True]
+    taken = Taken(window_s=10)
+    assert taken.add(("room", "1"), now=0)
+    assert not taken.add(("room", "1"), now=10)
+    assert taken.add(("room", "1"), now=10.1)
+    assert len(taken._until) == 1

@@ -1,0 +1,307 @@
+"""Events against a strict server: acknowledged only once they are safe, answered once, and no outage ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bots.slack.adapter import SlackAdapter, identify
+from core.errors import PlatformError
+from core.types import ConversationKey
+from tests.bots.slack_stand import PACE, Inbox, Threads, listening, settings
+from tests.peers.slack import BOT, BOT_ID, SlackPeer
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[SlackPeer]:
+    async with SlackPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+def threads() -> Threads:
+    return Threads()
+
+
+@pytest.fixture
+async def adapter(peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: Path) -> AsyncIterator[SlackAdapter]:
+    async with listening(SlackAdapter(settings(peer, tmp_path), threads.answered_in, PACE), inbox) as adapter:
+        yield adapter
+
+
+@pytest.fixture
+async def over_http(peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: Path) -> AsyncIterator[SlackAdapter]:
+    found = SlackAdapter(settings(peer, tmp_path, http=True), threads.answered_in, PACE)
+    async with listening(found, inbox) as adapter:
+        await peer.wait_until(lambda: bool(adapter.port), 5)
+        peer.deliveries.target = f"http://127.0.0.1:{adapter.port}/slack/events"
+        yield adapter
+
+
+async def settled(peer: SlackPeer) -> None:
+    await peer.wait_until(lambda: all(one.acknowledged.is_set() for one in peer.deliveries.envelopes), 5)
+
+
+async def test_a_mention_that_arrives_twice_is_one_message(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
+) -> None:
+    ts = peer.say("C1", f"<@{BOT}>: what is <https://a.example/x|this> &amp; that?")
+    message = await inbox.until(1)
+    await settled(peer)
+    assert (message.id, message.text, message.addressed) == (ts, "what is this (https://a.example/x) & that?", True)
+    assert message.key == ConversationKey("slack", "C1", ts)
+    assert inbox.again == [ts]
+    assert peer.deliveries.unknown_acknowledgements == []
+    assert max(one.acknowledged_after for one in peer.deliveries.envelopes) < 1
+
+
+async def test_direct_messages_are_addressed_and_chatter_is_not(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
+) -> None:
+    peer.say("C1", "nice weather")
+    peer.say("D1", "how do I install it?")
+    await inbox.until(2)
+    assert [(one.addressed, one.private, one.key.thread) for one in inbox.messages] == [
+        (False, False, inbox.messages[0].id),
+        (True, True, ""),
+    ]
+
+
+async def test_a_thread_that_the_bot_answered_in_needs_no_mention(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, threads: Threads
+) -> None:
+    root = peer.say("C1", "<@UBOT> first")
+    await inbox.until(1)
+    peer.say("C1", "and on Windows?", thread=root)
+    assert not (await inbox.until(2)).addressed
+    threads.known.add(ConversationKey("slack", "C1", root))
+    peer.say("C1", "and on a Mac?", thread=root)
+    assert (await inbox.until(3)).addressed
+    peer.say("C1", "<@U2BOB> can you help?", thread=root)
+    assert not (await inbox.until(4)).addressed
+    peer.say("C1", "<@U2BOB> asks, <@UBOT> answers", thread=root)
+    assert (await inbox.until(5)).addressed
+    assert {one.key.thread for one in inbox.messages} == {root}
+
+
+async def test_a_mention_in_a_thread_of_others_quotes_what_it_is_about(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
+) -> None:
+    root = peer.say("C1", "the build fails with E12")
+    peer.say("C1", "<@UBOT>", thread=root)
+    message = await inbox.until(2)
+    assert (message.text, message.quoted, message.reply_to) == ("", "the build fails with E12", root)
+    assert peer.called("conversations.replies") == []
+
+
+async def test_bots_are_ignored_whatever_they_are(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> None:
+    peer.say("C1", "<@UBOT> hello", bot_id="B2")
+    peer.say("C1", "<@UBOT> hello", subtype="bot_message")
+    peer.say("D1", "an echo", user=BOT)
+    peer.say("D1", "an echo", user=BOT, bot_id=BOT_ID)
+    peer.event(
+        {"type": "message", "subtype": "channel_join", "user": "U1", "text": "joined", "channel": "C1", "ts": "1.0"}
+    )
+    peer.event({"type": "assistant_thread_started", "assistant_thread": {}})
+    await settled(peer)
+    assert inbox.messages == []
+    assert adapter.skipped["written by a bot"] == 5
+    assert adapter.skipped["written by ourselves"] == 1
+
+
+async def test_an_edit_before_the_answer_comes_as_one_and_a_preview_is_no_question(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
+) -> None:
+    ts = peer.say("D1", "how do I intsall it?")
+    peer.edit("D1", ts, "how do I install it?")
+    edited = await inbox.until(2)
+    assert (edited.id, edited.text, edited.reference["edited"]) == (ts, "how do I install it?", True)
+
+
+async def test_what_is_not_safe_is_not_acknowledged_and_comes_again(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
+) -> None:
+    peer.deliveries.patience_s = 0.2
+    inbox.refusals = 1
+    peer.say("D1", "how do I install it?")
+    await inbox.until(1)
+    await settled(peer)
+    (envelope,) = peer.deliveries.envelopes
+    assert len(envelope.attempts) == 2
+    assert len(inbox.messages) == 1
+
+
+async def test_malformed_payloads_are_acknowledged_and_hold_nothing_up(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
+) -> None:
+    for event in (None, [], "text", {}, {"type": "message", "text": "x", "user": "U1"}, {"type": "message", "ts": 7}):
+        peer.event(event)
+    peer.event({"type": "message", "subtype": "message_changed", "channel": "C1"})
+    peer.event({"type": "message", "text": "x", "user": "U1", "channel": "C1", "ts": "noon"})
+    for payload in ({}, {"type": "event_callback"}, [1], "text", None, {"event": 3}, {"command": "/kimas"}):
+        peer.deliveries.deliver("events_api", payload)
+    for socket in peer.deliveries.connections:
+        for text in ("", "no json", "[]", '{"type": "surprise"}', '{"envelope_id": 5, "type": "events_api"}'):
+            await socket.send_str(text)
+    peer.say("D1", "still there?")
+    await inbox.until(1)
+    await settled(peer)
+    assert inbox.texts == ["still there?"]
+    assert peer.deliveries.opened == 1
+
+
+@pytest.mark.parametrize("how", ["refresh_requested", "closed", "broken"])
+async def test_a_lost_connection_is_replaced_and_nothing_is_lost(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, how: str
+) -> None:
+    peer.say("D1", "one")
+    await inbox.until(1)
+    peer.deliveries.patience_s = 0.3
+    if how == "broken":
+        peer.deliveries.abort()
+    else:
+        await peer.deliveries.disconnect("refresh_requested" if how == "refresh_requested" else "")
+    peer.say("D1", "two")
+    await inbox.until(2)
+    await peer.wait_until(lambda: peer.deliveries.opened == 2, 5)
+    assert inbox.texts == ["one", "two"]
+
+
+async def test_an_address_that_went_stale_is_replaced_by_a_new_one(
+    peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    adapter = SlackAdapter(settings(peer, tmp_path), threads.answered_in, PACE)
+    await adapter.open()
+    peer.expire_tickets()
+    task = asyncio.create_task(adapter.listen(inbox.receive))
+    peer.say("D1", "hello")
+    await inbox.until(1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await adapter.close()
+    await adapter.close()
+    assert len(peer.called("apps.connections.open")) == 2
+    assert "the connection to Slack broke" in caplog.text
+    assert "ticket=" not in caplog.text
+
+
+@pytest.mark.parametrize("which", ["bot", "app"])
+async def test_a_wrong_token_is_named(peer: SlackPeer, threads: Threads, tmp_path: Path, which: str) -> None:
+    wrong = "xoxb-wrong-and-secret"
+    adapter = SlackAdapter(settings(peer, tmp_path, **{which: wrong}), threads.answered_in, PACE)
+    with pytest.raises(PlatformError, match=rf"slack\.{which}_token was refused") as told:
+        await adapter.open()
+    assert wrong not in str(told.value)
+    with pytest.raises(PlatformError, match="not open"):
+        await adapter.listen(Inbox().receive)
+
+
+async def test_an_app_token_revoked_later_ends_the_listening(
+    peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: Path
+) -> None:
+    adapter = SlackAdapter(settings(peer, tmp_path), threads.answered_in, PACE)
+    await adapter.open()
+    task = asyncio.create_task(adapter.listen(inbox.receive))
+    await peer.wait_until(lambda: peer.deliveries.opened == 1, 5)
+    peer.app_token = "xapp-another"
+    await peer.deliveries.disconnect()
+    with pytest.raises(PlatformError, match=r"slack\.app_token was refused"):
+        await asyncio.wait_for(task, 5)
+    await adapter.close()
+
+
+async def test_the_start_waits_for_slack_to_come_up(peer: SlackPeer, threads: Threads, tmp_path: Path) -> None:
+    peer.fail("auth.test", status=503, body="<html>", times=1)
+    peer.fail("auth.test", drop="before")
+    peer.fail("auth.test", "ratelimited", status=429)
+    peer.fail("apps.connections.open", "internal_error")
+    adapter = SlackAdapter(settings(peer, tmp_path), threads.answered_in, PACE)
+    await adapter.open()
+    await adapter.close()
+    assert len(peer.called("auth.test")) == 4
+    assert await identify(settings(peer, tmp_path)) == "kimas in Rocket"
+
+
+async def test_a_command_is_acknowledged_at_once(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> None:
+    texts = ["ask How do I install it?", "How do I install it?", "help", "", "ask"]
+    envelopes = []
+    for number, text in enumerate(texts):
+        envelopes.append(peer.command(text))
+        await inbox.until(number + 1)
+    await settled(peer)
+    assert [(one.command, one.text) for one in inbox.messages] == [
+        *[("ask", "How do I install it?")] * 2,
+        *[("help", "")] * 2,
+        ("ask", ""),
+    ]
+    assert all(one.addressed and one.key.chat == "C1" for one in inbox.messages)
+    assert [one.answer for one in envelopes] == [*["Looking it up…"] * 2, "", "", "Looking it up…"]
+    assert max(one.acknowledged_after for one in envelopes) < 1
+
+
+async def test_over_http_signed_requests_are_taken(peer: SlackPeer, over_http: SlackAdapter, inbox: Inbox) -> None:
+    peer.say("C1", "<@UBOT> what is it?")
+    envelope = peer.command("ask What is it?")
+    await inbox.until(2)
+    await settled(peer)
+    assert {one.text for one in inbox.messages} == {"what is it?", "What is it?"}
+    assert envelope.answer == "Looking it up…"
+    assert len(inbox.again) == 1
+    challenge = json.dumps({"type": "url_verification", "challenge": "c-1", "token": "old"})
+    status, answer = await peer.deliveries.request(challenge, **{"Content-Type": "application/json"})
+    assert (status, json.loads(answer)) == (200, {"challenge": "c-1"})
+    assert peer.called("apps.connections.open") == []
+
+
+async def test_over_http_what_is_not_safe_comes_again_and_is_one_message(
+    peer: SlackPeer, over_http: SlackAdapter, inbox: Inbox
+) -> None:
+    peer.deliveries.patience_s = 0.2
+    inbox.refusals = 1
+    peer.say("D1", "hello")
+    await inbox.until(1)
+    await settled(peer)
+    assert peer.deliveries.refused == [500]
+    peer.deliveries.deliver("events_api", peer.deliveries.envelopes[0].payload)
+    await settled(peer)
+    assert len(inbox.messages) == 1
+
+
+async def test_over_http_forged_old_and_malformed_requests_are_refused(
+    peer: SlackPeer, over_http: SlackAdapter, inbox: Inbox
+) -> None:
+    event = {"type": "message", "channel": "D1", "user": "U1", "text": "hi", "ts": "1.0"}
+    body = json.dumps({"type": "event_callback", "event": event})
+    request, kind = peer.deliveries.request, {"Content-Type": "application/json"}
+    assert (await request(body, secret="another", **kind))[0] == 401
+    assert (await request(body, at=int(time.time()) - 400, **kind))[0] == 401
+    assert (await request(body, at=int(time.time()) + 400, **kind))[0] == 401
+    assert (await request(body, **kind, **{"X-Slack-Signature": ""}))[0] == 401
+    assert (await request(body, **kind, **{"X-Slack-Request-Timestamp": "noon"}))[0] == 401
+    for malformed in ("{", "[]", "payload=%7B", '"text"'):
+        assert (await request(malformed, **kind))[0] in (400, 401)
+    assert (await request("payload=", **{"Content-Type": "application/x-www-form-urlencoded"}))[0] in (200, 400)
+    assert inbox.messages == []
+    assert (await request(body, **kind))[0] == 200
+    assert inbox.texts == ["hi"]
+
+
+async def test_a_port_that_is_taken_is_told(
+    peer: SlackPeer, over_http: SlackAdapter, threads: Threads, tmp_path: Path
+) -> None:
+    taken = settings(peer, tmp_path, http=True).model_copy(update={"port": over_http.port})
+    second = SlackAdapter(taken, threads.answered_in, PACE)
+    await second.open()
+    with pytest.raises(PlatformError, match=r"slack\.host and slack\.port cannot be listened on"):
+        await asyncio.wait_for(second.listen(Inbox().receive), 5)
+    await second.close()

@@ -1,0 +1,144 @@
+"""Slack's payloads as messages: the text as people see it, who was meant, and what is none of our business."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event, is_for_somebody_else, plain
+from core.types import ConversationKey, Message
+
+ME = Identity("UBOT", "kimas", "T1", "Rocket")
+
+
+def convert(**event: Any) -> Message | Deleted | Ignored:
+    whole = {"type": "message", "channel": "C1", "user": "U1", "text": "hi", "ts": "1700000000.000100", **event}
+    given = {name: value for name, value in whole.items() if value is not None}
+    return from_event({"type": "event_callback", "team_id": "T1", "event": given}, ME)
+
+
+def message(**event: Any) -> Message:
+    found = convert(**event)
+    assert isinstance(found, Message)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sent", "seen"),
+    [
+        ("<@UBOT> what is it?", "what is it?"),
+        ("<@UBOT|kimas>, what is it?", "what is it?"),
+        ("hey <@UBOT> what is it?", "hey what is it?"),
+        ("what is it <@UBOT>", "what is it"),
+        ("ask <@U2> or <@U3|bob>", "ask @U2 or @bob"),
+        ("in <#C2|general> and <#C3>", "in #general and #C3"),
+        ("<!here> <!subteam^S1|@team> <!date^1^{date}|today>", "@here @team today"),
+        ("see <https://a.example/x?a=1&amp;b=2>", "see https://a.example/x?a=1&b=2"),
+        ("see <https://a.example|the docs>", "see the docs (https://a.example)"),
+        ("<http://a.example|a.example>", "http://a.example"),
+        ("<mailto:a@b.example|a@b.example>", "a@b.example"),
+        ("1 &lt; 2 &amp;&amp; 3 &gt; 2", "1 < 2 && 3 > 2"),
+        ("a <= b, x < y", "a <= b, x < y"),
+        ("<@UBOT>", ""),
+    ],
+)
+def test_the_text_is_what_people_see(sent: str, seen: str) -> None:
+    assert plain(sent, ME) == seen
+
+
+def test_a_mention_opens_a_thread_of_its_own() -> None:
+    found = message(text="<@UBOT> hi", user_profile={"display_name": "Ann"})
+    assert found.key == ConversationKey("slack", "C1", "1700000000.000100")
+    assert (found.addressed, found.private, found.author, found.bot) == (True, False, "Ann", "UBOT")
+    assert found.reference == {
+        **{"channel": "C1", "ts": "1700000000.000100", "thread_ts": "1700000000.000100"},
+        **{"user": "U1", "team": "T1"},
+    }
+    assert found.sent_at.timestamp() == pytest.approx(1_700_000_000.0001)
+
+
+def test_both_events_of_one_mention_are_the_same_message() -> None:
+    assert message(text="<@UBOT> hi") == message(text="<@UBOT> hi", type="app_mention", channel_type="channel")
+
+
+def test_a_thread_of_a_direct_conversation_is_one_of_its_own() -> None:
+    assert message(channel="D1").key == ConversationKey("slack", "D1", "")
+    assert message(channel="D1").reference["thread_ts"] is None
+    inside = message(channel="D1", thread_ts="1.0")
+    assert (inside.key.thread, inside.reference["thread_ts"], inside.addressed) == ("1.0", "1.0", True)
+
+
+def test_a_reply_below_our_answer_to_a_command_is_meant_for_us() -> None:
+    assert message(thread_ts="1.0", parent_user_id="UBOT").addressed
+    assert not message(thread_ts="1.0", parent_user_id="UBOT", text="<@U2> look").addressed
+    assert not message(thread_ts="1.0", parent_user_id="U2").addressed
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ({"bot_id": "B9"}, "written by a bot"),
+        ({"subtype": "bot_message"}, "written by a bot"),
+        ({"user": "UBOT"}, "written by ourselves"),
+        ({"subtype": "channel_join"}, "a notice (channel_join)"),
+        ({"text": ""}, "without text"),
+        ({"user": None}, "without a sender"),
+        ({"type": "reaction_added"}, "an event of type reaction_added"),
+    ],
+)
+def test_what_is_none_of_our_business(event: dict[str, Any], reason: str) -> None:
+    assert convert(**event) == Ignored(reason)
+
+
+@pytest.mark.parametrize("subtype", ["file_share", "thread_broadcast", "me_message"])
+def test_some_subtypes_are_written_by_people(subtype: str) -> None:
+    assert message(subtype=subtype).text == "hi"
+
+
+def test_edits_and_deletions() -> None:
+    inner = {"type": "message", "user": "U1", "text": "new", "ts": "5.000001", "edited": {"user": "U1", "ts": "6.0"}}
+    found = message(subtype="message_changed", message=inner, channel_type="im", user=None, text=None)
+    assert (found.id, found.text, found.private, found.reference["edited"]) == ("5.000001", "new", True, True)
+    assert convert(subtype="message_deleted", deleted_ts="5.0") == Deleted("C1", "5.0")
+    tombstone = {"subtype": "tombstone", "ts": "5.0", "text": "This message was deleted."}
+    assert convert(subtype="message_changed", message=tombstone) == Deleted("C1", "5.0")
+    assert convert(subtype="message_changed", message={**inner, "bot_id": "B1"}) == Ignored("written by a bot")
+
+
+@pytest.mark.parametrize("event", [{"ts": None}, {"ts": "noon"}, {"channel": 5}, {"subtype": "message_changed"}])
+def test_malformed_events_are_refused(event: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"is missing|could not convert|without the message"):
+        convert(**event)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ask What is it?", ("ask", "What is it?")),
+        ("What is it?", ("ask", "What is it?")),
+        ("ASK x &amp; y", ("ask", "x & y")),
+        ("help", ("help", "")),
+        ("", ("help", "")),
+        ("helpful hints?", ("ask", "helpful hints?")),
+    ],
+)
+def test_commands(text: str, expected: tuple[str, str]) -> None:
+    given = {
+        "channel_id": "C1",
+        "user_id": "U1",
+        "trigger_id": "t.1",
+        "response_url": "https://a.example",
+        "text": text,
+    }
+    found = from_command(given, ME)
+    assert (found.command, found.text) == expected
+    assert (found.id, found.key, found.addressed) == ("t.1", ConversationKey("slack", "C1", "command:U1"), True)
+    with pytest.raises(ValueError, match="response_url is missing"):
+        from_command({**given, "response_url": None}, ME)
+
+
+def test_who_a_message_is_for() -> None:
+    assert is_for_somebody_else(" <@U2> can you?", ME)
+    assert not is_for_somebody_else("<@UBOT> can you?", ME)
+    assert not is_for_somebody_else("ask <@U2>", ME)

@@ -1,0 +1,51 @@
+"""The Slack guide is true: its examples are valid, its manifest fits what the code does, its messages exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import yaml
+
+from core.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "slack.md").read_text("utf-8")
+CODE = "".join(path.read_text("utf-8") for path in [*(ROOT / "bots" / "slack").glob("*.py")])
+
+
+def test_the_examples_are_valid() -> None:
+    examples = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    assert len(examples) == 3
+    for example in examples:
+        assert Settings.model_validate(yaml.safe_load(example)).slack is not None
+
+
+def test_the_manifest_asks_for_what_the_bot_uses() -> None:
+    found = re.search(r"^ +```yaml\n( +# manifest.*?)```", GUIDE, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    manifest = yaml.safe_load(dedent(found[1]))
+    scopes = set(manifest["oauth_config"]["scopes"]["bot"])
+    explained = set(
+        re.findall(r"`([a-z_]+:[a-z]+|commands)`", GUIDE.split("What the scopes are for")[1].split("## 2")[0])
+    )
+    assert scopes == explained
+    events = set(manifest["settings"]["event_subscriptions"]["bot_events"])
+    assert events == {"app_mention", "message.channels", "message.groups", "message.im", "message.mpim"}
+    assert manifest["settings"]["socket_mode_enabled"] is True
+    assert [one["command"] for one in manifest["features"]["slash_commands"]] == ["/kimas"]
+
+
+def test_the_messages_it_explains_exist() -> None:
+    settings = (ROOT / "core" / "settings" / "slack.py").read_text("utf-8")
+    for said in (
+        *("slack.open", "slack.several_connections", "slack.signature_refused", "slack.does_without"),
+        *("slack.event_not_taken", "slack.reply_delayed", "Socket Mode is switched off"),
+        *("the bot is not in the channel; /invite it", "give exactly one of app_token"),
+    ):
+        assert said in GUIDE
+        assert said in CODE + settings
+    for which in ("bot_token", "app_token"):
+        assert f"slack.{which} was refused" in GUIDE
+    assert "slack.{which} was refused" in CODE

@@ -1,0 +1,95 @@
+"""The Slack peer refuses what Slack refuses: a fake that takes everything would prove nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.peers.slack import SlackPeer
+
+MISSING = "no such thing"
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[SlackPeer]:
+    async with SlackPeer() as peer:
+        peer.say("C1", "hello")
+        peer.say("D1", "hello")
+        yield peer
+
+
+async def call(peer: SlackPeer, method: str, token: str | None = None, **given: Any) -> str:
+    """Return the error of a call, or nothing."""
+    bearer = {"Authorization": f"Bearer {peer.bot_token if token is None else token}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(peer.api_url + method, json=given, headers=bearer) as answer,
+    ):
+        body = await answer.json()
+        assert body["ok"] == (not body.get("error"))
+        return str(body.get("error", ""))
+
+
+async def test_tokens_methods_and_parameters_are_checked(peer: SlackPeer) -> None:
+    assert await call(peer, "auth.test") == ""
+    assert await call(peer, "auth.test", "xoxb-other") == "invalid_auth"
+    assert await call(peer, "auth.test", "") == "not_authed"
+    assert await call(peer, "apps.connections.open") == "invalid_auth"
+    assert await call(peer, "apps.connections.open", peer.app_token) == ""
+    assert await call(peer, "chat.shout", channel="C1") == "unknown_method"
+    for given in ({"channel": "C1"}, {"channel": "C1", "text": 5}, {"channel": "C1", "text": "x", "colour": "red"}):
+        assert (await call(peer, "chat.postMessage", **given)).startswith("invalid_arguments")
+    assert await call(peer, "chat.postMessage", channel="C9", text="x") == "channel_not_found"
+    assert await call(peer, "chat.postMessage", channel="C1", text=" ") == "no_text"
+    assert await call(peer, "chat.postMessage", channel="C1", text="x", thread_ts="9.9") == "invalid_thread_ts"
+
+
+async def test_edits_and_streams_have_their_rules(peer: SlackPeer) -> None:
+    theirs = peer.say("C1", "mine")
+    assert await call(peer, "chat.update", channel="C1", ts=theirs, text="x") == "cant_update_message"
+    assert await call(peer, "chat.update", channel="C1", ts="9.9", text="x") == "message_not_found"
+    start = {"channel": "C1", "thread_ts": theirs, "markdown_text": "a"}
+    assert await call(peer, "chat.startStream", **start) == "missing_recipient_user_id"
+    assert await call(peer, "chat.startStream", **start, recipient_user_id="U1") == "missing_recipient_team_id"
+    assert await call(peer, "chat.startStream", **start, recipient_user_id="U1", recipient_team_id="T1") == ""
+    (shown,) = peer.messages("C1")
+    place = {"channel": "C1", "ts": shown.ts}
+    assert await call(peer, "chat.update", **place, text="x") == "streaming_state_conflict"
+    assert await call(peer, "chat.appendStream", **place, markdown_text="b" * 12001) == "msg_too_long"
+    assert await call(peer, "chat.appendStream", **place, markdown_text="b") == ""
+    assert await call(peer, "chat.stopStream", **place) == ""
+    assert await call(peer, "chat.stopStream", **place) == "message_not_in_streaming_state"
+    assert await call(peer, "chat.update", **place, text="x" * 4001) == "msg_too_long"
+    assert await call(peer, "chat.update", **place, text="hidden") == ""
+    assert shown.text == "ab", "the streamed blocks stay unless they are taken away"
+    assert await call(peer, "chat.update", **place, text="@here", blocks=[]) == ""
+    assert shown.notifies() == ["!here"], "names are linked unless that is switched off"
+
+
+async def test_limits_are_kept(peer: SlackPeer) -> None:
+    peer.limits["chat.postMessage"] = (2, 30.0)
+    found = [await call(peer, "chat.postMessage", channel="C1", text="x") for _ in range(3)]
+    assert found == ["", "", "ratelimited"]
+
+
+async def test_an_envelope_that_is_not_acknowledged_comes_again(peer: SlackPeer) -> None:
+    peer.deliveries.patience_s = 0.1
+    async with aiohttp.ClientSession() as session:
+        async with session.post(peer.api_url + "apps.connections.open", data={"token": peer.app_token}) as answer:
+            url = (await answer.json())["url"]
+        async with session.ws_connect(url) as socket:
+            assert (await socket.receive_json())["type"] == "hello"
+            first = [await socket.receive_json() for _ in range(2)]
+            assert [one["retry_attempt"] for one in first] == [0, 0]
+            await socket.send_json({"envelope_id": first[0]["envelope_id"]})
+            again = await socket.receive_json()
+            assert (again["envelope_id"], again["retry_attempt"]) == (first[1]["envelope_id"], 1)
+            await socket.send_json({"envelope_id": MISSING})
+            await asyncio.sleep(0.05)
+            assert MISSING in peer.deliveries.unknown_acknowledgements[0]
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await session.ws_connect(url)

@@ -1,0 +1,382 @@
+"""One reply against a strict server: signs, streams, edits, limits, and everything that Slack may refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bots.slack.adapter import SlackAdapter
+from bots.slack.parts import LIMIT
+from core.errors import MessageGone, PlatformError
+from core.ports import Sink
+from core.types import Citation, Reply
+from tests.bots.slack_stand import PACE, Delivered, Inbox, Threads, listening, settings
+from tests.peers.slack import BOT, SlackPeer
+
+CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install?a=1&b=2"),)
+STREAMS = {"chat.startStream", "chat.appendStream", "chat.stopStream"}
+STATUS = "assistant.threads.setStatus"
+
+Ask = Callable[..., Awaitable[Sink]]
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[SlackPeer]:
+    async with SlackPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+async def adapter(peer: SlackPeer, inbox: Inbox, tmp_path: Path) -> AsyncIterator[SlackAdapter]:
+    async with listening(SlackAdapter(settings(peer, tmp_path), Threads().answered_in, PACE), inbox) as adapter:
+        yield adapter
+
+
+@pytest.fixture
+def delivered() -> Delivered:
+    return Delivered()
+
+
+@pytest.fixture
+def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, delivered: Delivered) -> Ask:
+    """Have somebody ask and return the sink for the answer."""
+
+    async def asked(channel: str = "C1", *, previous: str = "", command: str = "") -> Sink:
+        count = len(inbox.messages) + 1
+        if command:
+            peer.command(command, channel=channel)
+        else:
+            peer.say(channel, f"<@{BOT}> what is it?")
+        return adapter.sink(await inbox.until(count), delivered, previous)
+
+    return asked
+
+
+async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
+    peer: SlackPeer, ask: Ask, delivered: Delivered, inbox: Inbox
+) -> None:
+    sink = await ask()
+    await sink.open()
+    await peer.wait_until(lambda: bool(peer.statuses), 1)
+    assert peer.statuses == {inbox.messages[0].id: "is looking it up…"}
+    await sink.update("The **first**")
+    first = await peer.wait_for_reply("C1", 3)
+    assert (first.text, first.thread_ts, first.streaming) == ("The **first**", inbox.messages[0].id, True)
+    await peer.wait_until(lambda: len(delivered.told) == 2, 1)
+    assert delivered.told == ["posting", first.ts]
+    await sink.update("The **first** words <!chan")
+    await sink.update("The **first** words <!channel> <@U1ANN> @here")
+    await peer.wait_for_reply("C1", 3, containing="words")
+    await sink.finish(Reply("The **first** words are *final* [1]. <!channel> @everyone", CITED))
+    (shown,) = peer.messages("C1")
+    link = "<https://example.org/install?a=1&amp;b=2|"
+    assert shown.text == (
+        f"The *first* words are _final_ {link}[1]>. &lt;!channel&gt; @\u2060everyone\n\n*Sources*\n[1] {link}Install>"
+    )
+    assert shown.links() == [CITED[0].url] * 2
+    assert (shown.ts, shown.streaming, shown.notifies()) == (first.ts, False, [])
+    assert peer.statuses == {}
+    assert delivered.told == ["posting", shown.ts]
+    assert {call.error for call in peer.calls} == {""}
+    (start,) = peer.called("chat.startStream")
+    assert (start.parameters["recipient_user_id"], start.parameters["recipient_team_id"]) == ("U1ANN", "T1")
+
+
+async def test_without_streams_and_statuses_there_is_a_reaction_and_edits(
+    peer: SlackPeer, ask: Ask, delivered: Delivered, inbox: Inbox
+) -> None:
+    peer.lacking = {*STREAMS, STATUS}
+    sink = await ask()
+    await sink.open()
+    question = peer.message("C1", inbox.messages[0].id)
+    await peer.wait_until(lambda: question.reactions == {"eyes"}, 1)
+    await sink.update("The **first**")
+    first = await peer.wait_for_reply("C1", 3, containing="*first*")
+    assert delivered.told == ["posting", "refused", "posting", first.ts]
+    await sink.update("The **first** words")
+    await peer.wait_for_reply("C1", 3, containing="words")
+    await sink.finish(Reply("Done."))
+    assert [shown.text for shown in peer.messages("C1")] == ["Done."]
+    assert question.reactions == set()
+    second = await ask()
+    await second.open()
+    await second.finish(Reply("Again."))
+    assert len(peer.called("chat.startStream")) == 1, "what is lacking is tried once"
+    assert len(peer.called(STATUS)) == 1
+
+
+async def test_with_nothing_to_show_a_sign_with_a_placeholder_stands_in(
+    peer: SlackPeer, ask: Ask, delivered: Delivered
+) -> None:
+    peer.lacking = {STATUS, "reactions.add", "reactions.remove"}
+    sink = await ask()
+    await sink.open()
+    shown = await peer.wait_for_reply("C1", 1)
+    assert shown.text == "_Looking it up…_"
+    await sink.finish(Reply("Here."))
+    assert [one.text for one in peer.messages("C1")] == ["Here."]
+    assert delivered.told == ["posting", shown.ts]
+
+
+async def test_a_direct_conversation_is_answered_outside_threads(peer: SlackPeer, ask: Ask) -> None:
+    sink = await ask("D1")
+    await sink.open()
+    await sink.update("One")
+    assert (await peer.wait_for_reply("D1", 3)).thread_ts == ""
+    await sink.finish(Reply("One two."))
+    assert [shown.text for shown in peer.messages("D1")] == ["One two."]
+    assert peer.called("chat.startStream") == []
+
+
+async def test_a_stream_that_slack_closed_is_continued_by_edits(
+    peer: SlackPeer, ask: Ask, delivered: Delivered
+) -> None:
+    sink = await ask()
+    await sink.open()
+    await sink.update("One")
+    await peer.wait_for_reply("C1", 3)
+    peer.end_streams()
+    await sink.update("One two")
+    await peer.wait_until(lambda: bool(peer.called("chat.update")), 3)
+    await sink.update("One two three")
+    await sink.finish(Reply("One two three."))
+    assert [shown.text for shown in peer.messages("C1")] == ["One two three."]
+    assert len(delivered.told) == 2
+
+
+async def test_a_stream_that_closes_just_before_the_end_is_no_failure(peer: SlackPeer, ask: Ask) -> None:
+    sink = await ask()
+    await sink.open()
+    await sink.update("One")
+    await peer.wait_for_reply("C1", 3)
+    peer.end_streams()
+    await sink.finish(Reply("One two."))
+    assert [shown.text for shown in peer.messages("C1")] == ["One two."]
+
+
+async def test_a_text_that_was_rewritten_is_shown_by_edits(peer: SlackPeer, ask: Ask) -> None:
+    sink = await ask()
+    await sink.open()
+    await sink.update("One")
+    await peer.wait_for_reply("C1", 3)
+    await sink.update("Two")
+    assert (await peer.wait_for_reply("C1", 3, containing="Two")).text == "Two"
+    await sink.finish(Reply("Two."))
+    assert [shown.text for shown in peer.messages("C1")] == ["Two."]
+
+
+async def test_a_piece_that_may_have_arrived_is_not_sent_twice(peer: SlackPeer, ask: Ask) -> None:
+    peer.fail("chat.appendStream", drop="after")
+    sink = await ask()
+    await sink.open()
+    await sink.update("One")
+    await peer.wait_for_reply("C1", 3)
+    await sink.update("One two")
+    await peer.wait_until(lambda: bool(peer.called("chat.appendStream")), 3)
+    await sink.update("One two three")
+    shown = await peer.wait_for_reply("C1", 3, containing="three")
+    await sink.finish(Reply("One two three."))
+    assert not any("two two" in text for _, text in shown.history)
+
+
+async def test_an_answer_that_is_never_streamed_is_one_post(peer: SlackPeer, ask: Ask, delivered: Delivered) -> None:
+    sink = await ask()
+    await sink.finish(Reply("Short."))
+    (shown,) = peer.messages("C1")
+    assert (shown.text, shown.unfurls) == ("Short.", False)
+    assert delivered.told == ["posting", shown.ts]
+
+
+async def test_long_answers_go_on_in_the_thread(peer: SlackPeer, ask: Ask, inbox: Inbox) -> None:
+    code = "\n".join(f"line_{number} = '<{number}>'" for number in range(300))
+    text = "\n\n".join([*(f"Paragraph {number} " + "word " * 60 for number in range(30)), f"```\n{code}\n```", "End."])
+    sink = await ask()
+    await sink.open()
+    await sink.update(text)
+    await sink.finish(Reply(text))
+    shown = peer.messages("C1")
+    assert len(shown) > 3
+    assert all(len(one.text) <= LIMIT and one.text.count("```") % 2 == 0 for one in shown)
+    assert {one.thread_ts for one in shown} == {inbox.messages[0].id}
+    together = "\n".join(one.text for one in shown)
+    assert all(f"Paragraph {number} " in together for number in range(30))
+    assert re.findall(r"line_(\d+) ", together) == [str(number) for number in range(300)]
+    assert shown[-1].text.endswith("End.")
+
+
+async def test_states_come_no_faster_than_the_pace_for_all_replies_together(peer: SlackPeer, ask: Ask) -> None:
+    sinks = [await ask() for _ in range(4)]
+    for sink in sinks:
+        await sink.open()
+    for number in range(40):
+        for sink in sinks:
+            await sink.update("word " * (number + 1))
+        await asyncio.sleep(0.01)
+    for sink in sinks:
+        await sink.finish(Reply("Done."))
+    times = sorted(call.at for call in peer.calls if call.method in ("chat.startStream", "chat.appendStream"))
+    assert len(times) >= 4
+    assert min(later - earlier for earlier, later in pairwise(times)) > PACE.append_s / 2
+    assert [shown.text for shown in peer.messages("C1")] == ["Done."] * 4
+
+
+@pytest.mark.parametrize("method", ["chat.postMessage", "chat.startStream", "chat.update"])
+async def test_a_limit_is_waited_out_and_said_to_be_a_refusal(
+    peer: SlackPeer, ask: Ask, delivered: Delivered, method: str
+) -> None:
+    if method == "chat.postMessage":
+        peer.lacking = set(STREAMS)
+    peer.fail(method, "ratelimited", status=429, retry_after=1)
+    sink = await ask()
+    await sink.open()
+    started = asyncio.get_running_loop().time()
+    await sink.update("One")
+    await peer.wait_until(lambda: bool(peer.called(method) or (method == "chat.update" and peer.messages("C1"))), 3)
+    await sink.finish(Reply("One two."))
+    assert asyncio.get_running_loop().time() - started >= 0.9
+    assert [shown.text for shown in peer.messages("C1")] == ["One two."]
+    assert delivered.told[-2:] == ["posting", peer.messages("C1")[0].ts]
+    assert delivered.told.count("posting") == delivered.told.count("refused") + 1
+
+
+async def test_a_patience_that_ends_is_raised(peer: SlackPeer, ask: Ask, delivered: Delivered) -> None:
+    peer.fail("chat.postMessage", "ratelimited", status=429, retry_after=30)
+    sink = await ask()
+    with pytest.raises(PlatformError, match="wait 30 s"):
+        await sink.finish(Reply("One."))
+    assert delivered.told == ["posting", "refused"]
+
+
+async def test_a_broken_connection_leaves_doubt_and_is_tried_again(
+    peer: SlackPeer, ask: Ask, delivered: Delivered
+) -> None:
+    peer.fail("chat.postMessage", drop="before")
+    sink = await ask()
+    await sink.finish(Reply("One."))
+    assert delivered.told == ["posting", "posting", peer.messages("C1")[0].ts]
+    assert len(peer.messages("C1")) == 1
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_reply_begun_before_a_crash_is_edited_to_its_end(
+    peer: SlackPeer, ask: Ask, delivered: Delivered, adapter: SlackAdapter, inbox: Inbox, streaming: bool
+) -> None:
+    peer.lacking = set() if streaming else set(STREAMS)
+    sink = await ask()
+    await sink.open()
+    await sink.update("One")
+    begun = await peer.wait_for_reply("C1", 3)
+    assert begun.streaming == streaming
+    resumed = adapter.sink(inbox.messages[0], delivered, begun.ts)
+    await resumed.open()
+    await resumed.update("One two")
+    await peer.wait_for_reply("C1", 3, containing="One two")
+    await resumed.finish(Reply("One two three."))
+    assert [(shown.ts, shown.text) for shown in peer.messages("C1")] == [(begun.ts, "One two three.")]
+    assert delivered.told.count("posting") <= 2
+    assert peer.statuses == {}
+    await sink.finish(Reply("One two three."))
+
+
+async def test_a_deleted_question_gets_no_answer(peer: SlackPeer, ask: Ask, delivered: Delivered, inbox: Inbox) -> None:
+    sink = await ask()
+    question = inbox.messages[0]
+    peer.delete("C1", question.id)
+    await peer.wait_until(lambda: all(one.acknowledged.is_set() for one in peer.deliveries.envelopes), 3)
+    with pytest.raises(MessageGone, match="question was deleted"):
+        await sink.finish(Reply("One."))
+    assert peer.messages("C1") == []
+    assert delivered.told == []
+
+
+async def test_a_reply_that_was_deleted_is_not_written_again(peer: SlackPeer, ask: Ask) -> None:
+    sink = await ask("D1")
+    await sink.open()
+    await sink.update("One")
+    shown = await peer.wait_for_reply("D1", 3)
+    peer.delete("D1", shown.ts)
+    with pytest.raises(MessageGone):
+        await sink.finish(Reply("One two."))
+    assert peer.messages("D1") == []
+
+
+async def test_a_channel_the_bot_is_not_in_is_named(peer: SlackPeer, ask: Ask, delivered: Delivered) -> None:
+    sink = await ask()
+    peer.not_in.add("C1")
+    with pytest.raises(PlatformError, match="not in the channel; /invite it"):
+        await sink.finish(Reply("One."))
+    assert delivered.told == ["posting", "refused"]
+
+
+async def test_a_reply_that_can_no_longer_be_edited_is_posted_anew(peer: SlackPeer, ask: Ask) -> None:
+    peer.fail("chat.update", "edit_window_closed")
+    sink = await ask("D1")
+    await sink.open()
+    await sink.update("One")
+    await peer.wait_for_reply("D1", 3)
+    await sink.finish(Reply("Two."))
+    assert peer.messages("D1")[-1].text == "Two."
+
+
+async def test_a_failure_is_told_in_place_of_the_reply(peer: SlackPeer, ask: Ask) -> None:
+    sink = await ask()
+    await sink.open()
+    await sink.update("One")
+    await peer.wait_for_reply("C1", 3)
+    await sink.fail("Sorry, I could not answer this.")
+    assert [shown.text for shown in peer.messages("C1")] == ["Sorry, I could not answer this."]
+
+
+async def test_a_cancelled_answer_leaves_no_task_behind(peer: SlackPeer, ask: Ask) -> None:
+    async def answer() -> None:
+        sink = await ask()
+        await sink.open()
+        await sink.update("One")
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(answer())
+    await peer.wait_for_reply("C1", 3)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.sleep(0.05)
+    gc.collect()
+    assert [one.get_name() for one in asyncio.all_tasks() if one.get_name().startswith("slack reply")] == []
+
+
+async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(
+    peer: SlackPeer, ask: Ask, delivered: Delivered
+) -> None:
+    for command in ("ask What is it?", "help"):
+        sink = await ask(command=command)
+        await sink.open()
+        await sink.update("It")
+        await sink.finish(Reply("It **is** [1].", CITED))
+    assert [one["response_type"] for one in peer.responses] == ["in_channel", "ephemeral"]
+    assert peer.responses[0]["text"].startswith("It *is* <https://example.org/install")
+    assert delivered.told == ["posting", "response_url"] * 2
+    failed = await ask(command="ask What?")
+    await failed.fail("Sorry.")
+    assert peer.responses[-1]["response_type"] == "ephemeral"
+
+
+async def test_a_command_takes_five_messages_and_is_not_answered_twice(
+    peer: SlackPeer, ask: Ask, delivered: Delivered
+) -> None:
+    sink = await ask(command="ask everything")
+    await sink.finish(Reply("\n\n".join("word " * 600 for _ in range(9))))
+    assert len(peer.responses) == 5
+    assert peer.responses[-1]["text"].endswith("…")
+    resumed = await ask(command="ask everything", previous="response_url")
+    await resumed.finish(Reply("Again."))
+    assert len(peer.responses) == 5

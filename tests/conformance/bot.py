@@ -1,0 +1,291 @@
+"""The bot under test: the real adapter, intake and journal around a scripted answer; stopped, killed, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from sqlalchemy import text as sql
+
+from bots.console import ConsoleSink
+from core.errors import KimasError
+from core.intake import Answer, Intake
+from core.journal import Journal
+from core.ports import Sink
+from core.types import Citation, Question, Reply, Turn
+from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skipping, until
+from tests.core.stand import settings
+
+GRACE_S = 8
+ELSEWHERE = Person(77, "Elsewhere")
+
+
+class Gate:
+    """Holds whoever comes to it until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def passed(self) -> None:
+        self.reached.set()
+        await self.open.wait()
+
+
+@dataclass
+class Script:
+    """An answer function: it streams `pieces`, then finishes with `says` and its citations.
+
+    `before` holds an answer before its first sign, `midway` after its pieces; both only the questions with `held` in
+    their text. `raises` is raised in place of an answer.
+    """
+
+    says: Callable[[Question], str] = lambda question: f"Answer to: {question.text}"
+    citations: Sequence[Citation] = ()
+    pieces: Sequence[str] = ()
+    before: Gate | None = None
+    midway: Gate | None = None
+    held: str = ""
+    raises: Exception | None = None
+    pause_s: float = 0.0
+    questions: list[Question] = field(default_factory=list)
+
+    @property
+    def asked(self) -> list[str]:
+        return [question.text for question in self.questions]
+
+    async def __call__(self, question: Question, sink: Sink) -> Reply:
+        self.questions.append(question)
+        held = self.held in question.text
+        if self.before and held:
+            await self.before.passed()
+        await sink.open()
+        if self.raises:
+            raise self.raises
+        for piece in self.pieces:
+            await sink.update(piece)
+            await asyncio.sleep(self.pause_s)
+        if self.midway and held:
+            await self.midway.passed()
+        reply = Reply(self.says(question), tuple(self.citations))
+        await sink.finish(reply)
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the journal says about one message."""
+
+    id: str
+    state: str
+    reason: str
+    text: str
+    thread: str
+    author_id: str
+    reply: str
+
+
+class Bot:
+    """One bot on one platform, which it can be started on again and again."""
+
+    adapter: Skipping
+    journal: Journal
+    intake: Intake
+
+    def __init__(self, driver: Driver, folder: Path, answer: Answer | None = None) -> None:
+        self.driver = driver
+        self.script = Script()
+        self.answer: Answer = answer or self.script
+        self.changes: dict[str, object] = {}
+        self._folder = folder
+        self._runs = 0
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def platform(self) -> str:
+        """Return the platform's name."""
+        return self.driver.name
+
+    @property
+    def file(self) -> Path:
+        return self._folder / f"journal-{self._runs}.db"
+
+    async def start(self) -> None:
+        self.journal = await Journal.open(self.file)
+        self.adapter = self.driver.adapter(self.journal, self._folder)
+        await self.adapter.open()
+        self.intake = Intake(settings(**self.changes), self.journal, self._answered)
+        self._listening = asyncio.create_task(self._listen())
+        await self.driver.ready()
+
+    async def _listen(self) -> None:
+        await self.intake.resume(self.adapter)
+        await self.adapter.listen(self.intake.receiver(self.adapter))
+
+    async def _answered(self, question: Question, sink: Sink) -> Reply:
+        # Looked up anew: a scenario may put another answer in its place while the bot runs.
+        return await self.answer(question, sink)
+
+    async def stop(self, grace_s: float = 0) -> None:
+        """Stop in order, as the daemon does."""
+        if self._listening is None:
+            return
+        listening, self._listening = self._listening, None
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
+        await self.intake.drain(grace_s)
+        await self.driver.part(self.adapter)
+        await self.adapter.close()
+        await self.journal.close()
+
+    async def kill(self, *, while_posting: bool = False) -> None:
+        """End as SIGKILL would: the next start finds the journal as it is in this moment.
+
+        `while_posting` leaves it as it is between what is said before a post and after it.
+        """
+        left = self._folder / f"journal-{self._runs + 1}.db"
+        for ending in ("", "-wal"):
+            source = Path(f"{self.file}{ending}")
+            if source.exists():
+                await asyncio.to_thread(shutil.copy, source, f"{left}{ending}")
+        await self.stop()
+        self._runs += 1
+        if while_posting:
+            journal = await Journal.open(left)
+            for message, _ in await journal.pending(self.driver.name):
+                await journal.posting(message)
+            await journal.close()
+
+    def private(self, person: Person = ANN) -> Room:
+        """Return the private chat with a person."""
+        return self.driver.private(person)
+
+    def group(self, number: int = 1) -> Room:
+        """Return a group, the same one for the same number."""
+        return self.driver.group(number)
+
+    async def entries(self, room: Room) -> list[Entry]:
+        """Return what the journal holds of a chat, oldest first."""
+        query = sql("SELECT * FROM messages WHERE platform = :platform AND chat = :chat ORDER BY number")
+        async with self.journal._reading() as connection:
+            rows = (await connection.execute(query, {"platform": self.driver.name, "chat": room.chat})).all()
+        return [
+            Entry(row.id, row.state, row.reason or "", row.text, row.thread, row.author_id, row.reply or "")
+            for row in rows
+        ]
+
+    async def settled(self, room: Room, message: str) -> Entry:
+        """Wait until a message is answered, silent or failed."""
+        async with asyncio.timeout(GRACE_S):
+            while True:
+                found = [one for one in await self.entries(room) if one.id == message]
+                if found and found[0].state in ("answered", "silent", "failed"):
+                    return found[0]
+                await asyncio.sleep(0.02)
+
+    async def journalled_reply(self, room: Room, message: str) -> None:
+        """Wait until the journal knows the reply's id on the platform, and nothing is on its way."""
+        query = sql("SELECT reply_id, state FROM messages WHERE chat = :chat AND id = :id")
+        async with asyncio.timeout(GRACE_S):
+            while True:
+                async with self.journal._reading() as connection:
+                    row = (await connection.execute(query, {"chat": room.chat, "id": message})).one()
+                if row.reply_id and row.state == "answering":
+                    return
+                await asyncio.sleep(0.01)
+
+    async def idle(self) -> None:
+        """Wait until the intake has nothing to do."""
+        await until(lambda: not self.intake._tasks, "an idle intake")
+
+    async def hears(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> Entry:
+        """Let somebody write, and wait until the message is settled."""
+        return await self.settled(room, await self.driver.say(room, text, who=who, reply_to=reply_to, **more))
+
+    async def asked_while_held(self) -> None:
+        """Ask elsewhere and wait for the answer: what was said before is known by then. The gate stays closed."""
+        gate, self.script.before = self.script.before, None
+        elsewhere = self.private(ELSEWHERE)
+        await self.settled(elsewhere, await self.driver.say(elsewhere, "something else", who=ELSEWHERE))
+        self.script.before = gate
+
+    async def asked(self, room: Room, text: str, *, who: Person = ANN) -> Entry:
+        """Let somebody ask the bot, and wait until the question is settled."""
+        return await self.hears(room, self.to_bot(room, text), who=who)
+
+    def to_bot(self, room: Room, text: str) -> str:
+        """Return a text that means the bot: in a private chat every one does."""
+        return text if room.private else f"{self.driver.mention}{text}"
+
+    def shown(self, room: Room) -> list[Shown]:
+        return self.driver.shown(room)
+
+    def texts(self, room: Room) -> list[str]:
+        return [shown.text for shown in self.shown(room)]
+
+    async def skipped(self, reason: str, count: int = 1) -> None:
+        """Wait until the adapter has skipped something for this reason."""
+        await until(
+            lambda: sum(many for why, many in self.adapter.skipped.items() if reason in why) >= count,
+            f"{reason!r} among {dict(self.adapter.skipped)}",
+        )
+
+
+class Terminal(Bot):
+    """The console: one person who asks, line by line, as `kimas chat` holds a conversation."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.script = Script()
+        self.answer = answer or self.script
+        self.out = StringIO()
+        self._console = Console(file=self.out, force_terminal=True, color_system="standard", width=100, height=400)
+        self._history: list[Turn] = []
+        self._printed: list[Shown] = []
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self, grace_s: float = 0) -> None:
+        return None
+
+    @property
+    def platform(self) -> str:
+        return "console"
+
+    def private(self, person: Person = ANN) -> Room:
+        return Room("terminal", "terminal", private=True)
+
+    async def asked(self, room: Room, text: str, *, who: Person = ANN) -> Entry:
+        state, reply = "answered", ""
+        begun = self.out.tell()
+        with closing(ConsoleSink(self._console)) as sink:
+            try:
+                reply = (await self.answer(Question(text, tuple(self._history)), sink)).text
+            except KimasError as fault:
+                state = "failed"
+                await sink.fail(str(fault))
+        if reply:
+            self._history += [Turn("user", text), Turn("assistant", reply)]
+        self._printed.append(_printed(len(self._printed), self.out.getvalue()[begun:]))
+        return Entry(str(len(self._printed)), state, "", text, "", "", reply)
+
+    def shown(self, room: Room) -> list[Shown]:
+        return self._printed
+
+
+def _printed(number: int, output: str) -> Shown:
+    """Return what stays on the screen: the live view erases its lines before the reply is printed for good."""
+    final = output.rsplit("\x1b[2K", maxsplit=1)[-1]
+    links = re.findall(r"\x1b\]8;[^;]*;(\w+:[^\x1b]*)\x1b\\", final)
+    text = re.sub(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]", "", final)
+    text = "\n".join(line.rstrip() for line in text.splitlines())
+    return Shown(str(number), text, tuple(dict.fromkeys(links)), (text,), final)

@@ -1,0 +1,50 @@
+"""Every scenario runs once per platform; what a platform cannot have is skipped for a reason that it states."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from core.journal import Journal
+from tests.conformance.bot import Bot, Terminal
+from tests.conformance.platforms import Discord, Driver, Slack, Telegram
+from tests.conformance.scenarios import reasons
+
+DRIVERS: dict[str, Callable[[], Driver]] = {"telegram": Telegram, "discord": Discord, "slack": Slack}
+
+
+@pytest.fixture(scope="session")
+def empty_journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal with its tables, to be copied: making them takes longer than most scenarios."""
+    path = tmp_path_factory.mktemp("journal") / "journal.db"
+
+    async def make() -> None:
+        await (await Journal.open(path)).close()
+
+    asyncio.run(make())
+    return path
+
+
+@pytest.fixture(params=["telegram", "discord", "slack", "console"])
+async def bot(request: pytest.FixtureRequest, tmp_path: Path, empty_journal: Path) -> AsyncIterator[Bot]:
+    """A bot that listens."""
+    reason = reasons(request.function).get(request.param)
+    if reason:
+        pytest.skip(f"{request.param}: {reason}")
+    async with AsyncExitStack() as stack:
+        made: Bot
+        if request.param == "console":
+            made = Terminal()
+        else:
+            driver = DRIVERS[request.param]()
+            await driver.open(stack)
+            made = Bot(driver, tmp_path)
+            shutil.copy(empty_journal, made.file)
+        stack.push_async_callback(made.stop)
+        await made.start()
+        yield made

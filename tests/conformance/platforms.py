@@ -1,0 +1,489 @@
+"""One small driver per platform: what people do there and what they see, in words that all platforms share."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from html import unescape
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from bots.app import Offsets, Positions
+from bots.discord.adapter import DiscordAdapter
+from bots.slack.adapter import SlackAdapter
+from bots.telegram.adapter import TelegramAdapter
+from bots.telegram.pace import Pace as TelegramPace
+from core.journal import Journal
+from core.ports import Adapter
+from core.types import ConversationKey
+from tests.bots import discord_stand, slack_stand
+from tests.bots.test_telegram_adapter import settings as telegram_settings
+from tests.peers import discord, slack, telegram
+
+Step = Literal["post", "begin", "grow", "finish"]
+How = Literal["rate limit", "server error", "dropped before", "dropped after"]
+
+TELEGRAM_PACE = TelegramPace(
+    poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, patience_s=5
+)
+WORD_JOINERS = re.compile("[\u2060\u200b]")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who writes; `robot` is another bot."""
+
+    number: int
+    name: str
+    robot: bool = False
+
+
+ANN, BEN, OTHER_ANN = Person(1, "Ann"), Person(2, "Ben"), Person(3, "Ann")
+ROBOT = Person(8, "Robot", robot=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where people write. `place` is the platform's own id, `chat` the journal's, `thread` the platform's thread."""
+
+    place: str
+    chat: str
+    thread: str = ""
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One message of the bot: the text that people see, the addresses behind it, its code blocks, and what was sent."""
+
+    id: str
+    text: str
+    links: tuple[str, ...]
+    code: tuple[str, ...]
+    raw: str
+    thread: str = ""
+    reply_to: str = ""
+
+
+async def until(true: Callable[[], bool], what: str, timeout_s: float = 8) -> None:
+    """Wait until something is true. Raises `TimeoutError` that says what never came."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
+        await asyncio.sleep(0.005)
+
+
+class Skipping(Adapter, Protocol):
+    """An adapter that counts what became no message, by reason."""
+
+    skipped: Counter[str]
+
+
+class Driver(ABC):
+    """One platform with its people.
+
+    `mention` is what means the bot; `knows_doubles` says that a message which was taken while the connection broke is
+    not posted a second time.
+    """
+
+    name = ""
+    mention = ""
+    knows_doubles = False
+
+    @abstractmethod
+    async def open(self, stack: AsyncExitStack) -> None: ...
+
+    @abstractmethod
+    def adapter(self, journal: Journal, folder: Path) -> Skipping: ...
+
+    @abstractmethod
+    async def ready(self) -> None:
+        """Wait until the bot is connected."""
+
+    async def part(self, adapter: Any) -> None:
+        """Close what would take its time, before the adapter is closed."""
+        return
+
+    @abstractmethod
+    def private(self, person: Person = ANN) -> Room: ...
+
+    @abstractmethod
+    def group(self, number: int = 1) -> Room: ...
+
+    @abstractmethod
+    async def thread(self, room: Room) -> Room: ...
+
+    @abstractmethod
+    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str: ...
+
+    @abstractmethod
+    async def command(self, room: Room, name: str, text: str = "") -> str: ...
+
+    @abstractmethod
+    async def attach(self, room: Room, text: str = "") -> None: ...
+
+    @abstractmethod
+    async def say_as_bot(self, room: Room, text: str) -> None: ...
+
+    @abstractmethod
+    async def edit(self, room: Room, message: str, text: str) -> None: ...
+
+    @abstractmethod
+    async def delete(self, room: Room, message: str) -> None: ...
+
+    @abstractmethod
+    async def redeliver(self, room: Room, message: str) -> None: ...
+
+    @abstractmethod
+    async def malformed(self) -> None: ...
+
+    @abstractmethod
+    async def lose_connection(self) -> None: ...
+
+    @abstractmethod
+    def fail(self, step: Step, how: How, times: int = 1) -> None: ...
+
+    @abstractmethod
+    def bar(self, room: Room, *, out: bool) -> None:
+        """Take the right to write in a group from the bot, or give it back."""
+
+    @abstractmethod
+    def shown(self, room: Room) -> list[Shown]: ...
+
+    @abstractmethod
+    def rung(self, room: Room) -> list[str]: ...
+
+    @abstractmethod
+    def signs(self) -> int: ...
+
+    async def reply(self, room: Room, shown: Shown, text: str, who: Person = ANN) -> str:
+        """Reply to a message of the bot."""
+        return await self.say(room, text, who=who, reply_to=shown.id)
+
+
+class Telegram(Driver):
+    """Groups are supergroups, threads are topics of a forum."""
+
+    name = "telegram"
+    mention = "@kimas_bot "
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        self.peer = await stack.enter_async_context(telegram.TelegramPeer())
+
+    def adapter(self, journal: Journal, folder: Path) -> TelegramAdapter:
+        settings = telegram_settings(self.peer, folder)
+        return TelegramAdapter(settings, Offsets(journal, "telegram:42"), TELEGRAM_PACE)
+
+    async def ready(self) -> None:
+        # Telegram keeps what is said until it is asked for.
+        return None
+
+    async def part(self, adapter: Any) -> None:
+        # aiogram waits a quarter of a second for the end of TLS, which is not spoken here.
+        session = adapter._client._bot.session._session
+        if session is not None:
+            await session.close()
+
+    def private(self, person: Person = ANN) -> Room:
+        place = str(1000 + person.number)
+        return Room(place, place, private=True)
+
+    def group(self, number: int = 1) -> Room:
+        return Room(str(-100 - number), str(-100 - number))
+
+    async def thread(self, room: Room) -> Room:
+        topics = self.peer.chat(int(room.place)).topics
+        number = 700 + len(topics)
+        self.peer.forum(int(room.place), number)
+        return replace(room, thread=str(number))
+
+    def _author(self, who: Person) -> telegram.Author:
+        return telegram.Author(1000 + who.number, who.name, f"person_{who.number}", is_bot=who.robot)
+
+    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+        thread = int(room.thread) if room.thread else None
+        answered = int(reply_to) if reply_to else None
+        place = int(room.place)
+        return str(self.peer.say(place, text, author=self._author(who), reply_to=answered, thread=thread, **more))
+
+    async def command(self, room: Room, name: str, text: str = "") -> str:
+        to = "" if room.private else "@kimas_bot"
+        return await self.say(room, f"/{name}{to} {text}".strip())
+
+    async def attach(self, room: Room, text: str = "") -> None:
+        photo = [{"file_id": "f", "file_unique_id": "u", "width": 90, "height": 90}]
+        chat = {"id": int(room.place), "type": "private" if room.private else "supergroup", "title": "Team"}
+        message = {"message_id": 9001, "from": self._author(ANN).user(), "chat": chat, "date": int(time.time())}
+        self.peer.inject({"message": {**message, "photo": photo, **({"caption": text} if text else {})}})
+
+    async def say_as_bot(self, room: Room, text: str) -> None:
+        self.peer.say(int(room.place), text, author=replace(self.peer.bot))
+
+    async def edit(self, room: Room, message: str, text: str) -> None:
+        self.peer.edit(int(room.place), int(message), text)
+
+    async def delete(self, room: Room, message: str) -> None:
+        self.peer.delete(int(room.place), int(message))
+
+    async def redeliver(self, room: Room, message: str) -> None:
+        chat = self.peer.chat(int(room.place))
+        self.peer.inject({"message": self.peer._message(chat, chat.messages[int(message)])})
+
+    async def malformed(self) -> None:
+        for message in ({"message_id": "one"}, 7, ["a", "list"]):
+            self.peer.inject({"message": message})
+
+    async def lose_connection(self) -> None:
+        self.peer.fail("getUpdates", drop="before")
+        self.peer.fail("getUpdates", 502, body="<html>Bad Gateway</html>")
+
+    def fail(self, step: Step, how: How, times: int = 1) -> None:
+        method = "sendMessage" if step in ("post", "begin") else "editMessageText"
+        match how:
+            case "rate limit":
+                said = "Too Many Requests: retry after 1"
+                self.peer.fail(method, 429, times=times, description=said, retry_after=1)
+            case "server error":
+                self.peer.fail(method, 502, times=times, body="<html>Bad Gateway</html>")
+            case "dropped before":
+                self.peer.fail(method, times=times, drop="before")
+            case _:
+                self.peer.fail(method, times=times, drop="after")
+
+    def bar(self, room: Room, *, out: bool) -> None:
+        self.peer.chat(int(room.place)).kicked = out
+
+    def shown(self, room: Room) -> list[Shown]:
+        return [self._shown(one) for one in self.peer.messages(int(room.place)) if _in(room, str(one.thread or ""))]
+
+    def _shown(self, one: telegram.Shown) -> Shown:
+        units = one.text.encode("utf-16-le")
+        pieces = [
+            units[2 * entity["offset"] : 2 * (entity["offset"] + entity["length"])].decode("utf-16-le")
+            for entity in one.entities
+            if entity["type"] == "pre"
+        ]
+        text, thread = WORD_JOINERS.sub("", one.text), str(one.thread or "")
+        return Shown(str(one.id), text, tuple(one.links()), tuple(pieces), one.html, thread, str(one.reply_to or ""))
+
+    def rung(self, room: Room) -> list[str]:
+        kinds = ("mention", "text_mention")
+        shown = self.peer.messages(int(room.place))
+        return [str(entity) for one in shown for entity in one.entities if entity["type"] in kinds]
+
+    def signs(self) -> int:
+        return len(self.peer.called("sendChatAction"))
+
+
+class Discord(Driver):
+    """Groups are channels of a server, threads are public threads below them."""
+
+    name = "discord"
+    mention = "<@5001> "
+    knows_doubles = True
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        self.peer = await stack.enter_async_context(discord.DiscordPeer())
+        self._rooms: dict[str, Room] = {}
+
+    def adapter(self, journal: Journal, folder: Path) -> DiscordAdapter:
+        settings = discord_stand.settings(self.peer, folder)
+        return DiscordAdapter(settings, Positions(journal, "discord"), discord_stand.PACE)
+
+    async def ready(self) -> None:
+        await until(lambda: bool(self.peer.gateway.live), "a session with Discord's gateway")
+
+    def private(self, person: Person = ANN) -> Room:
+        return self._room(f"person {person.number}", private=True)
+
+    def group(self, number: int = 1) -> Room:
+        return self._room(f"group {number}", private=False)
+
+    def _room(self, name: str, *, private: bool) -> Room:
+        if name not in self._rooms:
+            place = self.peer.channel(private=private)
+            self._rooms[name] = Room(place, place, private=private)
+        return self._rooms[name]
+
+    async def thread(self, room: Room) -> Room:
+        place = await self.peer.thread(room.chat)
+        return Room(place, room.chat, place)
+
+    def _author(self, who: Person) -> discord.Author:
+        return discord.Author(str(1000 + who.number), f"person{who.number}", who.name, bot=who.robot)
+
+    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+        return await self.peer.say(room.place, text, author=self._author(who), reply_to=reply_to, **more)
+
+    async def command(self, room: Room, name: str, text: str = "") -> str:
+        given = {"question": text} if name == "ask" else {}
+        return (await self.peer.command(room.place, name, self._author(ANN), **given)).id
+
+    async def attach(self, room: Room, text: str = "") -> None:
+        picture = {"id": "1", "filename": "screen.png", "size": 10, "url": "http://127.0.0.1/screen.png"}
+        await self.say(room, text, attachments=[picture])
+
+    async def say_as_bot(self, room: Room, text: str) -> None:
+        await self.peer.say(room.place, text, author=self.peer.me)
+
+    async def edit(self, room: Room, message: str, text: str) -> None:
+        await self.peer.edit(room.place, message, text)
+
+    async def delete(self, room: Room, message: str) -> None:
+        await self.peer.delete(room.place, message)
+
+    async def redeliver(self, room: Room, message: str) -> None:
+        await self.peer._tell("MESSAGE_CREATE", self.peer.channels[room.place].messages[message])
+
+    async def malformed(self) -> None:
+        channel = self.group().place
+        for event in ({"id": "1"}, {"id": "x", "channel_id": channel}, {"channel_id": 7, "author": "nobody"}):
+            await self.peer.gateway.emit("MESSAGE_CREATE", event)
+
+    async def lose_connection(self) -> None:
+        self.peer.gateway.drop()
+
+    def fail(self, step: Step, how: How, times: int = 1) -> None:
+        name = "POST /channels/{}/messages" if step in ("post", "begin") else "PATCH /channels/{}/messages/{}"
+        match how:
+            case "rate limit":
+                told = {"message": "You are being rate limited.", "retry_after": 0.2, "global": False}
+                self.peer.fail(name, 429, times=times, body=told, headers={"Via": "1.1 google"})
+            case "server error":
+                self.peer.fail(name, 503, times=times)
+            case "dropped before":
+                self.peer.fail(name, times=times, drop="before")
+            case _:
+                self.peer.fail(name, times=times, drop="after")
+
+    def bar(self, room: Room, *, out: bool) -> None:
+        self.peer.channels[room.place].lacking = {"send"} if out else set()
+
+    def shown(self, room: Room) -> list[Shown]:
+        return [self._shown(one) for one in self.peer.messages(room.place)]
+
+    def _shown(self, one: discord.Shown) -> Shown:
+        raw = one.content
+        links = re.findall(r"(?<=<)https?://[^>]+(?=>)", raw)
+        code = re.findall(r"```[\w+#.-]*\n(.*?)\n\s*```", raw, re.DOTALL)
+        text = re.sub(r"\[((?:\\.|\[[^\]]*\]|[^\]\\])*)\]\(<[^>]*>\)", r"\1", WORD_JOINERS.sub("", raw))
+        text = re.sub(r"\\([^\w\s])", r"\1", text).replace("\\_", "_")
+        return Shown(one.id, text, tuple(links), tuple(code), raw, "", one.reply_to)
+
+    def rung(self, room: Room) -> list[str]:
+        return [one for one in self.peer.rung if one != "replied"]
+
+    def signs(self) -> int:
+        return len(self.peer.called("POST /channels/{}/typing"))
+
+
+class Slack(Driver):
+    """Groups are channels; a question there opens a thread of its own."""
+
+    name = "slack"
+    mention = f"<@{slack.BOT}> "
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        self.peer = await stack.enter_async_context(slack.SlackPeer())
+        self.peer.deliveries.patience_s = 1.0
+
+    def adapter(self, journal: Journal, folder: Path) -> SlackAdapter:
+        async def answered_in(key: ConversationKey) -> bool:
+            return bool(await journal.conversation(key, 1))
+
+        return SlackAdapter(slack_stand.settings(self.peer, folder), answered_in, slack_stand.PACE)
+
+    async def ready(self) -> None:
+        await until(lambda: bool(self.peer.deliveries.connections), "a connection to Slack")
+
+    def private(self, person: Person = ANN) -> Room:
+        return Room(f"D{person.number}", f"D{person.number}", private=True)
+
+    def group(self, number: int = 1) -> Room:
+        return Room(f"C{number}", f"C{number}")
+
+    async def thread(self, room: Room) -> Room:
+        return replace(room, thread=self.peer.say(room.place, "let us talk about this below", user="U1009"))
+
+    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+        thread = room.thread
+        if reply_to:
+            # A reply is what is written in the thread of what it replies to.
+            thread = self.peer.message(room.place, reply_to).thread_ts or reply_to
+        own = {"bot_id": "B1008"} if who.robot else {"user_profile": {"display_name": who.name}}
+        return self.peer.say(room.place, text, user=f"U{1000 + who.number}", thread=thread, **own, **more)
+
+    async def command(self, room: Room, name: str, text: str = "") -> str:
+        return str(self.peer.command(f"{name} {text}".strip(), channel=room.place).payload["trigger_id"])  # type: ignore[index]
+
+    async def attach(self, room: Room, text: str = "") -> None:
+        await self.say(room, text, subtype="file_share", files=[{"id": "F1", "name": "screen.png"}])
+
+    async def say_as_bot(self, room: Room, text: str) -> None:
+        self.peer.say(room.place, text, user=slack.BOT)
+
+    async def edit(self, room: Room, message: str, text: str) -> None:
+        self.peer.edit(room.place, message, text)
+
+    async def delete(self, room: Room, message: str) -> None:
+        self.peer.delete(room.place, message)
+
+    async def redeliver(self, room: Room, message: str) -> None:
+        for envelope in list(self.peer.deliveries.envelopes):
+            event = envelope.payload.get("event") if isinstance(envelope.payload, dict) else None
+            if isinstance(event, dict) and event.get("ts") == message:
+                self.peer.deliveries.deliver("events_api", envelope.payload)
+
+    async def malformed(self) -> None:
+        own = {"type": "message", "text": "x", "user": "U1", "channel": "C1"}
+        for event in ({**own, "ts": "yesterday"}, {**own, "channel": 7, "ts": "1.2"}, 7):
+            self.peer.event(event)
+
+    async def lose_connection(self) -> None:
+        self.peer.deliveries.abort()
+
+    def fail(self, step: Step, how: How, times: int = 1) -> None:
+        names = {"post": "chat.postMessage", "begin": "chat.startStream", "grow": "chat.appendStream"}
+        method = names.get(step, "chat.update")
+        match how:
+            case "rate limit":
+                self.peer.fail(method, "ratelimited", times=times, status=429, retry_after=1)
+            case "server error":
+                self.peer.fail(method, "internal_error", times=times, status=503, body="<html>Unavailable</html>")
+            case "dropped before":
+                self.peer.fail(method, times=times, drop="before")
+            case _:
+                self.peer.fail(method, times=times, drop="after")
+
+    def bar(self, room: Room, *, out: bool) -> None:
+        self.peer.not_in = {room.place} if out else set()
+
+    def shown(self, room: Room) -> list[Shown]:
+        posted = [self._shown(one) for one in self.peer.messages(room.place) if _in(room, one.thread_ts)]
+        told = [
+            slack.Shown(f"response {number}", "", one["text"], "") for number, one in enumerate(self.peer.responses)
+        ]
+        return posted + [self._shown(one) for one in told]
+
+    def _shown(self, one: slack.Shown) -> Shown:
+        code = [unescape(piece) for piece in re.findall(r"^```\n(.*?)\n```$", one.text, re.DOTALL | re.MULTILINE)]
+        text = unescape(re.sub(r"<https?://[^|>]*\|([^>]*)>", r"\1", WORD_JOINERS.sub("", one.text)))
+        return Shown(one.ts, text, tuple(one.links()), tuple(code), one.text, one.thread_ts, one.thread_ts)
+
+    def rung(self, room: Room) -> list[str]:
+        return [one for shown in self.peer.messages(room.place) for one in shown.notifies()]
+
+    def signs(self) -> int:
+        return len(self.peer.called("assistant.threads.setStatus")) + len(self.peer.called("reactions.add"))
+
+
+def _in(room: Room, thread: str) -> bool:
+    """Say whether a message of the room's chat is in the room: a chat holds its threads, a thread only itself."""
+    return not room.thread or room.thread == thread

@@ -1,0 +1,40 @@
+"""Many messages in many chats: every one is accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import Person, Room
+from tests.conformance.scenarios import ONE_PERSON, cannot
+
+CHATS, MESSAGES = 20, 200
+
+
+@cannot(console=ONE_PERSON)
+async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot: Bot) -> None:
+    rooms = [bot.group(number) if number % 2 else bot.private(Person(number, f"P{number}")) for number in range(CHATS)]
+    written: list[tuple[Room, str, bool]] = []
+    for number in range(MESSAGES):
+        room = rooms[number % CHATS]
+        asks = room.private or number % 5 == 0
+        text = bot.to_bot(room, f"question {number}?") if asks else f"chatter {number}"
+        message = await bot.driver.say(room, text, who=Person(number % CHATS, f"P{number % CHATS}"))
+        written.append((room, message, asks))
+        if number == MESSAGES // 2:
+            await bot.driver.lose_connection()
+    async with asyncio.timeout(25):
+        while len(entries := [one for room in rooms for one in await bot.entries(room)]) < MESSAGES or any(
+            one.state not in ("answered", "silent") for one in entries
+        ):
+            await asyncio.sleep(0.05)
+    states = Counter(one.state for one in entries)
+    asked = sum(asks for *_, asks in written)
+    assert states == {"answered": asked, "silent": MESSAGES - asked}
+    assert all(one.reason for one in entries if one.state == "silent")
+    assert sum(len(bot.shown(room)) for room in rooms) == asked
+    for room in rooms:
+        told = [int(text.removeprefix("Answer to: question ").rstrip("?")) for text in bot.texts(room)]
+        assert len(set(told)) == len(told)
+        assert told == sorted(told) or not room.private, "order is kept within a conversation"

@@ -1,0 +1,271 @@
+"""What an answer looks like in each platform's own markup, and what a question may hold."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from core.types import Citation
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import until
+from tests.conformance.scenarios import ONE_PERSON, cannot
+
+NO_SPLIT = "a terminal takes an answer of any length"
+
+
+async def answered(bot: Bot, markdown: str) -> str:
+    """Return what a question is shown as an answer, all its messages in one text."""
+    bot.script.says = lambda _: markdown
+    await bot.asked(bot.private(), "How?")
+    return "\n".join(bot.texts(bot.private()))
+
+
+async def test_emphasis_headings_and_rules_leave_no_raw_markup(bot: Bot) -> None:
+    text = await answered(bot, "# Heading\n\nThis is **important** and *slanted* and ~~gone~~.\n\n---\n\nEnd.")
+    for word in ("Heading", "important", "slanted", "gone", "End"):
+        assert word in text
+    assert not re.search(r"\*\*|~~|^#", text, re.MULTILINE) or bot.platform == "discord"
+    own = {"slack": "*important*", "discord": "**important**"}
+    assert own.get(bot.platform, "important") in text
+
+
+async def test_lists_keep_their_items_order_and_depth(bot: Bot) -> None:
+    text = await answered(bot, "1. first\n2. second\n   - inner\n3. third\n\n- a\n- b")
+    lines = [line for line in text.splitlines() if line.strip()]
+    order = [
+        next(index for index, line in enumerate(lines) if word in line)
+        for word in ("first", "second", "inner", "third")
+    ]
+    assert order == sorted(order)
+    assert len(set(order)) == 4
+    assert lines[order[0]].strip().startswith("1")
+    assert lines[order[3]].strip().startswith("3")
+    indent = [len(line) - len(line.lstrip()) for line in lines]
+    assert indent[order[2]] > indent[order[1]]
+
+
+async def test_code_stays_as_it_is(bot: Bot) -> None:
+    code = 'if a < b and c > d:\n    print(f"{a}*{b}* _x_ & @everyone [1](2)")\n    # **not bold**'
+    bot.script.says = lambda _: f"Run this:\n\n```python\n{code}\n```\n\nDone."
+    await bot.asked(bot.private(), "How?")
+    [shown] = bot.shown(bot.private())
+    shown_code = "\n".join(shown.code).replace("\u2060", "")
+    for line in code.splitlines():
+        assert line in shown_code
+    assert "Done." in shown.text
+
+
+async def test_inline_code_stays_as_it_is(bot: Bot) -> None:
+    text = await answered(bot, "Call `rotate_keys(*args, **more)` or `a < b`.")
+    assert "rotate_keys(*args, **more)" in text
+    assert "a < b" in text
+
+
+async def test_a_table_keeps_its_rows_and_columns(bot: Bot) -> None:
+    text = await answered(bot, "| name | size |\n|---|---|\n| small | 1 |\n| very large | 1000 |")
+    rows = [line for line in text.splitlines() if re.search(r"name|small|large", line)]
+    assert len(rows) == 3
+    assert re.search(r"small\W+1\b", rows[1])
+    assert re.search(r"very large\W+1000", rows[2])
+    second = [line.rstrip().rfind(cell) for line, cell in zip(rows, ("size", "1", "1000"), strict=True)]
+    assert len(set(second)) == 1, "the columns stand below each other"
+
+
+async def test_links_are_links(bot: Bot) -> None:
+    bot.script.says = lambda _: "See [the guide](https://example.org/guide?a=1&b=2) and go on."
+    await bot.asked(bot.private(), "Where?")
+    [shown] = bot.shown(bot.private())
+    assert shown.links == ("https://example.org/guide?a=1&b=2",)
+    assert "the guide" in shown.text
+
+
+async def test_a_link_to_anything_but_the_web_is_none(bot: Bot) -> None:
+    bot.script.says = lambda _: "See [this](javascript:alert(1)) and [that](tg://user?id=7) and [it](slack://open)."
+    await bot.asked(bot.private(), "Where?")
+    [shown] = bot.shown(bot.private())
+    assert shown.links == ()
+    assert "this" in shown.text
+    assert "that" in shown.text
+
+
+async def test_citations_are_numbered_links_with_their_sources_below(bot: Bot) -> None:
+    bot.script.citations = [
+        Citation(1, "a", "docs", "The guide", "guide.md", "https://example.org/guide"),
+        Citation(2, "b", "notes", "A note", "note.md", ""),
+    ]
+    bot.script.says = lambda _: "Install it [1], then run it [2]."
+    await bot.asked(bot.private(), "How?")
+    [shown] = bot.shown(bot.private())
+    assert "https://example.org/guide" in shown.links
+    assert "[1]" in shown.text
+    assert "[2]" in shown.text
+    assert "The guide" in shown.text.split("then run it")[1]
+    assert "note.md" in shown.text.split("then run it")[1]
+
+
+async def test_titles_and_paths_of_sources_are_data(bot: Bot) -> None:
+    title = "<b>@everyone</b> [x](https://evil.example) *t* | <!channel>"
+    bot.script.citations = [Citation(1, "a", "docs", title, "a`b|<c>.md", "https://example.org/?x=<y>|z&w")]
+    bot.script.says = lambda _: "Install it [1]."
+    await bot.asked(bot.private(), "How?")
+    [shown] = bot.shown(bot.private())
+    assert not any("evil.example" in link for link in shown.links)
+    assert all(link.startswith("https://example.org/") for link in shown.links)
+    if bot.platform != "console":
+        assert bot.driver.rung(bot.private()) == []
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["at once", "streamed"])
+@cannot(console=ONE_PERSON)
+async def test_mass_mentions_in_an_answer_ring_at_nobody(bot: Bot, streamed: bool) -> None:
+    hostile = "@everyone @here @channel <!channel> <!here> <@U1002> <@1002> <@&7002> <!subteam^S1> @person_2 @kimas_bot"
+    room = bot.group()
+    bot.script.pieces = [hostile[:end] for end in range(4, len(hostile), 6)] if streamed else []
+    bot.script.says = lambda _: f"{hostile}\n\n- {hostile}\n\n> {hostile}\n\n**{hostile}**"
+    await bot.asked(room, "Who is there?")
+    assert bot.driver.rung(room) == []
+    assert "everyone" in bot.texts(room)[0]
+
+
+@cannot(console=ONE_PERSON)
+async def test_mass_mentions_in_a_question_ring_at_nobody(bot: Bot) -> None:
+    room = bot.group()
+    bot.script.says = lambda question: f"You asked: {question.text}"
+    await bot.asked(room, "what do @everyone @here <!channel> and @channel mean?")
+    assert bot.driver.rung(room) == []
+    assert "everyone" in bot.texts(room)[0]
+
+
+async def test_markup_in_a_question_is_data(bot: Bot) -> None:
+    question = "what do <b>x</b> &amp; `a_b` *c* [d](e) ~~f~~ || mean?"
+    await bot.asked(bot.private(), question)
+    if bot.platform == "slack":
+        # What a person types as < and & arrives escaped; this is what arrives when they type &lt;b&gt; and so on.
+        assert "`a_b` *c* [d](e) ~~f~~ ||" in bot.script.asked[0]
+    else:
+        assert bot.script.asked == [question]
+    assert len(bot.shown(bot.private())) == 1
+
+
+async def test_html_in_an_answer_is_text(bot: Bot) -> None:
+    bot.script.says = lambda _: "Write <b>bold</b> &amp; <T> in\n\n<details>\nthe hidden block\n</details>\n\nthere."
+    await bot.asked(bot.private(), "How?")
+    [shown] = bot.shown(bot.private())
+    for piece in ("<b>bold</b> & <T>", "<details>", "the hidden block", "</details>", "there."):
+        assert piece in shown.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "日本語の質問です。インストール方法は？",
+        "مرحبا كيف أقوم بالتثبيت؟ \u202eright to left\u202c",
+        "👩‍👩‍👧‍👦 🇩🇪 👍🏽 how? 𝒳",
+        "naïve café ﬁ Å e\u0301 \u00a0 ẞ",
+    ],
+    ids=["japanese", "right to left", "emoji", "accents"],
+)
+async def test_any_script_comes_and_goes_unharmed(bot: Bot, text: str) -> None:
+    bot.script.says = lambda question: f"**You** said: {question.text}"
+    await bot.asked(bot.private(), text)
+    assert bot.script.asked == [text]
+    [shown] = bot.texts(bot.private())
+    assert text in re.sub(r"(?<=[^\s-])\n(?=\S)", " ", shown)
+
+
+@cannot(console=ONE_PERSON)
+async def test_a_mention_after_wide_characters_is_found(bot: Bot) -> None:
+    room = bot.group()
+    entry = await bot.hears(room, f"👩‍👩‍👧‍👦𝒳 {bot.driver.mention}how?")
+    assert entry.state == "answered"
+    assert bot.script.asked == ["👩‍👩‍👧‍👦𝒳 how?"]
+
+
+def long_answer(blocks: int, lines: int) -> tuple[str, list[str]]:
+    """Return Markdown that no platform takes in one message, and the lines of its code."""
+    code = [
+        [f"value_{block}_{line} = compute({line}) # <{line}> & *" for line in range(lines)] for block in range(blocks)
+    ]
+    pieces = [
+        f"## Part {number}\n\nThis is what part {number} is about. " + "It goes on for a while. " * 12
+        + "\n\n```python\n" + "\n".join(block) + "\n```"
+        for number, block in enumerate(code)
+    ]  # fmt: skip
+    return "\n\n".join(pieces), [line for block in code for line in block]
+
+
+@pytest.mark.parametrize(("blocks", "lines"), [(6, 30), (1, 250)], ids=["many blocks", "one long block"])
+async def test_a_long_answer_is_split_with_its_code_whole(bot: Bot, blocks: int, lines: int) -> None:
+    markdown, code = long_answer(blocks, lines)
+    bot.script.says = lambda _: f"{markdown}\n\nThe end."
+    await bot.asked(bot.private(), "Tell me everything")
+    shown = bot.shown(bot.private())
+    assert len(shown) > 1 or bot.platform == "console"
+    found = [line for one in shown for piece in one.code for line in piece.splitlines()]
+    if bot.platform == "console":
+        found = [line.strip() for line in found if "compute(" in line]
+    assert [line for line in found if line.strip()] == code, "no line of code is lost, torn or out of its block"
+    assert shown[-1].text.rstrip().endswith("The end.")
+    if bot.platform in ("discord", "slack"):
+        assert all(one.raw.count("```") % 2 == 0 for one in shown)
+
+
+@cannot(console=NO_SPLIT)
+async def test_a_long_answer_is_split_between_its_paragraphs(bot: Bot) -> None:
+    paragraphs = [f"Paragraph {number} begins. " + "word " * 120 + f"Paragraph {number} ends." for number in range(14)]
+    bot.script.says = lambda _: "\n\n".join(paragraphs)
+    await bot.asked(bot.private(), "Tell me everything")
+    shown = bot.shown(bot.private())
+    assert len(shown) > 1
+    for one in shown:
+        assert one.text.startswith("Paragraph")
+        assert one.text.endswith("ends.")
+    assert "".join("".join(one.text.split()) for one in shown) == "".join("".join(one.split()) for one in paragraphs)
+
+
+@cannot(console=NO_SPLIT)
+async def test_a_word_without_end_is_split_and_lost_nowhere(bot: Bot) -> None:
+    word = "".join(f"x{number}" for number in range(2500))
+    bot.script.says = lambda _: word
+    await bot.asked(bot.private(), "Tell me everything")
+    assert "".join(bot.texts(bot.private())) == word
+
+
+@cannot(console=NO_SPLIT)
+async def test_the_parts_of_a_long_answer_stay_in_one_place_and_in_order(bot: Bot) -> None:
+    thread = await bot.driver.thread(bot.group())
+    bot.script.says = lambda _: "\n\n".join(f"{number}. " + "word " * 150 for number in range(12))
+    await bot.asked(thread, "Tell me everything")
+    numbers = [int(found) for one in bot.shown(thread) for found in re.findall(r"(\d+)\.", one.text)]
+    assert numbers == list(range(12))
+    assert len(bot.shown(thread)) > 1
+
+
+@cannot(console="an empty answer leaves the prompt, which says as much")
+async def test_an_empty_answer_says_so(bot: Bot) -> None:
+    assert await answered(bot, "   \n\n") == "(an empty answer)"
+
+
+@cannot(console="a live view redraws in place: what stays is the answer alone, as all others show")
+async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
+    room = bot.group()
+    bot.script.pieces = ["It", "It begins", "It begins **well", "It begins **well** and"]
+    bot.script.pause_s = 0.06
+    bot.script.says = lambda _: "It begins **well** and ends."
+    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    assert "ends" not in bot.texts(room)[0]
+    await bot.settled(room, message)
+    [shown] = bot.shown(room)
+    assert shown.text.replace("*", "") == "It begins well and ends."
+
+
+@cannot(console="the live view is the sign")
+async def test_the_first_sign_comes_before_the_answer(bot: Bot) -> None:
+    for room in (bot.private(), bot.group()):
+        signs = bot.driver.signs()
+        bot.script.midway = None
+        bot.script.pause_s, bot.script.pieces = 0.1, [""]
+        await bot.asked(room, "How?")
+        assert bot.driver.signs() > signs

@@ -1,0 +1,161 @@
+"""Stopped, killed and started again at every step: no question is lost, none answered twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conformance.bot import Bot, Gate
+from tests.conformance.platforms import until
+from tests.conformance.scenarios import NO_JOURNAL, cannot
+
+ENDINGS = pytest.mark.parametrize("ending", ["kill", "stop"])
+
+
+async def ended(bot: Bot, ending: str) -> None:
+    await (bot.kill() if ending == "kill" else bot.stop())
+
+
+@ENDINGS
+@cannot(console=NO_JOURNAL)
+async def test_ended_when_received_it_answers_once_and_in_order(bot: Bot, ending: str) -> None:
+    room = bot.private()
+    bot.script.before = Gate()
+    first = await bot.driver.say(room, "the first question")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    second = await bot.driver.say(room, "the second question")
+    await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
+    await ended(bot, ending)
+    bot.script.before, bot.script.questions = None, []
+    await bot.start()
+    assert [(await bot.settled(room, one)).state for one in (first, second)] == ["answered", "answered"]
+    assert bot.script.asked == ["the first question", "the second question"]
+    assert bot.texts(room) == ["Answer to: the first question", "Answer to: the second question"]
+
+
+@ENDINGS
+@cannot(console=NO_JOURNAL)
+async def test_ended_while_answering_it_answers_once(bot: Bot, ending: str) -> None:
+    room = bot.group()
+    bot.script.before = Gate()
+    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await ended(bot, ending)
+    assert bot.shown(room) == []
+    bot.script.before = None
+    await bot.start()
+    await bot.driver.redeliver(room, message)
+    assert (await bot.settled(room, message)).state == "answered"
+    await bot.asked(bot.group(2), "And this?")
+    assert bot.texts(room) == ["Answer to: How?"]
+
+
+@cannot(console=NO_JOURNAL)
+async def test_killed_between_posting_and_its_confirmation_it_posts_no_second_answer(bot: Bot) -> None:
+    room = bot.group()
+    bot.script.before = Gate()
+    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await bot.kill(while_posting=True)
+    bot.script.before = None
+    await bot.start()
+    await bot.driver.redeliver(room, message)
+    await bot.asked(bot.group(2), "And this?")
+    entry = await bot.settled(room, message)
+    assert (entry.state, entry.reason) == ("failed", "killed while the reply was being posted")
+    assert bot.shown(room) == []
+
+
+@ENDINGS
+@cannot(console=NO_JOURNAL)
+async def test_ended_in_the_middle_of_a_posted_answer_it_completes_that_message(bot: Bot, ending: str) -> None:
+    room = bot.group()
+    bot.script.pieces, bot.script.midway = ["It begins"], Gate()
+    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    begun = bot.shown(room)[0].id
+    await bot.journalled_reply(room, message)
+    await ended(bot, ending)
+    bot.script.midway = None
+    await bot.start()
+    assert (await bot.settled(room, message)).state == "answered"
+    [shown] = bot.shown(room)
+    assert (shown.id, shown.text) == (begun, "Answer to: How?")
+
+
+@ENDINGS
+@cannot(console=NO_JOURNAL)
+async def test_ended_after_the_answer_it_says_nothing_more(bot: Bot, ending: str) -> None:
+    room = bot.group()
+    entry = await bot.asked(room, "How?")
+    await ended(bot, ending)
+    await bot.start()
+    await bot.driver.redeliver(room, entry.id)
+    await bot.asked(bot.group(2), "And this?")
+    assert bot.script.asked == ["How?", "And this?"]
+    assert bot.texts(room) == ["Answer to: How?"]
+
+
+@cannot(console=NO_JOURNAL)
+async def test_what_is_asked_while_it_is_down_is_answered_afterwards(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, "before?")
+    await bot.stop()
+    message = await bot.driver.say(room, f"{bot.driver.mention}while you were away?")
+    chatter = await bot.driver.say(room, "nobody there, it seems")
+    await bot.start()
+    assert (await bot.settled(room, message)).state == "answered"
+    assert (await bot.settled(room, chatter)).state == "silent"
+    assert bot.script.asked == ["before?", "while you were away?"]
+
+
+@cannot(console=NO_JOURNAL)
+async def test_an_orderly_stop_finishes_the_answer_in_the_making(bot: Bot) -> None:
+    room = bot.group()
+    bot.script.pieces, bot.script.pause_s = ["It begins", "It begins and goes on"], 0.1
+    await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.script.questions), "the question")
+    await bot.stop(grace_s=5)
+    assert bot.texts(room) == ["Answer to: How?"]
+    await bot.start()
+    await bot.asked(bot.group(2), "And this?")
+    assert len(bot.shown(room)) == 1
+
+
+@cannot(console=NO_JOURNAL)
+async def test_memories_outlast_a_restart(bot: Bot) -> None:
+    thread = await bot.driver.thread(bot.group())
+    await bot.asked(thread, "What is it?")
+    await bot.kill()
+    await bot.start()
+    await bot.asked(thread, "And how old is it?")
+    said = [turn.text for turn in bot.script.questions[1].history][-2:]
+    assert said == ["What is it?", "Answer to: What is it?"]
+
+
+@cannot(
+    console=NO_JOURNAL,
+    telegram="a topic is a whole room there: only replies and mentions are follow-ups",
+)
+async def test_a_followed_thread_is_followed_after_a_restart(bot: Bot) -> None:
+    thread = await bot.driver.thread(bot.group())
+    await bot.asked(thread, "How do I install it?")
+    await bot.kill()
+    await bot.start()
+    assert (await bot.hears(thread, "and on Windows?")).state == "answered"
+
+
+@cannot(console=NO_JOURNAL)
+async def test_killed_again_and_again_it_answers_once(bot: Bot) -> None:
+    room = bot.private()
+    bot.script.before = Gate()
+    message = await bot.driver.say(room, "How?")
+    for number in range(1, 4):
+        await until(lambda number=number: len(bot.script.questions) == number, "the question")  # type: ignore[misc]
+        await bot.kill()
+        if number == 3:
+            bot.script.before = None
+        await bot.start()
+    assert (await bot.settled(room, message)).state == "answered"
+    assert bot.texts(room) == ["Answer to: How?"]

@@ -1,0 +1,41 @@
+"""The suite itself: how much of it runs where, and that nothing is left out without a reason."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.scenarios import PLATFORMS, reasons
+
+HERE = Path(__file__).parent
+
+
+def scenarios() -> dict[str, tuple[Callable[..., Any], int]]:
+    """Return all scenarios by name, each with the number of its variants."""
+    found = {}
+    for file in sorted(HERE.glob("test_*.py")):
+        module = importlib.import_module(f"tests.conformance.{file.stem}")
+        for name, function in vars(module).items():
+            if name.startswith("test_") and {"bot", "lined"} & set(function.__annotations__):
+                variants = [
+                    len(mark.args[1]) for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"
+                ]
+                found[f"{file.stem}.{name}"] = (function, math.prod(variants))
+    return found
+
+
+def test_sixty_scenarios_run_on_every_network() -> None:
+    for platform in PLATFORMS:
+        here = [variants for scenario, variants in scenarios().values() if platform not in reasons(scenario)]
+        least = 15 if platform == "console" else 60
+        assert len(here) >= least, f"{platform}: {len(here)} scenarios"
+
+
+def test_what_a_platform_cannot_have_is_said_in_words() -> None:
+    for name, (scenario, _) in scenarios().items():
+        for platform, reason in reasons(scenario).items():
+            assert platform in PLATFORMS, name
+            assert len(reason.split()) > 4, f"{name}: {platform}"

@@ -1,0 +1,413 @@
+"""Who is answered and who is not, where, and by what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conformance.bot import Bot, Gate
+from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Person, until
+from tests.conformance.scenarios import NO_EVENTS, ONE_PERSON, cannot
+
+NO_COMMANDS = "a terminal has no slash commands: `kimas ask` and `kimas --help` are its commands"
+DISCORD_CHECKS_COMMANDS = "Discord offers and takes registered commands only"
+
+
+async def test_a_private_question_is_answered(bot: Bot) -> None:
+    room = bot.private()
+    entry = await bot.asked(room, "How do I install it?")
+    assert entry.state == "answered"
+    assert bot.texts(room) == ["Answer to: How do I install it?"]
+    assert bot.script.asked == ["How do I install it?"]
+
+
+@cannot(console=ONE_PERSON)
+async def test_a_mention_is_answered_as_a_reply_to_the_question(bot: Bot) -> None:
+    room = bot.group()
+    entry = await bot.hears(room, f"{bot.driver.mention}how do I install it?")
+    assert entry.state == "answered"
+    [shown] = bot.shown(room)
+    assert shown.text == "Answer to: how do I install it?"
+    assert shown.reply_to == entry.id
+
+
+@cannot(console=ONE_PERSON)
+async def test_the_mention_is_no_part_of_the_question(bot: Bot) -> None:
+    room = bot.group()
+    mention = bot.driver.mention.strip()
+    await bot.hears(room, f"{mention}, how do I install it?")
+    await bot.hears(room, f"tell me {mention} how do I install it?")
+    assert bot.script.asked == ["how do I install it?", "tell me how do I install it?"]
+
+
+@cannot(console=ONE_PERSON)
+async def test_a_reply_to_the_bot_needs_no_mention(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, "How do I install it?")
+    message = await bot.driver.reply(room, bot.shown(room)[0], "and on Windows?")
+    assert (await bot.settled(room, message)).state == "answered"
+    assert bot.script.asked == ["How do I install it?", "and on Windows?"]
+    said = [turn.text for turn in bot.script.questions[1].history]
+    assert said == ["How do I install it?", "Answer to: How do I install it?"]
+
+
+@cannot(console=ONE_PERSON)
+async def test_somebody_else_may_reply_to_an_answer(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, "How do I install it?", who=ANN)
+    message = await bot.driver.reply(room, bot.shown(room)[0], "and on Windows?", BEN)
+    assert (await bot.settled(room, message)).state == "answered"
+    history = bot.script.questions[1].history
+    assert "Answer to: How do I install it?" in [turn.text for turn in history]
+    assert bot.script.questions[1].author_id != bot.script.questions[0].author_id
+
+
+@cannot(
+    console=ONE_PERSON,
+    telegram="a topic is a whole room there: only replies and mentions are follow-ups",
+)
+async def test_a_follow_up_in_a_thread_that_the_bot_answered_in_needs_no_mention(bot: Bot) -> None:
+    thread = await bot.driver.thread(bot.group())
+    await bot.asked(thread, "How do I install it?")
+    entry = await bot.hears(thread, "and on Windows?", who=BEN)
+    assert entry.state == "answered"
+    assert len(bot.shown(thread)) == 2
+
+
+@cannot(
+    console=ONE_PERSON,
+    telegram="a topic is a whole room there: only replies and mentions are follow-ups",
+)
+async def test_a_follow_up_that_is_for_somebody_else_is_left_alone(bot: Bot) -> None:
+    thread = await bot.driver.thread(bot.group())
+    await bot.asked(thread, "How do I install it?")
+    somebody = bot.driver.mention.replace("5001", "1002").replace("UBOT", "U1002")
+    entry = await bot.hears(thread, f"{somebody}can you help with Windows?", who=ANN)
+    assert (entry.state, entry.reason) == ("silent", "the bot was not addressed")
+    assert len(bot.script.questions) == 1
+
+
+@pytest.mark.parametrize("private", [True, False], ids=["in private", "in a group"])
+@cannot(console=NO_COMMANDS)
+async def test_the_ask_command_is_answered(bot: Bot, private: bool) -> None:
+    room = bot.private() if private else bot.group()
+    message = await bot.driver.command(room, "ask", "How do I install it?")
+    assert (await bot.settled(room, message)).state == "answered"
+    assert bot.texts(room) == ["Answer to: How do I install it?"]
+
+
+@cannot(console=NO_COMMANDS)
+async def test_the_help_command_tells_what_is_known(bot: Bot) -> None:
+    room = bot.group()
+    message = await bot.driver.command(room, "help")
+    assert (await bot.settled(room, message)).state == "answered"
+    [text] = bot.texts(room)
+    assert "I answer questions from these sources" in text
+    assert "docs" in text
+    assert bot.script.questions == []
+
+
+@cannot(console=NO_COMMANDS, discord="Discord does not let /ask go without its question")
+async def test_the_ask_command_without_a_question_helps(bot: Bot) -> None:
+    room = bot.group()
+    message = await bot.driver.command(room, "ask")
+    assert (await bot.settled(room, message)).state == "answered"
+    assert "I answer questions from these sources" in bot.texts(room)[0]
+    assert bot.script.questions == []
+
+
+@cannot(
+    console=NO_COMMANDS,
+    discord=DISCORD_CHECKS_COMMANDS,
+    slack="there is one command, /kimas, and what follows it is a question unless it is known",
+)
+async def test_an_unknown_command_is_told_what_there_is(bot: Bot) -> None:
+    room = bot.private()
+    message = await bot.driver.command(room, "dance")
+    assert (await bot.settled(room, message)).state == "answered"
+    assert "I do not know /dance" in bot.texts(room)[0]
+    assert "/ask" in bot.texts(room)[0]
+
+
+@cannot(console=ONE_PERSON)
+async def test_chatter_is_silent_for_a_recorded_reason(bot: Bot) -> None:
+    room = bot.group()
+    entry = await bot.hears(room, "nice weather today")
+    assert (entry.state, entry.reason) == ("silent", "the bot was not addressed")
+    assert bot.shown(room) == []
+    assert bot.script.questions == []
+    assert bot.driver.signs() == 0, "nobody sees it typing for chatter"
+
+
+@cannot(console=ONE_PERSON)
+async def test_a_reply_to_another_person_is_chatter(bot: Bot) -> None:
+    room = bot.group()
+    first = await bot.hears(room, "who knows how this works?", who=BEN)
+    entry = await bot.hears(room, "I think so", reply_to=first.id)
+    assert entry.state == "silent"
+    assert bot.shown(room) == []
+
+
+@cannot(console=ONE_PERSON)
+async def test_another_bot_is_ignored_though_it_mentions_us(bot: Bot) -> None:
+    room = bot.group()
+    await bot.driver.say(room, f"{bot.driver.mention}how do I install it?", who=ROBOT)
+    await bot.skipped("written by a bot")
+    assert await bot.entries(room) == []
+    assert bot.shown(room) == []
+
+
+@cannot(console=ONE_PERSON)
+async def test_its_own_messages_are_ignored(bot: Bot) -> None:
+    room = bot.group()
+    await bot.driver.say_as_bot(room, f"{bot.driver.mention}how do I install it?")
+    await bot.skipped("written by")
+    assert await bot.entries(room) == []
+    assert bot.script.questions == []
+
+
+@cannot(console=ONE_PERSON)
+async def test_a_group_that_is_not_allowed_gets_silence(bot: Bot) -> None:
+    bot.changes = {"gate": {"chats": [f"{bot.driver.name}:{bot.group(1).chat}"]}}
+    await bot.stop()
+    await bot.start()
+    entry = await bot.asked(bot.group(2), "How?")
+    assert entry.state == "silent"
+    assert "not among gate.chats" in entry.reason
+    assert (await bot.asked(bot.group(1), "How?")).state == "answered"
+    assert bot.shown(bot.group(2)) == []
+
+
+@cannot(console=ONE_PERSON)
+async def test_private_chats_can_be_switched_off(bot: Bot) -> None:
+    bot.changes = {"gate": {"private": False}}
+    await bot.stop()
+    await bot.start()
+    entry = await bot.asked(bot.private(), "How?")
+    assert entry.state == "silent"
+    assert "gate.private" in entry.reason
+    assert bot.shown(bot.private()) == []
+
+
+async def test_a_conversation_is_remembered(bot: Bot) -> None:
+    room = bot.private()
+    await bot.asked(room, "What is it?")
+    await bot.asked(room, "And how old is it?")
+    said = [(turn.role, turn.text) for turn in bot.script.questions[1].history]
+    assert said == [("user", "What is it?"), ("assistant", "Answer to: What is it?")]
+
+
+@cannot(console=ONE_PERSON)
+async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> None:
+    room = bot.private()
+    bot.script.before, bot.script.held = Gate(), "first"
+    first = await bot.driver.say(room, "the first question")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    second = await bot.driver.say(room, "the second question")
+    await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
+    assert bot.script.asked == ["the first question"]
+    bot.script.before.open.set()
+    assert [(await bot.settled(room, one)).state for one in (first, second)] == ["answered", "answered"]
+    assert bot.texts(room) == ["Answer to: the first question", "Answer to: the second question"]
+    assert [turn.text for turn in bot.script.questions[1].history][:1] == ["the first question"]
+
+
+@cannot(console=ONE_PERSON)
+async def test_two_conversations_do_not_wait_for_each_other(bot: Bot) -> None:
+    slow, fast = bot.group(1), bot.group(2)
+    bot.script.before, bot.script.held = Gate(), "slow"
+    waiting = await bot.driver.say(slow, f"{bot.driver.mention}the slow question")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    assert (await bot.asked(fast, "the fast question")).state == "answered"
+    assert bot.shown(slow) == []
+    bot.script.before.open.set()
+    assert (await bot.settled(slow, waiting)).state == "answered"
+
+
+@cannot(console=ONE_PERSON)
+async def test_threads_keep_their_memories_apart(bot: Bot) -> None:
+    group = bot.group()
+    one, two = await bot.driver.thread(group), await bot.driver.thread(group)
+    await bot.asked(one, "about the first")
+    await bot.asked(two, "about the second")
+    await bot.asked(one, "once more about the first")
+    first, second, again = ([turn.text for turn in question.history] for question in bot.script.questions)
+    assert not any("about the" in said for said in [*first, *second])
+    assert again == ["about the first", "Answer to: about the first"]
+
+
+@cannot(console=ONE_PERSON)
+async def test_an_answer_appears_in_the_thread_of_its_question(bot: Bot) -> None:
+    group = bot.group()
+    one, two = await bot.driver.thread(group), await bot.driver.thread(group)
+    await bot.asked(one, "about the first")
+    assert bot.texts(one) == ["Answer to: about the first"]
+    assert bot.texts(two) == []
+
+
+@cannot(console=ONE_PERSON)
+async def test_private_and_group_memories_never_mix(bot: Bot) -> None:
+    await bot.asked(bot.private(), "my secret plan")
+    await bot.asked(bot.group(), "what is public?")
+    await bot.asked(bot.private(), "and my plan?")
+    assert bot.script.questions[1].history == ()
+    assert "public" not in str(bot.script.questions[2].history)
+
+
+@cannot(console=ONE_PERSON)
+async def test_two_private_chats_never_mix(bot: Bot) -> None:
+    await bot.asked(bot.private(ANN), "the plan of Ann", who=ANN)
+    await bot.asked(bot.private(BEN), "what did she ask?", who=BEN)
+    assert bot.script.questions[1].history == ()
+
+
+@cannot(console=ONE_PERSON)
+async def test_two_people_with_one_name_are_two_people(bot: Bot) -> None:
+    thread = await bot.driver.thread(bot.group())
+    await bot.asked(thread, "I am the first", who=ANN)
+    await bot.asked(thread, "I am the second", who=OTHER_ANN)
+    first, second = bot.script.questions
+    assert first.author == second.author
+    assert first.author_id != second.author_id
+    assert second.history[0].author_id == first.author_id
+
+
+@cannot(console=NO_EVENTS)
+async def test_the_same_event_twice_is_answered_once(bot: Bot) -> None:
+    room = bot.group()
+    entry = await bot.asked(room, "How?")
+    await bot.driver.redeliver(room, entry.id)
+    await bot.asked(bot.group(2), "And this?")
+    await bot.idle()
+    assert bot.script.asked == ["How?", "And this?"]
+    assert len(bot.shown(room)) == 1
+
+
+@cannot(console=NO_EVENTS)
+async def test_the_same_event_twice_at_once_is_answered_once(bot: Bot) -> None:
+    room = bot.private()
+    bot.script.before, bot.script.held = Gate(), "How"
+    message = await bot.driver.say(room, "How?")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await bot.driver.redeliver(room, message)
+    await bot.asked(bot.private(BEN), "And this?", who=BEN)
+    bot.script.before.open.set()
+    assert (await bot.settled(room, message)).state == "answered"
+    await bot.idle()
+    assert bot.script.asked == ["How?", "And this?"]
+    assert len(bot.shown(room)) == 1
+
+
+@cannot(console=NO_EVENTS)
+async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
+    room = bot.private()
+    bot.script.before, bot.script.held = Gate(), "first"
+    await bot.driver.say(room, "the first question")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    second = await bot.driver.say(room, "the sceond question")
+    await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
+    await bot.driver.edit(room, second, "the second question")
+    async with asyncio.timeout(5):
+        while [one.text for one in await bot.entries(room)][-1] != "the second question":
+            await asyncio.sleep(0.01)
+    bot.script.before.open.set()
+    assert (await bot.settled(room, second)).state == "answered"
+    assert bot.script.asked == ["the first question", "the second question"]
+
+
+@cannot(console=NO_EVENTS)
+async def test_an_edit_after_the_answer_changes_nothing(bot: Bot) -> None:
+    room = bot.group()
+    entry = await bot.asked(room, "How?")
+    await bot.driver.edit(room, entry.id, f"{bot.driver.mention}Why?")
+    await bot.asked(bot.group(2), "And this?")
+    assert bot.script.asked == ["How?", "And this?"]
+    assert bot.texts(room) == ["Answer to: How?"]
+    assert (await bot.settled(room, entry.id)).text == "How?"
+
+
+@cannot(console=NO_EVENTS)
+async def test_chatter_that_an_edit_turns_into_a_question_stays_silent(bot: Bot) -> None:
+    room = bot.group()
+    entry = await bot.hears(room, "how does it work?")
+    assert entry.state == "silent"
+    await bot.driver.edit(room, entry.id, f"{bot.driver.mention}how does it work?")
+    await bot.asked(bot.group(2), "And this?")
+    assert bot.shown(room) == []
+
+
+@cannot(
+    console=NO_EVENTS,
+    telegram="its Bot API tells nobody of a deletion, and a private answer is no reply that could be refused",
+)
+async def test_a_private_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
+    room = bot.private()
+    bot.script.before = Gate()
+    message = await bot.driver.say(room, "How?")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await bot.driver.delete(room, message)
+    await bot.asked_while_held()
+    bot.script.before.open.set()
+    entry = await bot.settled(room, message)
+    assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
+    assert bot.shown(room) == []
+
+
+@cannot(console=NO_EVENTS)
+async def test_a_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
+    room = bot.group()
+    bot.script.before = Gate()
+    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await bot.driver.delete(room, message)
+    await bot.asked_while_held()
+    bot.script.before.open.set()
+    entry = await bot.settled(room, message)
+    assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
+    assert bot.shown(room) == []
+
+
+@cannot(console=NO_EVENTS)
+async def test_a_question_deleted_while_its_answer_is_written_keeps_the_answer(bot: Bot) -> None:
+    room = bot.group()
+    bot.script.pieces, bot.script.midway = ["It begins"], Gate()
+    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
+    await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
+    await bot.driver.delete(room, message)
+    bot.script.midway.open.set()
+    entry = await bot.settled(room, message)
+    assert entry.state == "answered"
+    assert bot.texts(room) == ["Answer to: How?"]
+
+
+@cannot(console=ONE_PERSON)
+async def test_a_message_with_only_an_attachment_is_skipped_for_a_reason(bot: Bot) -> None:
+    room = bot.private()
+    await bot.asked(room, "hello")
+    await bot.driver.attach(room)
+    await bot.skipped("without text")
+    assert len(bot.shown(room)) == 1
+
+
+@cannot(console=ONE_PERSON)
+async def test_the_text_of_an_attachment_is_the_question(bot: Bot) -> None:
+    room = bot.private()
+    await bot.asked(room, "hello")
+    await bot.driver.attach(room, "what does this error mean?")
+    await until(lambda: len(bot.shown(room)) == 2, "the second answer")
+    assert bot.script.asked == ["hello", "what does this error mean?"]
+
+
+@cannot(console=ONE_PERSON)
+async def test_names_that_look_like_markup_or_mentions_stay_names(bot: Bot) -> None:
+    names = ["@everyone", "<!channel>", "<b>Bold</b>", "@here <@5001>"]
+    bot.script.says = lambda question: f"{question.author} wants to know"
+    for number, name in enumerate(names):
+        await bot.asked(bot.group(number + 1), "How?", who=Person(number + 20, name))
+    assert [question.author for question in bot.script.questions] == names
+    for number in range(len(names)):
+        room = bot.group(number + 1)
+        assert bot.driver.rung(room) == []
+        assert "wants to know" in bot.texts(room)[0]
+        assert number != 2 or "<b>Bold</b>" in bot.texts(room)[0]

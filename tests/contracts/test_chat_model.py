@@ -1,0 +1,194 @@
+"""What every `ChatModel` keeps, run over one with a single endpoint and over one whose first endpoint is broken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from core.budget import Budget
+from core.errors import ModelError
+from core.llm import RoleModels
+from core.ports import ChatModel, Form, Role
+from core.settings import BudgetSettings, ModelsSettings
+from core.types import Turn
+from tests.peers.language_model import LanguageModelPeer
+
+ROOT = Path(__file__).parents[2]
+REPLY = "A tree has leaves, and a trunk."
+ASK = [Turn("user", "What is a tree?"), Turn("assistant", "A plant."), Turn("user", "What has it?")]
+ROLES: tuple[Role, ...] = ("main", "light")
+FORM = Form("answer", "What a tree has.", {"type": "object", "properties": {"parts": {"type": "string"}}})
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A model, the peer that answers for it, and all peers that it may talk to."""
+
+    model: ChatModel
+    peer: LanguageModelPeer
+    peers: tuple[LanguageModelPeer, ...]
+
+    async def idle(self) -> None:
+        """Wait until no request is open any more; a second is far more than closing a connection takes."""
+        async with asyncio.timeout(1):
+            while any(peer.active for peer in self.peers):
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture(params=["one endpoint", "the second endpoint", "hedged"])
+async def stand(request: pytest.FixtureRequest) -> AsyncIterator[Stand]:
+    async with LanguageModelPeer(reply=REPLY) as peer, LanguageModelPeer() as broken:
+        broken.status = 500
+        known = {"base_url": peer.base_url, "model": "good"}
+        role: dict[str, object] = {**known, "hedge_after_s": 0.05} if request.param == "hedged" else dict(known)
+        if request.param == "the second endpoint":
+            role = {"base_url": broken.base_url, "model": "bad", "fallbacks": {"good": known}}
+        light = role if request.param == "one endpoint" else None
+        models = RoleModels.open(ModelsSettings.model_validate({"main": role, "light": light}))
+        assert models is not None
+        # The first client takes a second to load, which is not what is measured here.
+        await models.warm_up()
+        yield Stand(models, peer, (peer, broken))
+        await models.close()
+        await models.close()
+
+
+def budget(deadline_s: float = 5.0) -> Budget:
+    return Budget(BudgetSettings(deadline_s=deadline_s))
+
+
+async def streamed(model: ChatModel, within: Budget, role: Role = "main", agent: str = "") -> list[str]:
+    return [piece async for piece in model.stream("Be brief.", ASK, role=role, budget=within, agent=agent)]
+
+
+async def completed(model: ChatModel, within: Budget, role: Role = "main", agent: str = "") -> str:
+    return await model.complete("Be brief.", ASK, role=role, budget=within, agent=agent)
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_the_pieces_joined_are_the_whole_reply(stand: Stand, role: Role) -> None:
+    pieces = await streamed(stand.model, budget(), role)
+    assert all(pieces)
+    assert "".join(pieces) == await completed(stand.model, budget(), role) == REPLY
+
+
+async def test_pieces_come_as_they_are_made(stand: Stand) -> None:
+    stand.peer.tokens_per_s = 20
+    within, arrivals = budget(), list[float]()
+    async for _ in stand.model.stream("", ASK, role="main", budget=within):
+        arrivals.append(within.elapsed_ms())
+    assert len(arrivals) > 3
+    assert arrivals[-1] - arrivals[0] > 200
+
+
+async def test_the_instructions_and_the_turns_arrive_in_order(stand: Stand) -> None:
+    await completed(stand.model, budget())
+    said = [(message["role"], message["content"]) for message in stand.peer.requests[-1]["messages"]]
+    assert said == [("system", "Be brief."), *((turn.role, turn.text) for turn in ASK)]
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_tokens_are_counted_by_agent_or_role(stand: Stand, role: Role) -> None:
+    within = budget()
+    await completed(stand.model, within, role, "rewrite")
+    await streamed(stand.model, within, role, "summarizer")
+    await completed(stand.model, within, role)
+    assert set(within.tokens) == {
+        f"{name}.{kind}" for name in ("rewrite", "summarizer", role) for kind in ("prompt", "completion")
+    }
+    assert min(within.tokens.values()) > 0
+    assert within.tokens["rewrite.completion"] == within.tokens["summarizer.completion"]
+
+
+async def test_a_form_is_a_wish(stand: Stand) -> None:
+    for form in (FORM, Form("search", "Searches.", FORM.schema, tool=True)):
+        assert await stand.model.complete("", ASK, role="light", budget=budget(), form=form) == REPLY
+
+
+async def test_both_calls_end_by_the_deadline(stand: Stand) -> None:
+    stand.peer.hang = True
+    for call in (streamed, completed):
+        within = budget(0.3)
+        with pytest.raises(ModelError, match=stand.peer.base_url):
+            await call(stand.model, within)
+        assert 300 <= within.elapsed_ms() < 1500
+    await stand.idle()
+
+
+async def test_a_reply_that_is_too_long_for_the_deadline_ends_with_it(stand: Stand) -> None:
+    stand.peer.tokens_per_s = 4
+    within, got = budget(0.6), list[str]()
+
+    async def read() -> None:
+        async for piece in stand.model.stream("", ASK, role="main", budget=within):
+            got.append(piece)
+
+    with pytest.raises(ModelError, match="did not finish in time"):
+        await read()
+    assert got
+    assert REPLY.startswith("".join(got))
+    assert within.elapsed_ms() < 1500
+    await stand.idle()
+
+
+async def test_a_budget_that_is_spent_is_an_error(stand: Stand) -> None:
+    within = budget(0.001)
+    await asyncio.sleep(0.01)
+    for call in (streamed, completed):
+        with pytest.raises(ModelError):
+            await call(stand.model, within)
+    await stand.idle()
+
+
+@pytest.mark.parametrize(
+    "fault", [{"status": 500}, {"status": 401}, {"drop_after": 0}, {"malformed_after": 1}], ids=str
+)
+async def test_failures_are_model_errors(stand: Stand, fault: dict[str, int]) -> None:
+    for name, value in fault.items():
+        setattr(stand.peer, name, value)
+    with pytest.raises(ModelError, match=stand.peer.base_url):
+        await streamed(stand.model, budget())
+    await stand.idle()
+
+
+async def test_cancellation_leaves_no_connection_open(stand: Stand) -> None:
+    stand.peer.hang = True
+    for call in (streamed, completed):
+        before = len(stand.peer.requests)
+        asked = asyncio.create_task(call(stand.model, budget()))
+        while len(stand.peer.requests) == before:
+            await asyncio.sleep(0.005)
+        # Past the moment at which a second request may have been started.
+        await asyncio.sleep(0.1)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await stand.idle()
+    assert [task for task in asyncio.all_tasks() if f"{ROOT}/core/" in repr(task)] == []
+
+
+async def test_a_reader_who_leaves_leaves_no_connection_open(stand: Stand) -> None:
+    stand.peer.stall_after = 2
+    async with aclosing(stand.model.stream("", ASK, role="main", budget=budget())) as pieces:
+        assert REPLY.startswith(await anext(pieces))
+        assert stand.peer.active == 1
+    await stand.idle()
+
+
+async def test_calls_at_once_do_not_mix(stand: Stand) -> None:
+    stand.peer.reply = lambda body: f"You said {body['messages'][-1]['content']}"
+    stand.peer.ttft_s = 0.01
+
+    async def ask(number: int) -> str:
+        turns = [Turn("user", f"number {number}")]
+        if number % 2:
+            return await stand.model.complete("", turns, role="light", budget=budget())
+        return "".join([piece async for piece in stand.model.stream("", turns, role="main", budget=budget())])
+
+    replies = await asyncio.gather(*(ask(number) for number in range(24)))
+    assert replies == [f"You said number {number}" for number in range(24)]

@@ -1,0 +1,468 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from core.commenting.held import MOST
+from core.commenting.rules import is_post, is_quiet, names
+from core.errors import ConfigurationError, MessageGone, PlatformError, ServiceError, UsageError
+from core.intake import Answer, Intake
+from core.journal import Journal
+from core.ports import Delivery, Receive, Sink
+from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
+from tests.core.stand import ShelfLibrary, settings
+
+CHAT = "test:channel"
+CITED = (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),)
+GOOD = Reply("Gold, at last! [1]", CITED)
+
+
+def post(number: str = "100", **changes: Any) -> Message:
+    values: dict[str, Any] = {
+        "id": number,
+        "key": ConversationKey("test", "channel", number),
+        "author_id": "-1",
+        "author": "Games Channel",
+        "text": "Diving: gold for the pair from Brazil in the final",
+        "sent_at": datetime.now(UTC),
+        "reference": {"kind": "post"},
+    }
+    return Message(**{**values, **changes})
+
+
+def rival(number: str, below: Message, **changes: Any) -> Message:
+    values: dict[str, Any] = {
+        "id": number,
+        "author_id": number,
+        "author": "Robot",
+        "text": "What a jump!",
+        "reply_to": below.id,
+        "reference": {"kind": "comment", "by_bot": True},
+    }
+    return replace(below, **{**values, **changes})
+
+
+@dataclass
+class Board:
+    """Implements `Adapter` and `Sink` for posts: remembers all that is shown, tells the journal like the real ones."""
+
+    name: str = "test"
+    shown: list[str] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    tries: int = 0
+    signs: int = 0
+    before_post: Callable[[], Awaitable[None]] | None = None
+    while_posting: Callable[[], Awaitable[None]] | None = None
+    after_post: Callable[[], Awaitable[None]] | None = None
+
+    async def listen(self, receive: Receive) -> None:
+        await asyncio.Event().wait()
+
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+        self.messages.append(message)
+        return BoardSink(self, delivery)
+
+    async def open(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass
+class BoardSink:
+    board: Board
+    delivery: Delivery
+
+    async def open(self) -> None:
+        self.board.signs += 1
+
+    async def update(self, text: str) -> None:
+        self.board.shown.append(text)
+
+    async def finish(self, reply: Reply) -> None:
+        board = self.board
+        if board.before_post:
+            await board.before_post()
+        board.tries += 1
+        await self.delivery.posting()
+        try:
+            if board.while_posting:
+                await board.while_posting()
+        except PlatformError:
+            await self.delivery.refused()
+            raise
+        board.shown.append(reply.text)
+        await self.delivery.posted(f"reply {len(board.shown)}")
+        if board.after_post:
+            await board.after_post()
+
+    async def fail(self, text: str) -> None:
+        self.board.shown.append(text)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+async def comment(question: Question, sink: Sink) -> Reply:
+    await sink.open()
+    await sink.update("Gold")
+    await sink.finish(GOOD)
+    return GOOD
+
+
+def with_comments(**changes: object) -> Any:
+    return settings(auto_comment={"chats": [CHAT], **changes})
+
+
+async def outcome(journal: Journal, message: Message) -> tuple[str, str]:
+    async with journal._reading() as connection:
+        query = text("SELECT state, reason FROM messages WHERE id = :id")
+        row = (await connection.execute(query, {"id": message.id})).one()
+    return str(row.state), str(row.reason)
+
+
+async def play(
+    journal: Journal, *messages: Message, answer: Answer = comment, board: Board | None = None, **changes: object
+) -> Board:
+    board = board or Board()
+    intake = Intake(with_comments(**changes), journal, answer, ShelfLibrary())
+    for message in messages:
+        await intake.receiver(board)(message)
+    assert await intake.drain(5) == 0
+    return board
+
+
+async def test_a_post_is_commented_on_once_and_in_one_piece(journal: Journal) -> None:
+    board = await play(journal, post(), post())
+    assert (board.shown, board.signs) == ([GOOD.text], 0)
+    assert board.messages[0].reference[MOST] == 2
+    assert await outcome(journal, post()) == ("answered", "")
+    # Nor after a restart, when the platform delivers it again.
+    assert (await play(journal, post())).shown == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        post(key=ConversationKey("test", "elsewhere", "100")),
+        post(reference={"kind": "message"}),
+        post(reference={}, key=ConversationKey("test", "channel", "")),
+        post(reference={}, private=True),
+        post(reference={}, reply_to="99"),
+    ],
+)
+async def test_what_is_no_post_of_these_chats_needs_to_address_the_bot(journal: Journal, message: Message) -> None:
+    board = await play(journal, message)
+    assert board.shown == []
+    assert await outcome(journal, message) == ("silent", "the bot was not addressed")
+
+
+async def test_a_post_that_addresses_the_bot_is_answered_as_any_question(journal: Journal) -> None:
+    board = await play(journal, post(addressed=True))
+    assert (board.shown, board.signs) == (["Gold", GOOD.text], 1)
+
+
+@pytest.mark.parametrize("addressed", [True, False])
+async def test_other_bots_are_never_answered(journal: Journal, addressed: bool) -> None:
+    said = rival("7", post(), addressed=addressed, text="Who are you?")
+    assert (await play(journal, said)).shown == []
+    assert await outcome(journal, said) == ("silent", "written by another bot")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"include": ["swimming", "100 m"]}, "another topic"),
+        ({"include": ["diving"], "exclude": ["Brazil"]}, "'Brazil'"),
+        ({"quiet_hours": "00:00-23:59"}, "quiet hours"),
+        ({"min_relevance": 1.0}, "outside our knowledge"),
+    ],
+)
+async def test_a_post_that_is_not_for_us_costs_no_answer(
+    journal: Journal, changes: dict[str, object], reason: str
+) -> None:
+    class Elsewhere(ShelfLibrary):
+        async def route(self, query: str) -> Sequence[AgentScore]:
+            return [AgentScore("docs", 0.4)]
+
+    async def never(question: Question, sink: Sink) -> Reply:
+        raise AssertionError("no answer was to be made")
+
+    intake = Intake(with_comments(**changes), journal, never, Elsewhere())
+    if "quiet_hours" in changes and datetime.now().time() >= time(23, 59):
+        pytest.skip("the last minute of the day is the one that is not quiet")
+    await intake.receiver(Board())(post())
+    assert await intake.drain(5) == 0
+    state, why = await outcome(journal, post())
+    assert state == "silent"
+    assert reason in why
+
+
+async def test_a_relevant_post_of_the_topic_is_commented_on(journal: Journal) -> None:
+    board = await play(journal, post(), include=["diving"], exclude=["boxing"], min_relevance=0.9)
+    assert board.shown == [GOOD.text]
+
+
+async def test_when_enough_bots_were_faster_no_comment_is_written(journal: Journal) -> None:
+    async def never(question: Question, sink: Sink) -> Reply:
+        raise AssertionError("no answer was to be made")
+
+    board = await play(journal, rival("1", post()), rival("2", post(), reply_to=""), post(), answer=never)
+    assert board.shown == []
+    state, why = await outcome(journal, post())
+    assert (state, why.split(" (")[0]) == ("silent", "2 replies of bots below the post already")
+
+
+async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> None:
+    human = rival("2", post(), reference={"kind": "comment"})
+    other = rival("3", post("200"))
+    board = await play(journal, rival("1", post()), human, other, post())
+    assert board.shown == [GOOD.text]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal, most: int) -> None:
+    here = post()
+    intake: Intake
+    board = Board()
+
+    async def overtaken(question: Question, sink: Sink) -> Reply:
+        for number in range(most):
+            await intake.receiver(board)(rival(f"r{number}", here))
+        return await comment(question, sink)
+
+    intake = Intake(with_comments(replies_per_post=most), journal, overtaken)
+    await intake.receiver(board)(here)
+    assert await intake.drain(5) == 0
+    assert (board.shown, board.tries) == ([], 1)
+    state, why = await outcome(journal, here)
+    assert (state, why) == ("silent", f"{most} replies of bots below the post already ({most} at most)")
+
+
+async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(journal: Journal) -> None:
+    posted, doubtful, begun, fresh = (post(number) for number in ("1", "2", "3", "4"))
+    for one in (posted, doubtful, begun, fresh):
+        await journal.received(one)
+    await journal.begin(posted)
+    await journal.posting(posted)
+    await journal.posted(posted, "reply 9")
+    await journal.posting(doubtful)
+    await journal.begin(begun)
+    board = Board()
+    intake = Intake(with_comments(), journal, comment)
+    await intake.resume(board)
+    assert await intake.drain(5) == 0
+    # What had not been posted is in time still.
+    assert sorted(message.id for message in board.messages) == ["3", "4"]
+    assert await outcome(journal, posted) == ("silent", "the comment was posted before a restart")
+    assert (await outcome(journal, doubtful))[0] == "failed"
+
+
+async def test_an_old_post_is_left_alone(journal: Journal) -> None:
+    old = post(sent_at=datetime.now(UTC) - timedelta(seconds=11))
+    assert (await play(journal, old)).shown == []
+    state, why = await outcome(journal, old)
+    assert state == "silent"
+    assert "10 s" in why
+
+
+async def test_a_late_comment_is_not_posted(journal: Journal) -> None:
+    cancelled = False
+
+    async def slow(question: Question, sink: Sink) -> Reply:
+        nonlocal cancelled
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
+        return await comment(question, sink)
+
+    board = await play(journal, post(), answer=slow, deadline_s=0.2)
+    assert (board.shown, cancelled) == ([], True)
+    assert (await outcome(journal, post()))[1] == "not done within 0.2 s from the post (auto_comment.deadline_s)"
+
+
+async def test_a_network_that_keeps_us_waiting_past_the_deadline_gets_nothing(journal: Journal) -> None:
+    async def wait() -> None:
+        await asyncio.sleep(30)
+
+    board = await play(journal, post(), board=Board(before_post=wait), deadline_s=0.2)
+    assert (board.shown, board.tries) == ([], 0)
+    assert (await outcome(journal, post()))[0] == "silent"
+
+
+async def test_a_posting_cut_by_the_deadline_stays_in_doubt(journal: Journal) -> None:
+    async def wait() -> None:
+        await asyncio.sleep(30)
+
+    await play(journal, post(), board=Board(while_posting=wait), deadline_s=0.2)
+    state, why = await outcome(journal, post())
+    assert state == "failed"
+    assert "not known" in why
+
+
+async def test_what_is_posted_counts_though_its_end_was_cut(journal: Journal) -> None:
+    async def wait() -> None:
+        await asyncio.sleep(30)
+
+    board = await play(journal, post(), board=Board(after_post=wait), deadline_s=0.2)
+    assert board.shown == [GOOD.text]
+    assert await outcome(journal, post()) == ("answered", "")
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (replace(GOOD, text=" "), "empty"),
+        (replace(GOOD, citations=()), "cite nothing"),
+        (replace(GOOD, trace=Trace("", "single", (), {}, cut=("write",))), "did not write it"),
+    ],
+)
+async def test_a_comment_without_worth_is_kept_back(journal: Journal, reply: Reply, reason: str) -> None:
+    async def poor(question: Question, sink: Sink) -> Reply:
+        await sink.finish(reply)
+        return reply
+
+    assert (await play(journal, post(), answer=poor)).shown == []
+    state, why = await outcome(journal, post())
+    assert state == "silent"
+    assert reason in why
+
+
+async def test_uncited_comments_may_be_allowed(journal: Journal) -> None:
+    async def plain(question: Question, sink: Sink) -> Reply:
+        reply = Reply("Hooray!")
+        await sink.finish(reply)
+        return reply
+
+    assert (await play(journal, post(), answer=plain, needs_citation=False)).shown == ["Hooray!"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "state"),
+    [
+        (ServiceError("the model is down"), "failed"),
+        (ValueError("a bug"), "failed"),
+        (TimeoutError("somewhere inside"), "failed"),
+        (UsageError("the limit of the day is used up"), "silent"),
+        (MessageGone("deleted"), "silent"),
+    ],
+)
+async def test_a_failure_is_recorded_and_told_to_nobody(journal: Journal, fault: Exception, state: str) -> None:
+    async def fail(question: Question, sink: Sink) -> Reply:
+        raise fault
+
+    assert (await play(journal, post(), answer=fail)).shown == []
+    assert await outcome(journal, post()) == (state, str(fault))
+
+
+async def test_a_refused_comment_failed_and_was_not_posted(journal: Journal) -> None:
+    async def refuse() -> None:
+        raise PlatformError("comments are closed")
+
+    board = await play(journal, post(), board=Board(while_posting=refuse))
+    assert board.shown == []
+    assert await outcome(journal, post()) == ("failed", "comments are closed")
+
+
+async def test_the_hourly_rate_holds_one_after_the_other_and_at_once(journal: Journal) -> None:
+    board = await play(journal, *(post(str(number)) for number in range(5)), per_hour=2)
+    assert len(board.shown) == 2
+    again = await play(journal, post("6"), per_hour=2)
+    assert again.shown == []
+    state, why = await outcome(journal, post("6"))
+    assert (state, why) == ("silent", "2 comments within the last hour (auto_comment.per_hour)")
+    assert len((await play(journal, post("7"), per_hour=None)).shown) == 1
+
+
+async def test_a_stop_leaves_the_post_to_the_next_start(journal: Journal) -> None:
+    begun = asyncio.Event()
+
+    async def hang(question: Question, sink: Sink) -> Reply:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    intake = Intake(with_comments(), journal, hang)
+    await intake.receiver(Board())(post())
+    await begun.wait()
+    assert await intake.drain(0) == 1
+    board = Board()
+    again = Intake(with_comments(), journal, comment)
+    await again.resume(board)
+    assert await again.drain(5) == 0
+    assert board.shown == [GOOD.text]
+
+
+async def test_a_long_post_is_shortened_for_the_question(journal: Journal) -> None:
+    asked: list[str] = []
+
+    async def note(question: Question, sink: Sink) -> Reply:
+        asked.append(question.text)
+        return await comment(question, sink)
+
+    await play(journal, post(text="word " * 2000), answer=note)
+    assert len(asked[0]) == 4000
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "found"),
+    [
+        ("GOLD for Kenya", ["gold"], "gold"),
+        ("a golden age", ["gold"], ""),
+        ("the 100 m final", ["100 m"], "100 m"),
+        ("C++ meeting", ["c++"], "c++"),
+        ("中国队夺得跳水金牌", ["跳水"], "跳水"),
+        ("看diving比赛", ["diving"], "diving"),
+        ("anything", [], ""),
+        ("anything", [" "], ""),
+        ("straße", ["STRASSE"], "STRASSE"),
+    ],
+)
+def test_words_are_found(said: str, words: list[str], found: str) -> None:
+    assert names(said, words) == found
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "quiet"),
+    [
+        ("22:00-07:00", time(23, 30), True),
+        ("22:00-07:00", time(6, 59), True),
+        ("22:00-07:00", time(7, 0), False),
+        ("12:00-13:00", time(12, 0), True),
+        ("12:00-13:00", time(13, 0), False),
+        ("", time(3, 0), False),
+    ],
+)
+def test_quiet_hours(hours: str, now: time, quiet: bool) -> None:
+    assert is_quiet(hours, now) is quiet
+
+
+def test_what_opens_a_thread_is_a_post_unless_a_bot_wrote_it() -> None:
+    opening = post(reference={"channel": "C1"})
+    assert is_post(opening)
+    assert not is_post(replace(opening, reference={"by_bot": True}))
+    assert is_post(replace(opening, reference={"kind": "post", "by_bot": True}))
+
+
+@pytest.mark.parametrize("hours", ["24:00-07:00", "22-7", "22:00"])
+def test_unusable_quiet_hours_are_refused(tmp_path: Path, hours: str) -> None:
+    from core.configuration import load_settings
+
+    file = tmp_path / "kimas.yaml"
+    file.write_text(f"auto_comment:\n  quiet_hours: '{hours}'\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="quiet_hours"):
+        load_settings([file], (), {}, require_secrets=False)

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from aiohttp import web
+
+from core.endpoint import COUNTS_S, Endpoint
+from core.errors import ModelError
+from core.wire import Piece, Stream, WireError, reply_of
+from tests.peers.language_model import Body, LanguageModelPeer
+
+ASK = {"model": "big", "messages": [{"role": "user", "content": "Hello?"}]}
+
+
+def token(text: str, **more: object) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": {"content": text}, **more}]}, ensure_ascii=False)
+
+
+def read(raw: bytes, size: int) -> tuple[list[Piece], Stream]:
+    """Feed a stream in pieces of so many bytes."""
+    stream = Stream()
+    pieces = [piece for at in range(0, len(raw), size) for piece in stream.feed(raw[at : at + size])]
+    return [*pieces, *stream.finish()], stream
+
+
+@asynccontextmanager
+async def serving(parts: Sequence[bytes], *, abort: bool = False, open_s: float = 0.0) -> AsyncIterator[Endpoint]:
+    """A server that answers every chat completion with these bytes as an event stream, part by part."""
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+            await asyncio.sleep(0.001)
+        if abort and request.transport is not None:
+            request.transport.abort()
+        await asyncio.sleep(open_s)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", reply)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    endpoint = Endpoint.open(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "", 5)
+    try:
+        yield endpoint
+    finally:
+        await endpoint.close()
+        await runner.cleanup()
+
+
+async def said(endpoint: Endpoint) -> str:
+    return "".join([piece.text async for piece in endpoint.stream(ASK)])
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+def test_however_the_bytes_arrive_the_pieces_are_the_same(ending: str, size: int) -> None:
+    lines = [": keep-alive", "", f"data: {token('Grüße ')}", "", ": again", "event: chunk", "id: 7"]
+    lines += [f"data:{token('你好', finish_reason='stop')}", "", 'data: {"choices": [],', 'data: "usage":']
+    lines += ['data: {"prompt_tokens": 5, "completion_tokens": 2}}', "", "data: [DONE]", "", ""]
+    pieces, stream = read(ending.join(lines).encode(), size)
+    assert pieces == [Piece("Grüße "), Piece("你好"), Piece("", 5, 2)]
+    assert stream.finished
+    assert stream.done
+
+
+def test_what_follows_the_end_is_not_read() -> None:
+    pieces, stream = read(f"data: [DONE]\n\ndata: {token('more')}\n\ndata: {{\n\n".encode(), 5)
+    assert (pieces, stream.finished) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "texts", "finished"),
+    [
+        ({"choices": []}, [], False),
+        ({"choices": None}, [], False),
+        ({"choices": [{"delta": None, "finish_reason": None}]}, [], False),
+        ({"choices": [{"delta": {"content": None, "role": "assistant"}}]}, [], False),
+        ({"choices": [{"delta": {}, "finish_reason": "length"}]}, [], True),
+        ({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}, [""], True),
+        ({"choices": [{"delta": {"content": [{"type": "text", "text": "part"}]}}]}, ["part"], False),
+        ({"choices": [{"delta": {"content": "half \ud83d"}}]}, ["half ?"], False),
+    ],
+)
+def test_chunks_of_every_kind(chunk: Body, texts: list[str], finished: bool) -> None:
+    pieces, stream = read(f"data: {json.dumps(chunk)}\n\n".encode(), 10_000)
+    assert [piece.text for piece in pieces] == texts
+    assert stream.finished is finished
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ([], "no object"),
+        ({"choices": []}, "without choices"),
+        ({"error": "overloaded"}, "overloaded"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_is_no_reply_is_refused(body: object, says: str) -> None:
+    with pytest.raises(WireError, match=says):
+        reply_of(body)
+
+
+def test_tool_calls_become_text() -> None:
+    call = {"type": "function", "function": {"name": "look", "arguments": '{"query": "x"}'}}
+    message = {"content": None, "tool_calls": [call, {"type": "custom"}]}
+    usage = {"prompt_tokens": 3, "completion_tokens": 4}
+    assert reply_of({"choices": [{"message": message}], "usage": usage}) == Piece('look({"query": "x"})', 3, 4)
+
+
+async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None:
+    fault = json.dumps({"error": {"message": "out of memory", "code": 503}})
+    async with serving([f"data: {token('So far')}\n\nevent: error\ndata: {fault}\n\n".encode()]) as endpoint:
+        pieces = endpoint.stream(ASK)
+        assert await anext(pieces) == Piece("So far")
+        with pytest.raises(ModelError, match="out of memory") as caught:
+            await anext(pieces)
+    assert caught.value.status == 503
+
+
+@pytest.mark.parametrize(
+    ("parts", "abort", "says"),
+    [
+        ([f"data: {token('So')}\n\n".encode()], False, "broke off before its end"),
+        ([f"data: {token('So')}\n\n".encode(), b"data: [DONE]\n\n"], False, "broke off before its end"),
+        ([f"data: {token('So')}\n\n".encode()], True, "the connection failed"),
+        ([b'data: {"choices": [{"delta"\n\n'], False, "JSONDecodeError"),
+        ([b"<html>Bad gateway</html>"], False, "broke off before its end"),
+    ],
+)
+async def test_a_reply_that_does_not_end_is_an_error(parts: list[bytes], abort: bool, says: str) -> None:
+    async with serving(parts, abort=abort) as endpoint:
+        with pytest.raises(ModelError, match=says):
+            await said(endpoint)
+
+
+async def test_a_connection_that_breaks_behind_the_whole_reply_takes_nothing_from_it() -> None:
+    parts = [f"data: {token('Yes')}\n\n".encode(), f"data: {token('', finish_reason='stop')}\n\n".encode()]
+    async with serving(parts, abort=True) as endpoint:
+        assert await said(endpoint) == "Yes"
+
+
+async def test_a_server_that_says_nothing_more_behind_the_whole_reply_holds_nobody_up() -> None:
+    parts = [f"data: {token('Yes', finish_reason='stop')}\n\n".encode()]
+    async with serving(parts, open_s=30) as endpoint, asyncio.timeout(COUNTS_S + 1.5):
+        assert await said(endpoint) == "Yes"
+
+
+async def test_json_that_is_nested_too_deep_is_an_error_of_the_endpoint() -> None:
+    async with serving([b"data: " + b"[" * 200_000 + b"\n\n"]) as endpoint:
+        with pytest.raises(ModelError, match="RecursionError"):
+            await said(endpoint)
+        with pytest.raises(ModelError):
+            await endpoint.complete(ASK)
+
+
+@pytest.mark.parametrize(("count", "taken"), [(7, 7), (7.0, 7), (-7, 0), (10**30, 0), ("7", 0), (None, 0)])
+def test_a_count_that_cannot_be_one_counts_nothing(count: object, taken: int) -> None:
+    usage = {"prompt_tokens": count, "completion_tokens": count}
+    assert reply_of({"choices": [{"message": {"content": "Yes"}}], "usage": usage}) == Piece("Yes", taken, taken)
+
+
+async def test_a_server_that_stays_after_the_end_holds_nobody_up() -> None:
+    parts = [f"data: {token('Yes', finish_reason='stop')}\n\n".encode(), b"data: [DONE]\n\n"]
+    async with serving(parts, open_s=30) as endpoint, asyncio.timeout(3):
+        assert await said(endpoint) == "Yes"
+
+
+@asynccontextmanager
+async def speaking(words: bytes | None) -> AsyncIterator[Endpoint]:
+    """A server that answers every request with these bytes and hangs up; with None it waits until the client does."""
+    handlers: list[asyncio.Task[None]] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        while words is None and await reader.read(1024):
+            pass
+        writer.write(words or b"")
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.append(asyncio.create_task(handle(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    endpoint = Endpoint.open(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", "", 0.3)
+    try:
+        yield endpoint
+    finally:
+        await endpoint.close()
+        server.close()
+        await asyncio.gather(*handlers)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (b"", "big: the connection failed"),
+        (None, "big did not answer in time"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "big: the connection failed"),
+    ],
+)
+async def test_a_closed_connection_is_no_time_out_and_silence_is_one(words: bytes | None, says: str) -> None:
+    async with speaking(words) as endpoint:
+        with pytest.raises(ModelError, match=says):
+            await endpoint.complete(ASK)
+        with pytest.raises(ModelError, match=says):
+            await said(endpoint)
+
+
+@pytest.mark.parametrize(("status", "retry_after"), [(429, 2.5), (500, None), (401, None)])
+async def test_a_refusal_keeps_its_status_and_its_wish(status: int, retry_after: float | None) -> None:
+    async with LanguageModelPeer() as peer:
+        peer.status, peer.retry_after = status, 2.5
+        endpoint = Endpoint.open(peer.base_url, "", 5)
+        for call in (endpoint.complete(ASK), said(endpoint)):
+            with pytest.raises(ModelError) as caught:
+                await call
+            assert (caught.value.status, caught.value.retry_after) == (status, retry_after)
+        await endpoint.close()
+
+
+async def test_extra_fields_reach_the_body() -> None:
+    async with LanguageModelPeer(extra=("top_k",)) as peer:
+        endpoint = Endpoint.open(peer.base_url, "", 5)
+        request = {**ASK, "extra_body": {"top_k": 20}}
+        await endpoint.complete(request)
+        assert [piece async for piece in endpoint.stream(request)]
+        await endpoint.close()
+    assert [body.get("top_k") for body in peer.requests] == [20, 20]
+    assert not any("extra_body" in body for body in peer.requests)
+
+
+async def test_who_stops_listening_closes_the_connection() -> None:
+    async with LanguageModelPeer(tokens_per_s=20, reply="word " * 200) as peer:
+        endpoint = Endpoint.open(peer.base_url, "", 5)
+        pieces = endpoint.stream(ASK)
+        await anext(pieces)
+        await pieces.aclose()
+        async with asyncio.timeout(3):
+            while peer.active:
+                await asyncio.sleep(0.01)
+        await endpoint.close()
+
+
+async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
+    def echo(body: Body) -> str:
+        number = re.findall(r"\d+", body["messages"][-1]["content"])[0]
+        return f"[{number}] " * 20
+
+    async def converse(number: int) -> str:
+        request = {"model": "big", "messages": [{"role": "user", "content": f"I am number {number}."}]}
+        return "".join([piece.text async for piece in endpoint.stream(request)])
+
+    async with LanguageModelPeer(reply=echo, ttft_s=0.1, tokens_per_s=100) as peer:
+        endpoint = Endpoint.open(peer.base_url, "", 30)
+        replies = await asyncio.gather(*map(converse, range(200)))
+        await endpoint.close()
+    assert replies == [f"[{number}] " * 20 for number in range(200)]

@@ -1,0 +1,542 @@
+"""Fallback endpoints, circuits, hedges and the one retry, over real connections to peers that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager, suppress
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from core.budget import Budget
+from core.circuit import Circuit
+from core.configuration import secret_values
+from core.endpoint import Endpoint
+from core.errors import ModelError
+from core.fallback import FAIR_CHANCE_S, Attempt, Call, Fallback, Target
+from core.llm import RoleModels
+from core.logs import configure_logs
+from core.settings import BudgetSettings, LogSettings, ModelSettings, ModelsSettings, Settings
+from core.settings.models import CircuitSettings
+from core.types import Turn
+from tests.peers.language_model import LanguageModelPeer
+
+ASK = [Turn("user", "Where is the treasure?")]
+NOBODY = "http://127.0.0.1:9/v1"
+
+
+@asynccontextmanager
+async def opened(
+    *addresses: LanguageModelPeer | str, circuit: dict[str, float] | None = None, **main: Any
+) -> AsyncIterator[RoleModels]:
+    """Open the addresses as the main model and its fallbacks, in this order."""
+    urls = [address if isinstance(address, str) else address.base_url for address in addresses]
+    first, *others = ({"base_url": url, "model": f"model-{index}"} for index, url in enumerate(urls))
+    fallbacks = {f"spare-{index}": other for index, other in enumerate(others)}
+    settings = {"main": {**first, **main, "fallbacks": fallbacks}, "circuit": circuit or {}}
+    models = RoleModels.open(ModelsSettings.model_validate(settings))
+    assert models is not None
+    # The first client takes a second to load, which is not what is measured here.
+    await models.warm_up()
+    try:
+        yield models
+    finally:
+        await models.close()
+
+
+@pytest.fixture
+async def peers() -> AsyncIterator[list[LanguageModelPeer]]:
+    async with (
+        LanguageModelPeer(reply="I am one.") as one,
+        LanguageModelPeer(reply="I am two.") as two,
+        LanguageModelPeer(reply="I am three.") as three,
+    ):
+        yield [one, two, three]
+
+
+def budget(deadline_s: float = 5.0) -> Budget:
+    return Budget(BudgetSettings(deadline_s=deadline_s))
+
+
+async def streamed(models: RoleModels, within: Budget | None = None) -> str:
+    return "".join([piece async for piece in models.stream("", ASK, role="main", budget=within or budget())])
+
+
+async def completed(models: RoleModels, within: Budget | None = None) -> str:
+    return await models.complete("", ASK, role="main", budget=within or budget())
+
+
+async def until_it_breaks(models: RoleModels, within: Budget) -> tuple[str, str]:
+    """Return what arrived of a reply that breaks off, and how that was told."""
+    got = ""
+    try:
+        async for piece in models.stream("", ASK, role="main", budget=within):
+            got += piece
+    except ModelError as fault:
+        return got, str(fault)
+    raise AssertionError(f"it did not break off: {got}")
+
+
+async def idle(peers: Iterable[LanguageModelPeer]) -> None:
+    """Wait until no request is open any more; a second is far more than closing a connection takes."""
+    async with asyncio.timeout(1):
+        while any(peer.active for peer in peers):
+            await asyncio.sleep(0.005)
+
+
+def misbehave(peer: LanguageModelPeer, **fault: object) -> None:
+    for name, value in fault.items():
+        assert hasattr(peer, name)
+        setattr(peer, name, value)
+
+
+class TestMovingOn:
+    async def test_a_hanging_first_endpoint_is_followed_by_the_second_inside_the_budget(
+        self, peers: list[LanguageModelPeer]
+    ) -> None:
+        one, two, _ = peers
+        one.hang = True
+        async with opened(one, two, first_token_s=0.3) as models:
+            within, first_token = budget(2), 0.0
+            async for _piece in models.stream("", ASK, role="main", budget=within):
+                first_token = first_token or within.elapsed_ms()
+            await idle(peers)
+        assert 300 <= first_token < 1000
+        assert len(one.requests) == len(two.requests) == 1
+        assert [peer.requests[0]["model"] for peer in (one, two)] == ["model-0", "model-1"]
+
+    async def test_a_hang_leaves_the_others_their_time_whatever_the_patience(
+        self, peers: list[LanguageModelPeer]
+    ) -> None:
+        one, two, _ = peers
+        one.hang = two.hang = True
+        async with opened(*peers, first_token_s=60) as models:
+            within = budget(1.5)
+            assert await streamed(models, within) == "I am three."
+        assert within.remaining() > 0.2
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            {"status": 500},
+            {"status": 429},
+            {"status": 400},
+            {"api_key": "another"},
+            {"models": ["none"]},
+            {"hang": True},
+            {"stall_after": 0},
+            {"drop_after": 0},
+            {"malformed_after": 0},
+        ],
+        ids=str,
+    )
+    async def test_whatever_goes_wrong_before_the_first_token(
+        self, peers: list[LanguageModelPeer], fault: dict[str, object]
+    ) -> None:
+        one, two, _ = peers
+        misbehave(one, **fault)
+        async with opened(one, two, first_token_s=0.2) as models:
+            assert await streamed(models) == "I am two."
+            await idle(peers)
+
+    async def test_an_unreachable_address_and_one_that_is_none(self, peers: list[LanguageModelPeer]) -> None:
+        async with opened(NOBODY, "http://[::1", peers[2]) as models:
+            assert await streamed(models) == await completed(models) == "I am three."
+
+    @pytest.mark.parametrize("fault", [{"status": 503}, {"hang": True}], ids=str)
+    async def test_whole_replies_move_on_as_well(
+        self, peers: list[LanguageModelPeer], fault: dict[str, object]
+    ) -> None:
+        one, two, _ = peers
+        misbehave(one, **fault)
+        async with opened(one, two, whole_s=0.2) as models:
+            assert await completed(models) == "I am two."
+            await idle(peers)
+
+    async def test_the_last_endpoint_is_waited_for_to_the_deadline(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.status, two.ttft_s = 500, 0.6
+        async with opened(one, two, first_token_s=0.1) as models:
+            assert await streamed(models) == "I am two."
+
+    async def test_all_fail_is_one_error_that_names_them_all(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.status, two.hang = 500, True
+        async with opened(one, two, NOBODY, first_token_s=0.2) as models:
+            for call in (streamed, completed):
+                with pytest.raises(ModelError) as caught:
+                    await call(models, budget(1.5))
+                for address in (one.base_url, two.base_url, NOBODY):
+                    assert address in str(caught.value)
+
+    async def test_nothing_is_started_again_after_the_first_token(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.drop_after = 2
+        async with opened(one, two) as models:
+            got, fault = await until_it_breaks(models, budget())
+        assert "model-0" in fault
+        assert got == "I am"
+        assert two.requests == []
+
+    async def test_a_silence_in_the_middle_ends_the_reply(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.stall_after = 2
+        async with opened(one, two, stall_s=0.2) as models:
+            within = budget(30)
+            got, fault = await until_it_breaks(models, within)
+            await idle(peers)
+        assert "model-0 stopped for 0.2 s" in fault
+        assert got == "I am"
+        assert within.elapsed_ms() < 2000
+        assert two.requests == []
+
+    async def test_a_slow_reader_is_not_taken_for_a_silent_endpoint(self, peers: list[LanguageModelPeer]) -> None:
+        async with opened(peers[0], stall_s=0.1) as models:
+            got = ""
+            async for piece in models.stream("", ASK, role="main", budget=budget()):
+                got += piece
+                await asyncio.sleep(0.15)
+        assert got == "I am one."
+
+
+class TestCircuit:
+    async def test_opens_so_that_the_next_question_loses_no_time_and_a_probe_closes_it(
+        self, peers: list[LanguageModelPeer]
+    ) -> None:
+        one, two, _ = peers
+        one.hang = True
+        circuit = {"failures": 2, "rest_s": 0.5}
+        async with opened(one, two, first_token_s=0.2, circuit=circuit) as models:
+            for _ in range(2):
+                assert await streamed(models) == "I am two."
+            started = time.monotonic()
+            assert await streamed(models) == "I am two."
+            assert time.monotonic() - started < 0.15
+            assert len(one.requests) == 2
+            one.hang = False
+            await asyncio.sleep(0.5)
+            assert [await streamed(models) for _ in range(3)] == ["I am one."] * 3
+
+    async def test_rests_again_after_a_failed_probe(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.status = 500
+        async with opened(one, two, circuit={"failures": 1, "rest_s": 0.4}) as models:
+            await completed(models)
+            await asyncio.sleep(0.4)
+            for _ in range(4):
+                assert await completed(models) == "I am two."
+        assert len(one.requests) == 2
+
+    async def test_lets_one_probe_through_at_a_time(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.status = 500
+        async with opened(one, two, first_token_s=0.5, circuit={"failures": 1, "rest_s": 0.2}) as models:
+            await streamed(models)
+            misbehave(one, status=0, hang=True)
+            await asyncio.sleep(0.2)
+            assert await asyncio.gather(*(streamed(models) for _ in range(8))) == ["I am two."] * 8
+        assert len(one.requests) == 2
+
+    async def test_a_probe_that_is_cancelled_lets_another_one_through(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.status = 500
+        async with opened(one, two, circuit={"failures": 1, "rest_s": 0.1}) as models:
+            await completed(models)
+            misbehave(one, status=0, hang=True)
+            await asyncio.sleep(0.1)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(completed(models), 0.1)
+            one.hang = False
+            assert await completed(models) == "I am one."
+
+    async def test_a_stream_that_nobody_wants_any_more_opens_none(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.ttft_s = 5.0
+        async with opened(one, two, circuit={"failures": 1, "rest_s": 60}) as models:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(streamed(models), FAIR_CHANCE_S + 0.2)
+            one.ttft_s = 0.0
+            assert await streamed(models) == "I am one."
+
+    async def test_with_all_open_the_least_recently_failed_is_asked(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.status = two.status = 500
+        async with opened(one, two, circuit={"failures": 1, "rest_s": 60}) as models:
+            with pytest.raises(ModelError):
+                await completed(models)
+            one.status = two.status = 0
+            assert await completed(models) == "I am one."
+            assert await completed(models) == "I am one."
+
+    async def test_an_only_endpoint_is_asked_whatever_its_circuit(self, peers: list[LanguageModelPeer]) -> None:
+        one = peers[0]
+        one.api_key = "another"
+        async with opened(one, circuit={"failures": 1, "rest_s": 60}) as models:
+            for _ in range(3):
+                with pytest.raises(ModelError, match="API key"):
+                    await completed(models)
+            one.api_key = ""
+            assert await completed(models) == "I am one."
+
+    async def test_a_refused_request_is_no_failure_of_the_endpoint(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.status, one.failures = 400, 6
+        async with opened(one, two, circuit={"failures": 1, "rest_s": 60}) as models:
+            replies = [await completed(models) for _ in range(7)]
+        assert replies == ["I am two."] * 6 + ["I am one."]
+
+    async def test_breaks_in_the_middle_count(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.drop_after = 1
+        async with opened(one, two, circuit={"failures": 2, "rest_s": 60}) as models:
+            for _ in range(2):
+                with pytest.raises(ModelError):
+                    await streamed(models)
+            assert await streamed(models) == "I am two."
+
+    async def test_calls_that_a_stage_gave_up_count_after_a_fair_chance(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.hang = True
+        async with opened(one, two, whole_s=4, circuit={"failures": 1, "rest_s": 60}) as models:
+            for patience_s, asked in ((0.1, 1), (1.1, 2)):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(completed(models, budget(30)), patience_s)
+                assert len(one.requests) == asked
+            assert await completed(models) == "I am two."
+        assert len(one.requests) == 2
+
+    async def test_its_changes_are_logged_without_prompt_and_key(
+        self, peers: list[LanguageModelPeer], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TEST_KEY", "hush-hush")
+        configure_logs(LogSettings(format="json"), said := io.StringIO())
+        one, two, _ = peers
+        one.status = 500
+        main: dict[str, Any] = {"api_key": {"env": "TEST_KEY"}}
+        async with opened(one, two, circuit={"failures": 1, "rest_s": 0.1}, **main) as models:
+            await completed(models)
+            one.status = 0
+            await asyncio.sleep(0.1)
+            await completed(models)
+        log = said.getvalue()
+        places = [
+            log.index(event) for event in ("circuit.opened", "model.moved_on", "circuit.probed", "circuit.closed")
+        ]
+        assert all(before < after for before, after in pairwise(places))
+        assert f"model-0 at {one.base_url}" in log
+        assert "hush" not in log
+        assert "treasure" not in log
+
+
+class TestHedging:
+    async def test_is_off_unless_configured(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.ttft_s = 0.4
+        async with opened(one, two) as models:
+            assert await streamed(models) == "I am one."
+        assert two.requests == []
+
+    @pytest.mark.parametrize("call", [streamed, completed])
+    async def test_the_second_wins_when_the_first_is_slow(self, peers: list[LanguageModelPeer], call: Any) -> None:
+        one, two, _ = peers
+        one.ttft_s = 5.0
+        async with opened(one, two, hedge_after_s=0.1) as models:
+            within = budget()
+            assert await call(models, within) == "I am two."
+            await idle(peers)
+        assert within.elapsed_ms() < 1500
+        assert within.tokens["main.completion"] == 3
+
+    @pytest.mark.parametrize("call", [streamed, completed])
+    async def test_the_first_wins_when_the_second_is_slower(self, peers: list[LanguageModelPeer], call: Any) -> None:
+        one, two, _ = peers
+        one.ttft_s, two.hang = 0.4, True
+        async with opened(one, two, hedge_after_s=0.1) as models:
+            assert await call(models) == "I am one."
+            await idle(peers)
+        assert len(two.requests) == 1
+
+    async def test_an_only_endpoint_is_asked_twice(self, peers: list[LanguageModelPeer]) -> None:
+        one = peers[0]
+        one.hang = True
+        async with opened(one, hedge_after_s=0.2) as models:
+            asked = asyncio.create_task(streamed(models))
+            while not one.requests:
+                await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
+            one.hang = False
+            assert await asked == "I am one."
+            await idle(peers)
+        assert len(one.requests) == 2
+
+    async def test_a_fast_failure_needs_no_hedge(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.status = 500
+        async with opened(one, two, hedge_after_s=2) as models:
+            within = budget()
+            assert await streamed(models, within) == "I am two."
+        assert within.elapsed_ms() < 1000
+
+    async def test_both_of_a_hedge_may_fail_and_the_third_answers(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.hang = True
+        two.status = 500
+        async with opened(*peers, hedge_after_s=0.1, first_token_s=0.3) as models:
+            assert await streamed(models) == "I am three."
+            await idle(peers)
+        assert [len(peer.requests) for peer in peers] == [1, 1, 1]
+
+    async def test_slowness_alone_opens_no_circuit(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        circuit = {"failures": 1, "rest_s": 60}
+        async with opened(one, two, hedge_after_s=0.1, circuit=circuit) as models:
+            # The first is cancelled later than a fair chance takes.
+            one.ttft_s, two.ttft_s = 4.0, 1.0
+            assert await completed(models) == "I am two."
+            one.ttft_s = two.ttft_s = 0.0
+            assert await completed(models) == "I am one."
+
+    async def test_a_crowd_cannot_double_its_own_load(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        one.ttft_s = 0.5
+        async with opened(one, two, hedge_after_s=0.05, hedge_share=0.1) as models:
+            await asyncio.gather(*(completed(models) for _ in range(30)))
+        assert len(one.requests) == 30
+        assert 1 <= len(two.requests) <= 4
+
+    async def test_a_call_is_hedged_once(self, peers: list[LanguageModelPeer]) -> None:
+        for peer in peers:
+            peer.hang = True
+        async with opened(*peers, hedge_after_s=0.05, hedge_share=1, first_token_s=0.2) as models:
+            with pytest.raises(ModelError):
+                await streamed(models, budget(0.8))
+            await idle(peers)
+        assert [len(peer.requests) for peer in peers] == [1, 1, 1]
+
+    async def test_a_start_that_comes_second_in_the_same_moment_is_let_go(self) -> None:
+        settings = ModelSettings(base_url=NOBODY, model="none", hedge_after_s=0.02)
+        target = Target(Endpoint.open(NOBODY, "", 1), settings, Circuit("none", CircuitSettings()))
+        begun, dropped, together = list[int](), list[int](), asyncio.Event()
+
+        async def start(attempt: Attempt) -> int:
+            begun.append(len(begun))
+            mine = begun[-1]
+            if len(begun) == 2:
+                together.set()
+            await together.wait()
+            return mine
+
+        async def drop(number: int) -> None:
+            dropped.append(number)
+
+        won = await Fallback([target], settings).first_good(Call(start, drop, 1), budget())
+        assert begun == [0, 1]
+        assert sorted([won, *dropped]) == [0, 1]
+
+
+class TestRetry:
+    async def test_an_overloaded_only_endpoint_is_asked_again_when_it_says(
+        self, peers: list[LanguageModelPeer]
+    ) -> None:
+        one = peers[0]
+        misbehave(one, status=429, failures=1, retry_after=0.4)
+        async with opened(one) as models:
+            for call in (streamed, completed):
+                one.failures, within = 1, budget()
+                assert await call(models, within) == "I am one."
+                assert 400 <= within.elapsed_ms() < 1500
+        assert len(one.requests) == 4
+
+    async def test_a_server_error_is_retried_once(self, peers: list[LanguageModelPeer]) -> None:
+        one = peers[0]
+        one.status = 503
+        async with opened(one) as models:
+            with pytest.raises(ModelError, match="status 503"):
+                await streamed(models)
+            assert len(one.requests) == 2
+            one.failures = 1
+            assert await streamed(models) == "I am one."
+
+    async def test_a_wait_that_does_not_fit_the_budget_is_not_begun(self, peers: list[LanguageModelPeer]) -> None:
+        one = peers[0]
+        misbehave(one, status=429, retry_after=20)
+        async with opened(one) as models:
+            within = budget(5)
+            with pytest.raises(ModelError, match="status 429"):
+                await streamed(models, within)
+        assert within.elapsed_ms() < 1000
+        assert len(one.requests) == 1
+
+    @pytest.mark.parametrize("status", [401, 404])
+    async def test_a_refusal_is_not_retried(self, peers: list[LanguageModelPeer], status: int) -> None:
+        one = peers[0]
+        one.status = status
+        async with opened(one) as models:
+            with pytest.raises(ModelError):
+                await completed(models)
+        assert len(one.requests) == 1
+
+    async def test_with_a_fallback_nobody_waits(self, peers: list[LanguageModelPeer]) -> None:
+        one, two, _ = peers
+        misbehave(one, status=429, retry_after=1)
+        async with opened(one, two) as models:
+            within = budget()
+            assert await streamed(models, within) == "I am two."
+        assert within.elapsed_ms() < 800
+        assert len(one.requests) == 1
+
+
+class TestPrices:
+    async def test_the_cost_is_that_of_the_endpoint_that_answered(self) -> None:
+        async with LanguageModelPeer(reply="I am one.") as one, LanguageModelPeer(reply="I am two.") as two:
+            prices = {"price_prompt": 2.0, "price_completion": 8.0}
+            main = {"base_url": one.base_url, "model": "dear", **prices}
+            cheap = {"base_url": two.base_url, "model": "cheap", "price_completion": 0.5}
+            settings = {"main": {**main, "fallbacks": {"cheap": cheap}}}
+            models = RoleModels.open(ModelsSettings.model_validate(settings))
+            assert models is not None
+            first, second = budget(), budget()
+            await models.complete("", ASK, role="main", budget=first, agent="writer")
+            one.status = 500
+            async with aclosing(models.stream("", ASK, role="main", budget=second, agent="writer")) as pieces:
+                assert [piece async for piece in pieces]
+            await models.close()
+        sent, received = first.tokens["writer.prompt"], first.tokens["writer.completion"]
+        assert sent > 0
+        assert received == 3
+        assert first.cost == {"writer": pytest.approx((sent * 2.0 + received * 8.0) / 1e6)}
+        assert second.cost == {"writer": pytest.approx(3 * 0.5 / 1e6)}
+
+    async def test_an_unknown_price_costs_nothing(self, peers: list[LanguageModelPeer]) -> None:
+        async with opened(peers[0]) as models:
+            within = budget()
+            await completed(models, within)
+        assert within.tokens["main.prompt"] > 0
+        assert within.cost == {}
+
+
+def test_the_secrets_of_fallbacks_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARE_KEY", "spare-secret")
+    spare = {"base_url": NOBODY, "model": "m", "api_key": {"env": "SPARE_KEY"}}
+    main = {"base_url": NOBODY, "model": "m", "fallbacks": {"spare": spare}}
+    settings = Settings.model_validate({"models": {"main": main}})
+    assert set(settings.secrets()) == {"models.main.fallbacks.spare.api_key"}
+    assert secret_values(settings) == ("spare-secret",)
+
+
+async def test_a_reader_who_leaves_takes_the_connection_along(peers: list[LanguageModelPeer]) -> None:
+    one = peers[0]
+    one.tokens_per_s = 1
+    async with opened(one, peers[1], hedge_after_s=3) as models:
+        with suppress(TimeoutError):
+            async with (
+                asyncio.timeout(0.2),
+                aclosing(models.stream("", ASK, role="main", budget=budget())) as pieces,
+            ):
+                async for _piece in pieces:
+                    assert one.active == 1
+        await idle(peers)

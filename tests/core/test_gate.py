@@ -1,0 +1,458 @@
+"""When the bot speaks, and the reason of every silence."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from sqlalchemy import update
+
+from core.errors import ServiceError
+from core.gate import LATE_S, Gate, Verdict
+from core.gating.asking import asking, for_somebody_else, no_question, nothing_to_answer, personal, resolved
+from core.gating.relevance import relevance
+from core.gating.replies import SHORT, clarification, pointer, suggestion
+from core.gating.room import Answered, Room
+from core.gating.scoring import Signs, chance, fit
+from core.journal import Journal
+from core.settings.platforms import GateSettings
+from core.tables import messages
+from core.types import AgentScore, Citation, ConversationKey, Message, Passage, Reply
+from tests.core.stand import INSTALL, ShelfLibrary, settings
+
+CHAT = ConversationKey("test", "room")
+QUESTION = "How do I install the package with pip?"
+CITED = (Citation(1, "install", "docs", "Install", "install.md", ""),)
+
+
+def message(number: int, text: str = QUESTION, *, who: str = "ann", **changes: object) -> Message:
+    now = datetime.now(UTC)
+    made = Message(str(number), CHAT, who, who.title(), text, now)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+@dataclass
+class Group:
+    """A chat with its journal: what is said, answered, and judged there."""
+
+    journal: Journal
+    gate: Gate
+    library: ShelfLibrary
+
+    @classmethod
+    def of(cls, journal: Journal, **changes: object) -> Group:
+        library = ShelfLibrary()
+        gate = {"mode": "auto", "wait_s": 0, **changes}
+        return cls(journal, Gate(settings(gate=gate), Room(journal.database), library), library)
+
+    async def judged(self, said: Message) -> Verdict:
+        await self.journal.received(said)
+        return await self.gate.judge(said)
+
+    async def silent(self, said: Message) -> None:
+        await self.journal.received(said)
+        await self.journal.silent(said, "chatter")
+
+    async def answered(self, said: Message, reply: Reply | None = None) -> None:
+        await self.journal.received(said)
+        await self.journal.begin(said)
+        await self.journal.answered(said, reply or Reply("Use pip [1].", CITED))
+
+    async def earlier(self, said: Message, seconds: float) -> None:
+        """Let a message have come, and been settled, so long ago."""
+        then = datetime.now(UTC) - timedelta(seconds=seconds)
+        async with self.journal.database.writing() as connection:
+            await connection.execute(
+                update(messages).where(messages.c.id == said.id).values(received_at=then, settled_at=then)
+            )
+
+
+async def test_it_speaks_unasked_when_it_can_help(journal: Journal) -> None:
+    group = Group.of(journal)
+    assert await group.judged(message(1)) == Verdict(True, unasked=True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "speaks"),
+    [
+        ("off", {"addressed": True}, False),
+        ("off", {"addressed": True, "private": True}, True),
+        ("mention", {"addressed": True}, True),
+        ("mention", {}, False),
+        ("auto", {"addressed": True, "text": "ok"}, True),
+        ("auto", {}, True),
+    ],
+)
+async def test_modes(journal: Journal, mode: str, changes: dict[str, object], speaks: bool) -> None:
+    verdict = await Group.of(journal, mode=mode).judged(message(1, **changes))
+    assert verdict.speak is speaks
+    assert bool(verdict.reason) is not speaks
+
+
+async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) -> None:
+    own = Group.of(journal, mode="mention", modes={"test:room": "auto"}, thresholds={"test:other": 1})
+    assert (await own.judged(message(1))).speak
+    elsewhere = replace(message(2), key=ConversationKey("test", "other"))
+    assert "not addressed" in (await own.judged(elsewhere)).reason
+    strict = Group.of(journal, threshold=0.1, thresholds={"test:other": 1})
+    assert "threshold 1.00" in (await strict.judged(replace(elsewhere, id="3"))).reason
+    named = Group.of(journal, modes={"test:room": "off"})
+    assert "switched off" in (await named.judged(message(4, private=True, addressed=True))).reason
+
+
+@pytest.mark.parametrize("wrong", [{"modes": {"room": "auto"}}, {"mode": "loud"}, {"threshold": 2}, {"wait_s": -1}])
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        GateSettings.model_validate(wrong)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (message(9, "ok"), "a courtesy"),
+        (message(9, "/start@otherbot"), "a command for another bot"),
+        (message(9, "", command="weather"), "a command for another bot"),
+        (message(9, "```\npip install kimas\n```"), "no words but code"),
+        (message(9, "@tom how do I install the package with pip?"), "somebody else is mentioned"),
+        (message(9, reply_to="77"), "a reply to somebody else"),
+        (message(9, "I installed the package with pip today"), "not a question"),
+        (message(9, "Did you install the package yet?"), "people or plans"),
+        (message(9, "How do I cook rice in a pot?"), "not sure enough to help"),
+        (message(9, sent_at=datetime.now(UTC) - timedelta(seconds=LATE_S + 1)), "too old"),
+    ],
+    ids=lambda value: value.text[:20] if isinstance(value, Message) else value,
+)
+async def test_every_silence_has_its_reason(journal: Journal, said: Message, reason: str) -> None:
+    verdict = await Group.of(journal).judged(said)
+    assert not verdict.speak
+    assert reason in verdict.reason
+
+
+async def test_chatter_costs_no_search(journal: Journal) -> None:
+    group = Group.of(journal)
+    for number, text in enumerate(("thanks!", "Good morning", "lol", "deployed it", "@tom how?", "see you tomorrow?")):
+        await group.judged(message(number, text))
+    assert group.library.queries == []
+    await group.judged(message(99))
+    assert len(group.library.queries) == 1
+
+
+async def test_who_replies_to_themselves_asks_everybody(journal: Journal) -> None:
+    group = Group.of(journal)
+    await group.silent(message(1, "Setting up my machine"))
+    assert (await group.judged(message(2, reply_to="1"))).speak
+
+
+async def test_a_conversation_between_people_is_left_alone(journal: Journal) -> None:
+    group = Group.of(journal)
+    await group.silent(message(1, "I have a new machine"))
+    reply = message(2, "Nice, which system?", who="bob", reply_to="1")
+    await group.silent(reply)
+    assert "a human is talking" in (await group.judged(message(3))).reason
+    await group.earlier(reply, 300)
+    assert (await group.judged(message(4, "How do I install the package without pip?"))).speak
+
+
+async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:
+    group = Group.of(journal, cooldown_s=60)
+    first = message(1)
+    assert (await group.judged(first)).speak
+    assert "gate.cooldown_s" in (await group.judged(message(2, "Where is memory stored?", who="bob"))).reason
+    await group.answered(first)
+    again = Group.of(journal, cooldown_s=60)
+    asked = "Does the memory module need a vector database?"
+    assert "gate.cooldown_s" in (await again.judged(message(3, asked, who="bob"))).reason, "the journal remembers"
+    await again.earlier(first, 61)
+    assert (await again.judged(message(4, asked, who="bob"))).speak
+
+
+async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
+    group = Group.of(journal, wait_s=5)
+    one, two = message(1), message(2, "Does the memory module need a vector database?", who="bob")
+    first, second = await group.judged(one), await group.judged(two)
+    assert first.wait_s > 0
+    assert second.wait_s > 0
+    assert [(await group.gate.confirm(one, first)).speak, (await group.gate.confirm(two, second)).speak] == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("later", "reason"),
+    [
+        (message(2, "With pip, like everything else", who="bob"), "a human replied"),
+        (message(2, "pip", who="bob", reply_to="1"), "a human replied"),
+        (message(2, "@ann ask Tom?", who="bob"), "a human replied"),
+        (message(2, "never mind, found it"), "took the question back"),
+        (message(2, "lol", who="bob"), ""),
+        (message(2, "Here is a song for you", who="machine", reference={"by_bot": True}), ""),
+        (message(2, "Where do the logs go?", who="bob"), ""),
+        (message(2, "I am on Linux"), ""),
+        (message(2, "With pip, like everything else", who="bob", key=replace(CHAT, thread="side")), ""),
+    ],
+    ids=lambda value: value.text[:20] if isinstance(value, Message) else value,
+)
+async def test_people_may_answer_first(journal: Journal, later: Message, reason: str) -> None:
+    group = Group.of(journal, wait_s=5)
+    asked = message(1)
+    await group.silent(message(0, "We use pip for all of it", who="bob"))
+    verdict = await group.judged(asked)
+    assert 4 < verdict.wait_s <= 5
+    await group.silent(later)
+    confirmed = await group.gate.confirm(asked, verdict)
+    assert confirmed.speak is not bool(reason)
+    assert reason in confirmed.reason
+
+
+async def test_a_question_that_waited_already_waits_no_more(journal: Journal) -> None:
+    asked = message(1, sent_at=datetime.now(UTC) - timedelta(seconds=20))
+    verdict = await Group.of(journal, wait_s=15).judged(asked)
+    assert (verdict.speak, verdict.wait_s) == (True, 0)
+
+
+@pytest.mark.parametrize("how", ["silent", "point"])
+async def test_what_was_answered_before_is_not_answered_again(journal: Journal, how: str) -> None:
+    group = Group.of(journal, repeated=how, cooldown_s=0, repeated_hours=1)
+    first = message(1, "how do I install the package with pip", who="bob", addressed=True)
+    await group.answered(first)
+    verdict = await group.judged(message(2))
+    if how == "silent":
+        assert verdict == Verdict(False, "the same was answered in this chat before")
+    else:
+        assert "> Use pip.\n" in verdict.text
+    assert (await group.judged(message(3, "How do I install the package?"))).text == ""
+    await group.earlier(first, 3700)
+    assert (await group.judged(message(4))) == Verdict(True, unasked=True)
+
+
+async def test_a_reply_without_knowledge_is_no_answer_to_point_at(journal: Journal) -> None:
+    group = Group.of(journal, cooldown_s=0)
+    await group.answered(message(1, who="bob"), Reply("I may know something about this."))
+    assert (await group.judged(message(2))).speak
+
+
+@pytest.mark.parametrize(("grey", "says"), [("silent", ""), ("suggest", "Reply to this"), ("clarify", "Is this about")])
+async def test_the_grey_zone(journal: Journal, grey: str, says: str) -> None:
+    group = Group.of(journal, threshold=0.999, grey=grey, grey_width=0.5, cooldown_s=0)
+    verdict = await group.judged(message(1))
+    assert verdict.speak is bool(says)
+    assert says in verdict.text
+    if says:
+        assert "Install" in verdict.text
+        assert "not sure enough" in (await group.judged(message(2, "How do I cook rice?", who="bob"))).reason
+
+
+@pytest.mark.parametrize(
+    ("text", "who", "speaks"),
+    [
+        ("and on Windows", "ann", True),
+        ("Why is that?", "ann", True),
+        ("thanks a lot!", "ann", False),
+        ("I will try that tomorrow", "ann", False),
+        ("@tom and on Windows?", "ann", False),
+        ("and on Windows?", "bob", False),
+    ],
+)
+async def test_a_follow_up_in_a_thread_needs_no_mention(journal: Journal, text: str, who: str, speaks: bool) -> None:
+    group = Group.of(journal, mode="mention")
+    thread = replace(CHAT, thread="7")
+    await group.answered(message(1, addressed=True, key=thread))
+    verdict = await group.judged(message(2, text, who=who, key=thread))
+    assert (verdict.speak, verdict.unasked) == (speaks, False)
+    assert not (await group.judged(message(3, text, who=who))).speak, "outside the thread"
+
+
+async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) -> None:
+    thread = replace(CHAT, thread="7")
+    first = message(1, addressed=True, key=thread)
+    group = Group.of(journal, mode="mention", follow_up_minutes=10)
+    await group.answered(first)
+    assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(message(2, key=thread))).speak
+    await group.earlier(first, 601)
+    assert not (await group.judged(message(3, key=thread))).speak
+
+
+async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journal: Journal) -> None:
+    """Two bots that take each other for people: the loop ends by itself."""
+    group = Group.of(journal, answers_in_10_min=3)
+    spoken = 0
+    for number in range(50):
+        said = message(number, f"Interesting! And what about {number}?", who="machine", addressed=True)
+        verdict = await group.judged(said)
+        if not verdict.speak:
+            assert "3 answers to this account" in verdict.reason
+            break
+        spoken += 1
+        await group.answered(said)
+    assert spoken == 3
+    assert (await group.judged(message(99, who="bob", addressed=True))).speak
+
+
+async def test_what_was_begun_before_a_restart_is_finished(journal: Journal) -> None:
+    group = Group.of(journal, mode="mention")
+    assert (await group.gate.judge(message(1), begun=True)).speak
+    off = Group.of(journal, mode="off")
+    assert not (await off.gate.judge(message(1), begun=True)).speak
+
+
+@pytest.mark.parametrize("broken", [True, False])
+async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal, broken: bool) -> None:
+    library = ShelfLibrary(broken={"docs"}) if broken else None
+    gate = Gate(settings(gate={"mode": "auto"}), Room(journal.database), library)
+    verdict = await gate.judge(message(1))
+    assert not verdict.speak
+    assert ("could not be told" if broken else "no knowledge") in verdict.reason
+    assert (await gate.judge(message(2, addressed=True))).speak
+
+
+class PaidLibrary(ShelfLibrary):
+    """A library whose second agent asks a paid service."""
+
+    async def route(self, query: str) -> Sequence[AgentScore]:
+        return [AgentScore("web", 1.0), AgentScore("docs", 0.5)]
+
+    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
+        if agent == "web":
+            raise ServiceError("somebody was asked who wants money")
+        return await super().search(agent, query, limit, dense=dense)
+
+
+async def test_sources_that_are_asked_at_question_time_are_known_by_their_description() -> None:
+    web = {"kind": "search_api", "provider": "searxng", "base_url": "https://search.example.org"}
+    docs = {"kind": "faq", "path": "faq.yaml"}
+    agents = {"web": {"sources": ["web"], "description": "Olympic medals and records"}, "docs": {"sources": ["docs"]}}
+    configured = settings(sources={"web": web, "docs": docs}, agents=agents)
+    assert (await relevance("Where are the Olympic medals and records?", PaidLibrary(), configured)).match > 0.5
+    found = await relevance(QUESTION, PaidLibrary(), configured)
+    assert (found.match, found.foreign, found.title) == (pytest.approx(0.6 * 3 / 4), 0, INSTALL.title)
+    foreign = await relevance("How do I install the package with Celery or pip?", PaidLibrary(), configured)
+    assert foreign.foreign == 1
+    assert (await relevance("请问怎么用 Celery 安装 pip 包", PaidLibrary(), configured)).foreign == 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I install it?",
+        "does anyone know where logs are kept",
+        "The server crashes when I upload a file",
+        "Any idea why this returns 404?",
+        "what is the default port",
+        "请问怎么安装",
+        "有人知道日志在哪里吗",
+        "启动的时候报错，连不上数据库",
+        "支持中文吗？",
+    ],
+)
+def test_questions_and_error_reports_are_questions(text: str) -> None:
+    assert no_question(text) == ""
+    assert asking(text) >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no words"),
+        ("👍🎉", "a courtesy"),
+        ("why?", "too short"),
+        ("ok thanks, that works now!", "a courtesy"),
+        ("哈哈哈，谢谢大家", "a courtesy"),
+        ("https://example.org/?q=what", "no words but code or links"),
+        ("for x in y:\n    print(x);", "not a question"),
+        ("return {\n  a: 1,\n};", "too short"),
+        ("We released version 2 today", "not a question"),
+        ("今天发布了新版本", "not a question"),
+        ("!play music", "a command for another bot"),
+    ],
+)
+def test_the_rest_is_none(text: str, reason: str) -> None:
+    assert no_question(text) == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "theirs"),
+    [
+        ("@tom how?", True),
+        ("hey @li_wei, how do I install it?", True),
+        ("@everyone how do I install it?", False),
+        ("@大家 怎么安装", False),
+        ("what does the @property decorator do?", False),
+        ("how do I install @angular/core?", False),
+        ("mail me at ann@example.org, how?", False),
+        ("`@tool` does what?", False),
+    ],
+)
+def test_mentions_of_others(text: str, theirs: bool) -> None:
+    assert for_somebody_else(text) is theirs
+
+
+def test_people_and_plans_are_told_from_matters() -> None:
+    assert personal("Who wants pizza tonight?")
+    assert personal("你今天有空吗？")
+    assert not personal("How do I match a pattern in a job's name?")
+    assert resolved("nvm, figured it out")
+    assert resolved("解决了，谢谢")
+    assert not resolved("it does not work")
+
+
+def test_hostile_texts_are_judged_in_time() -> None:
+    started = time.perf_counter()
+    for text in (
+        "ha" * 2000,
+        "no " * 1300,
+        "哈" * 4000,
+        "?" * 4000,
+        "@a " * 1300,
+        "what " * 800,
+        " \n" * 2000,
+        "`" * 4000,
+    ):
+        no_question(text)
+        for_somebody_else(text)
+        nothing_to_answer(text)
+        resolved(text)
+    assert time.perf_counter() - started < 2
+
+
+def test_weights_are_learnt_from_examples() -> None:
+    yes = [Signs(0, 0.3 + n / 100, 0) for n in range(20)]
+    no = [Signs(0, n / 400, n % 2) for n in range(60)]
+    weights = fit([*yes, *no], [True] * 20 + [False] * 60)
+    assert weights.match > 0 > weights.foreign
+    assert min(chance(one, weights) for one in yes) > 0.5 > max(chance(one, weights) for one in no)
+    assert fit([], []).base == 0
+
+
+def test_what_it_says_unasked_is_short_and_in_the_askers_language() -> None:
+    hostile = "Guide](javascript:x) <@everyone> `code` " * 9
+    for text in (suggestion("How?", hostile), clarification("How?", hostile)):
+        assert not set("<>[]`@") & set(text)
+        assert len(text) < 300
+    assert "提及我" in suggestion("怎么安装？", "")
+    assert "版本" in clarification("怎么安装？", "安装")
+    long = Answered("How?", "Long word " * 100 + "[1, 2] end [3].", 7200)
+    assert "2 h ago" in pointer(long, "How?")
+    assert len(pointer(long, "How?")) < SHORT + 150
+    assert "[1" not in pointer(Answered("How?", "So [1, 2].", 60), "怎么？")
+
+
+def test_the_labelled_file_is_large_and_balanced() -> None:
+    lines = (Path(__file__).parent / "data/gate.jsonl").read_text("utf-8").splitlines()
+    cases = [json.loads(line) for line in lines]
+    assert len(cases) >= 200
+    assert 0.25 < sum(case["should_answer"] for case in cases) / len(cases) < 0.5
+    assert sum(any("\u4e00" <= character <= "\u9fff" for character in case["text"]) for case in cases) >= 40

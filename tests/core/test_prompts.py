@@ -1,0 +1,78 @@
+"""Templates: overridden by the configuration, for one retrieval agent, and in the asker's language."""
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigurationError
+from core.language import language_of
+from core.notes import CHINESE, ENGLISH, notes_in
+from core.prompts import Prompts
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("How do I install it?", ""),
+        ("Wie installiere ich das?", ""),
+        ("怎么安装 AgentScope？", "zh"),
+        ("AgentScope 的 ReActAgent 怎么用 MemoryBase？", "zh"),
+        ("AgentScopeのインストール方法は？", "ja"),
+        ("에이전트를 어떻게 설치하나요?", "ko"),
+        ("Как установить агента?", "ru"),
+        ("كيف أقوم بتثبيته؟", "ar"),
+        ("What does the error 模型 mean in `model.py` when I load the second checkpoint?", ""),
+        ("```\n模型加载失败\n```\nWhy does this happen?", ""),
+        ("https://example.org/模型/安装 what is this", ""),
+        ("", ""),
+        ("42", ""),
+    ],
+)
+def test_a_script_tells_a_language(text: str, language: str) -> None:
+    assert language_of(text) == language
+
+
+def test_the_asker_is_spoken_to_in_their_language() -> None:
+    prompts = Prompts.read()
+    assert "根据给定的资料" in prompts.spoken("zh").fill("summarizer", name="N", persona="")
+    assert prompts.spoken("zh").language == "zh"
+    for language in ("", "ja", "fr"):
+        assert "from the evidence" in prompts.spoken(language).fill("summarizer", name="N", persona="")
+    assert notes_in("zh") is CHINESE
+    assert notes_in("ja") is notes_in("") is ENGLISH
+
+
+def test_a_translation_has_the_same_places() -> None:
+    import re
+
+    templates = Prompts.read().templates
+    translated = [name for name in templates if name[-3:] == "-zh"]
+    assert translated
+    for name in translated:
+        places = [set(re.findall(r"\{\{\w+\}\}", templates[one])) for one in (name, name[:-3])]
+        assert places[0] == places[1], name
+
+
+def test_templates_of_ones_own(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.md"
+    mine.write_text("Answer as {{name}} would.", "utf-8")
+    french = tmp_path / "french.md"
+    french.write_text("Réponds.", "utf-8")
+    prompts = Prompts.read({"summarizer": mine, "talk-fr": french}, {"code": {"compress": mine}})
+    assert prompts.fill("summarizer", name="Ann") == "Answer as Ann would."
+    # A template of one's own is not replaced by the translation of another.
+    assert prompts.spoken("zh").fill("summarizer", name="Ann") == "Answer as Ann would."
+    assert prompts.spoken("fr").fill("talk") == "Réponds."
+    assert prompts.of("code").fill("compress", name="Ann") == "Answer as Ann would."
+    assert prompts.of("docs").fill("compress") == prompts.fill("compress") != prompts.of("code").fill("compress")
+
+
+def test_what_cannot_be_a_template_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"prompts\.sumarizer: there is no such template; they are: compress"):
+        Prompts.read({"sumarizer": tmp_path})
+    with pytest.raises(ConfigurationError, match=r"agents\.code\.prompts\.talk: .* cannot be read"):
+        Prompts.read({}, {"code": {"talk": tmp_path / "missing.md"}})
+    binary = tmp_path / "binary.md"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        Prompts.read({"talk": binary})

@@ -1,0 +1,346 @@
+"""Which citations an answer may keep: rules one by one, the labelled set as a whole, and the line around it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from core.answer import answer
+from core.citations import marks, resolve, sentences
+from core.claims import claims
+from core.evaluation.citations import FORM, Case, measure, read_case
+from core.evaluation.lines import read_cases
+from core.evidence import handle
+from core.facts import has_number, names, numbers
+from core.settings import Settings
+from core.support import Known, Verdict, judge, overlap_support, rarities
+from core.support_check import unsupported
+from core.types import Passage, Question, Reply
+from knowledge.chunking import chunk
+from knowledge.embedding import LocalEmbedder
+from knowledge.ports import Document
+from tests.core.scripted import ScriptedPeer, models
+from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).parent / "data" / "citations.jsonl"
+
+
+class Vectors(ShelfLibrary):
+    """A library whose similarity is that of the built-in model."""
+
+    def __init__(self, embedder: LocalEmbedder) -> None:
+        super().__init__()
+        self.embedder = embedder
+
+    async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        vectors = await self.embedder.embed([query, *texts])
+        similarities: list[float] = (vectors[1:] @ vectors[0]).tolist()
+        return similarities
+
+
+@pytest.fixture
+async def vectors(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Vectors]:
+    embedder = await LocalEmbedder.open(tmp_path_factory.getbasetemp() / "models")
+    yield Vectors(embedder)
+    await embedder.close()
+
+
+# The rules
+
+SERVER = (
+    "The server listens on port 8000 and keeps sessions for 2 hours. It does not compress replies. Set `max_peers`."
+)
+
+
+def verdict(claim: str, text: str = SERVER, asked: str = "") -> Verdict:
+    known = Known(passage("x", text))
+    return judge(claim, known, rarities([known, Known(MEMORY)]), asked)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The server listens on port 8000",
+        "The server keeps sessions for 120 minutes",
+        "The server keeps sessions for two hours",
+        "The server does not compress its replies",
+        "The server listens on port 8,000 for all sessions",
+    ],
+)
+def test_words_support(claim: str) -> None:
+    assert verdict(claim) == "yes"
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The server listens on port 9000",
+        "The server keeps sessions for 3 hours",
+        "The server keeps sessions for 200 minutes",
+        "It compresses all replies",
+        "The server does not listen on port 8000",
+        "Set `max_children` for the server",
+        "服务器监听 9000 端口",
+        "The server keeps sessions for 2 days",
+    ],
+)
+def test_words_refuse(claim: str) -> None:
+    assert verdict(claim) == "no"
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "Anybody may connect to it from outside by default",
+        "See below",
+        "The sources do not mention what happens when port 9000 is taken",
+        "Der Server merkt sich Anmeldungen zwei Stunden lang und beantwortet danach keine Anfragen mehr",
+        "服务器保留会话一段时间",
+    ],
+)
+def test_words_leave_open_what_they_cannot_tell(claim: str) -> None:
+    assert verdict(claim) == "unsure"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Requests time out after 30 s, sessions after 30 days.", "Requests time out after 30 seconds"),
+        ("Requests time out after 30 s, sessions after 30 days.", "Sessions time out after 30 days"),
+        ("Requests: timeout_s = 30", "Requests time out after 30 seconds"),
+        ("Requests take TIMEOUT_30 for their time", "Requests time out after 30 seconds"),
+        ("Requests time out after 5 to 10 minutes.", "Requests time out after 5 minutes"),
+        ("Requests time out after 90 s.", "Requests time out after 1.5 minutes"),
+    ],
+)
+def test_a_number_with_its_unit_or_without_any_supports(text: str, said: str) -> None:
+    assert verdict(said, text) != "no"
+
+
+def test_a_number_of_another_unit_does_not_support() -> None:
+    assert verdict("Requests time out after 30 minutes", "Requests time out after 30 seconds.") == "no"
+    assert verdict("Uploads may have 512 MB", "Uploads may have 512 GB.") == "no"
+
+
+def test_what_the_asker_said_needs_no_support() -> None:
+    claim = "With your 64 GB the server listens on port 8000"
+    assert verdict(claim) == "no"
+    assert verdict(claim, asked="I have 64 GB, which port?") == "yes"
+
+
+def test_numbers_and_names_are_read_in_one_spelling() -> None:
+    assert numbers("1. First v2.3.1, 10,000 of 08, utf8, step 4") == {"2.3.1", "10000", "8"}
+    assert has_number("3.11", {"3.11.4"})
+    assert has_number("2.0", {"2"})
+    assert not has_number("2.1", {"2"})
+    assert names("Use `max_peers`, --dry-run or HttpServer, e.g. run.") == {"max_peers", "--dry-run", "HttpServer"}
+
+
+HARD = "\n" * 20_000 + "1," * 10_000 + "[p1" + ", 1" * 50
+
+
+def test_reading_is_linear() -> None:
+    known = Known(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
+    started = time.monotonic()
+    judge("The word 1.1 and a_a are " + "very " * 2_000 + "plain", known, rarities([known]))
+    assert time.monotonic() - started < 3
+
+
+# What a mark stands behind
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Apples grow slowly [p1]. Pears grow fast [p2].", ["Apples grow slowly", "Pears grow fast"]),
+        ("One thing happens. [p1] Another follows. [p2]", ["One thing happens.", "Another follows."]),
+        ("Apples grow slowly [p1], while pears grow fast [p2].", ["Apples grow slowly", ", while pears grow fast"]),
+        ("No. Feeds are read-only [p1], and bins keep things [p2].", ["Feeds are read-only", ", and bins keep things"]),
+        ("Apples grow slowly everywhere [p1][p2].", ["Apples grow slowly everywhere"] * 2),
+        ("| port | 8000 [p1] |", ["port 8000"]),
+        ("- Apples grow slowly [p1]\n- Pears grow fast [p2]", ["- Apples grow slowly", "- Pears grow fast"]),
+        ("苹果长得慢【p1】。梨长得快【p2】。", ["苹果长得慢", "梨长得快"]),
+        ("[p1] says that apples grow slowly.", ["says that apples grow slowly."]),
+        ("```\ncode\n```\n[p1]", []),
+        ("`x[p1]` is code.", []),
+    ],
+)
+def test_a_mark_stands_behind_the_words_before_it(text: str, said: list[str]) -> None:
+    assert [claim.said[0] for claim in claims(text)] == said
+
+
+def test_a_mark_at_the_end_stands_for_the_sentences_before_it_too() -> None:
+    [claim] = claims("The server listens on port 8000. It keeps sessions. That is all [p1].")
+    assert claim.context[-1].startswith("The server listens")
+
+
+# The labelled set
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    return read_cases(DATA, read_case, FORM)
+
+
+@pytest.mark.parametrize(
+    ("split", "size", "precision", "recall", "looked_back"),
+    [("choose", 108, 0.97, 0.95, 0.8), ("confirm", 57, 0.97, 0.95, 0.75), ("last", 32, 0.8, 0.5, 0.5)],
+)
+async def test_the_labelled_set_keeps_its_figures(
+    cases: list[Case], vectors: Vectors, split: str, size: int, precision: float, recall: float, looked_back: float
+) -> None:
+    start = {"choose": "", "confirm": "b-", "last": "c-"}
+    mine = [case for case in cases if (case.id[:2] if case.id[1] == "-" else "") == start[split]]
+    assert len(mine) == size
+    measured = await measure(mine, parts(vectors))
+    checked = measured.citations["checked"]
+    assert checked.precision.value is not None
+    assert checked.recall.value is not None
+    assert measured.removals.precision.value is not None
+    assert measured.removals.recall.value is not None
+    assert checked.precision.value >= precision
+    assert checked.recall.value >= 0.97
+    assert measured.removals.precision.value >= 0.97, "a wrong removal is worse than a miss"
+    assert measured.removals.recall.value >= recall
+    found = measured.look_back["words"]
+    assert found.precision.value is not None
+    assert found.precision.value >= 0.8
+    assert found.f1.value is not None
+    assert found.f1.value >= looked_back
+
+
+async def test_without_vectors_nothing_true_is_lost(cases: list[Case]) -> None:
+    measured = await measure(cases, parts(ShelfLibrary()))
+    assert measured.removals.counts.wrong == 0
+    assert measured.citations["checked"].counts.missed == 0
+
+
+async def test_what_is_quoted_word_for_word_is_never_refused() -> None:
+    """Every sentence of our own guide, cited to its passage among its neighbours."""
+    quoted = 0
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        pieces = chunk(Document(page.name, page.read_text("utf-8"), "markdown", "", ""))
+        shelf = [Passage(str(at), "docs", page.name, one.title, one.text) for at, one in enumerate(pieces)]
+        for at, one in enumerate(shelf):
+            near = shelf[max(0, at - 2) : at + 3]
+            paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n|\n\s*(?=[-|#]|\d+\.)", one.text)]
+            said = [sentence for part in paragraphs for sentence in sentences(part) if "[" not in sentence]
+            text = "\n\n".join(f"{sentence.rstrip('.')} [{handle(near.index(one))}]." for sentence in said[:5])
+            check = await unsupported(text, near, None)
+            assert check.refused == frozenset(), (page.name, text)
+            quoted += len(said[:5])
+    assert quoted > 200
+
+
+# In the line
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[ScriptedPeer]:
+    async with ScriptedPeer() as running:
+        yield running
+
+
+async def ask(peer: ScriptedPeer, library: ShelfLibrary | None = None, configuration: Settings | None = None) -> Reply:
+    model = models(peer)
+    try:
+        question = Question("How do I install the package with pip in a virtual environment for memory?")
+        return await answer(question, MemorySink(), parts(library, model, configuration))
+    finally:
+        await model.close()
+
+
+async def test_an_unsupported_sentence_loses_its_citation_and_numbers_close_up(peer: ScriptedPeer) -> None:
+    peer.replies["write"] = "Install the package with pip 77 [p1]. Long-term memory needs a vector database [p2]."
+    reply = await ask(peer)
+    assert reply.text == "Install the package with pip 77. Long-term memory needs a vector database [1]."
+    assert [one.passage_id for one in reply.citations] == [reply.passages[1].id]
+    assert reply.trace.dropped_citations == 1
+    assert "look_back" not in peer.agents
+
+
+async def test_the_model_reads_the_best_at_both_ends_and_ids_follow_what_it_reads(peer: ScriptedPeer) -> None:
+    shelf = [
+        passage(f"pip{rank}", f"pip {'install package virtual environment'.rsplit(' ', rank)[0]} fact{rank}")
+        for rank in range(4)
+    ]
+    peer.replies["write"] = "All of it is about pip install package [p4]."
+    reply = await ask(peer, ShelfLibrary(shelf))
+    assert [one.id for one in reply.passages] == ["pip0", "pip2", "pip3", "pip1"]
+    assert [one.passage_id for one in reply.citations] == ["pip1"]
+    sent = peer.sent("write")[0]["messages"][-1]["content"]
+    assert [sent.index(f"fact{rank}") for rank in (0, 2, 3, 1)] == sorted(
+        sent.index(f"fact{rank}") for rank in range(4)
+    )
+    ranked = await ask(peer, ShelfLibrary(shelf), settings(evidence={"order": "ranked"}))
+    assert [one.id for one in ranked.passages] == ["pip0", "pip1", "pip2", "pip3"]
+
+
+async def test_a_weight_brings_a_source_forward(peer: ScriptedPeer) -> None:
+    shelf = [passage("docs", "Install the package with pip"), passage("forum", "pip fact", source="forum")]
+    configuration = settings(
+        sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "forum")},
+        evidence={"weights": {"forum": 9.0}},
+    )
+    reply = await ask(peer, ShelfLibrary(shelf), configuration)
+    assert [one.id for one in reply.passages] == ["forum", "docs"]
+
+
+async def test_switched_off_everything_stays(peer: ScriptedPeer) -> None:
+    peer.replies["write"] = "Install the package with pip 77 [p1]."
+    reply = await ask(peer, configuration=settings(evidence={"support_check": "none"}))
+    assert reply.text == "Install the package with pip 77 [1]."
+
+
+async def test_when_all_citations_are_gone_they_are_looked_back_for(peer: ScriptedPeer) -> None:
+    peer.replies["write"] = "Matrix [7] aside, it costs 99 coins [p1]. Long-term memory needs a vector database."
+    peer.replies["look_back"] = "1: p1\n2: p2"
+    reply = await ask(peer, ShelfLibrary([INSTALL, MEMORY]))
+    # The model's second try, 99 coins, is refused like its first.
+    assert [one.id for one in reply.passages] == ["install", "memory"]
+    assert "look_back" in peer.agents
+    assert reply.text == "Matrix [7] aside, it costs 99 coins. Long-term memory needs a vector database [1]."
+    assert [one.passage_id for one in reply.citations] == ["memory"]
+
+
+async def test_meaning_decides_what_words_leave_open(vectors: Vectors) -> None:
+    text = "Bank transfers are accepted within two weeks of the purchase [p1]. The setup happens through pip [p1]."
+    check = await unsupported(text, [INSTALL], vectors)
+    assert check.refused == {(0, 0)}
+    assert not check.overran
+
+
+async def test_out_of_time_citations_are_kept() -> None:
+    class Slow(ShelfLibrary):
+        async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+            await asyncio.sleep(30)
+            return []
+
+    text = "Bank transfers are accepted in the shop of the house [p1]. It costs 99 coins [p1]."
+    check = await unsupported(text, [INSTALL], Slow(), 0.05)
+    assert check.refused == {(1, 0)}
+    assert check.overran
+
+
+def test_refused_marks_leave_no_gap() -> None:
+    text = "A [p1, p2] and B [p2]."
+    assert [mark.positions for mark in marks(text)] == [(0, 1), (1,)]
+    cited = resolve(text, [INSTALL, MEMORY], {(0, 0), (1, 1)})
+    assert (cited.text, cited.dropped) == ("A [1] and B.", 2)
+    assert [one.passage_id for one in cited.citations] == ["memory"]
+
+
+def test_looking_back_by_words_refuses_other_numbers() -> None:
+    text = "The memory module stores messages. The memory module stores 500 messages."
+    assert overlap_support(text, [INSTALL, MEMORY]) == {0: [1]}
+
+
+def test_a_chinese_sentence_is_found_by_its_names_and_numbers() -> None:
+    shelf = [INSTALL, Passage("p", "docs", "a", "", "Tern 3.2 listens on port 8123.")]
+    assert overlap_support("Tern 默认监听 8123 端口。", shelf) == {0: [1]}

@@ -1,0 +1,339 @@
+"""What answers consume: the ledger, the daily limits, and what is forgotten of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.answering import Answering, open_answering
+from core.budget import Budget
+from core.database import Database
+from core.errors import PlatformError, UsageError
+from core.limits import Limits
+from core.llm import RoleModels
+from core.metering import MeteredModel
+from core.settings import BudgetSettings, LimitsSettings
+from core.types import ConversationKey, Question, Reply, Turn
+from core.usage import AgentUsage, Consumed, Ledger, by_agent
+from tests.core.scripted import ScriptedPeer, models
+from tests.core.stand import MemorySink, parts, settings
+from tests.deployment import Deployment
+
+GROUP, OTHER = ConversationKey("telegram", "-100"), ConversationKey("telegram", "-200")
+HOW = Question("How do I install the package with pip?", author_id="42", key=GROUP, id="7")
+DAY = date(2026, 3, 4)
+
+
+def today() -> date:
+    return datetime.now().astimezone().date()
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = await Database.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def ledger(database: Database) -> Ledger:
+    return Ledger(database)
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[ScriptedPeer]:
+    async with ScriptedPeer(write="Use pip [p1].") as running:
+        yield running
+
+
+@pytest.fixture
+async def model(peer: ScriptedPeer) -> AsyncIterator[RoleModels]:
+    opened = models(peer)
+    yield opened
+    await opened.close()
+
+
+async def no_versions(_sources: object, _oldest_s: float) -> dict[str, str]:
+    return {}
+
+
+def answering(database: Database, model: RoleModels | None, **changes: Any) -> Answering:
+    return open_answering(parts(model=model, configuration=settings(**changes)), no_versions, database)
+
+
+def consumed(tokens: int, cost: float = 0.0) -> dict[str, Consumed]:
+    return {"summarizer": Consumed(tokens - 1, 1, cost)}
+
+
+def test_what_a_trace_holds_is_told_apart_by_agent() -> None:
+    tokens = {"rewrite.prompt": 10, "rewrite.completion": 2, "look.back.prompt": 5}
+    assert by_agent(tokens, {"rewrite": 0.5, "main": 1.0}) == {
+        "rewrite": Consumed(10, 2, 0.5),
+        "look.back": Consumed(5, 0, 0.0),
+        "main": Consumed(0, 0, 1.0),
+    }
+
+
+async def test_days_and_agents_are_summed(ledger: Ledger) -> None:
+    for day in (DAY, DAY, DAY + timedelta(days=1)):
+        await ledger.record(HOW, "answered", {"rewrite": Consumed(10, 1, 0.25), "main": Consumed(100, 20)}, day)
+    await ledger.record(HOW, "cached", {}, DAY)
+    await ledger.record(HOW, "failed", {"main": Consumed(50, 0)}, DAY)
+    first, second = await ledger.by_day(DAY)
+    assert (first.day, first.answers, first.consumed) == ("2026-03-05", 1, Consumed(110, 21, 0.25))
+    assert (second.answers, second.cached, second.failed) == (4, 1, 1)
+    assert second.consumed == Consumed(270, 42, 0.5)
+    assert await ledger.by_agent(DAY) == [
+        AgentUsage("main", 4, Consumed(350, 60)),
+        AgentUsage("rewrite", 3, Consumed(30, 3, 0.75)),
+    ]
+    assert [one.day for one in await ledger.by_day(DAY + timedelta(days=1))] == ["2026-03-05"]
+    assert await ledger.by_agent(DAY + timedelta(days=2)) == []
+
+
+async def test_chats_and_people_are_counted_apart(ledger: Ledger) -> None:
+    thread = replace(HOW, key=replace(GROUP, thread="9"))
+    for question, tokens in (
+        (HOW, 10),
+        (thread, 20),
+        (replace(HOW, author_id="43"), 100),
+        (replace(HOW, key=OTHER), 1000),
+        (replace(HOW, key=replace(GROUP, platform="slack")), 10_000),
+    ):
+        await ledger.record(question, "answered", consumed(tokens), DAY)
+    spent = await ledger.spent(DAY, HOW)
+    assert (spent.everybody.tokens, spent.chat.tokens, spent.user.tokens) == (11_130, 130, 1030)
+    assert (await ledger.spent(DAY + timedelta(days=1), HOW)).everybody == Consumed()
+
+
+async def test_what_is_usual_is_the_average_of_the_last_answers(ledger: Ledger) -> None:
+    assert await ledger.usual() is None
+    await ledger.record(HOW, "answered", consumed(1_000_000), DAY)
+    for _ in range(50):
+        await ledger.record(HOW, "answered", consumed(100, 0.5), DAY)
+        await ledger.record(HOW, "cached", {}, DAY)
+    assert await ledger.usual() == Consumed(99, 1, 0.5)
+
+
+async def test_an_answer_is_written_down_once_with_what_its_trace_says(
+    database: Database, ledger: Ledger, model: RoleModels, tmp_path: Path
+) -> None:
+    reply = await answering(database, model).answer(HOW, MemorySink())
+    (day,) = await ledger.by_day(today())
+    assert (day.answers, day.failed) == (1, 0)
+    assert day.consumed.tokens == sum(reply.trace.tokens.values()) > 0
+    assert {one.agent: one.consumed for one in await ledger.by_agent(today())} == by_agent(
+        reply.trace.tokens, reply.trace.cost
+    )
+    with sqlite3.connect(tmp_path / "journal.db") as connection:
+        row = connection.execute("SELECT platform, chat, author_id, question_id, outcome FROM answers").fetchall()
+    connection.close()
+    assert row == [("telegram", "-100", "42", "7", "answered")]
+
+
+class GoneSink(MemorySink):
+    """Its question was deleted meanwhile."""
+
+    async def finish(self, reply: Reply) -> None:
+        raise PlatformError("the question is gone")
+
+
+async def test_an_answer_that_could_not_be_shown_has_consumed_all_the_same(
+    database: Database, ledger: Ledger, model: RoleModels
+) -> None:
+    with pytest.raises(PlatformError):
+        await answering(database, model).answer(HOW, GoneSink())
+    (day,) = await ledger.by_day(today())
+    assert day.failed == 1
+    assert day.consumed.tokens > 0
+
+
+async def test_a_refused_question_is_no_answer(database: Database, ledger: Ledger, model: RoleModels) -> None:
+    with pytest.raises(UsageError, match="empty"):
+        await answering(database, model).answer(Question("  "), MemorySink())
+    assert await ledger.by_day(today()) == []
+
+
+async def test_without_a_model_nothing_is_written_down(database: Database, ledger: Ledger) -> None:
+    await answering(database, None, limits={"daily_tokens": 1}).answer(HOW, MemorySink())
+    assert await ledger.by_day(today()) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed", "refused", "says"),
+    [
+        ({"daily_tokens": 100}, None, replace(HOW, key=OTHER, author_id="1"), "Today's limit is used up (100 tokens)"),
+        ({"daily_tokens_per_chat": 100}, replace(HOW, key=OTHER), replace(HOW, author_id="1"), "limit for this chat"),
+        ({"daily_tokens_per_user": 100}, replace(HOW, author_id="1"), replace(HOW, key=OTHER), "limit for you"),
+        ({"daily_cost": 1.5}, None, HOW, "Today's limit is used up (1.5)"),
+        ({"daily_cost_per_chat": 1.5}, replace(HOW, key=OTHER), HOW, "limit for this chat is used up (1.5)"),
+        ({"daily_cost_per_user": 1.5}, replace(HOW, author_id="1"), HOW, "limit for you is used up (1.5)"),
+    ],
+)
+async def test_at_a_limit_the_asker_is_told(
+    limits: dict[str, float],
+    allowed: Question | None,
+    refused: Question,
+    says: str,
+    database: Database,
+    ledger: Ledger,
+    model: RoleModels,
+    peer: ScriptedPeer,
+) -> None:
+    line = answering(database, model, limits=limits)
+    await ledger.record(HOW, "answered", consumed(99, 1.4), today())
+    await ledger.record(HOW, "answered", consumed(1000, 1000.0), today() - timedelta(days=1))
+    await ledger.record(HOW, "answered", consumed(1, 0.1), today())
+    with pytest.raises(UsageError) as fault:
+        await line.answer(refused, MemorySink())
+    assert says in str(fault.value)
+    midnight = today() + timedelta(days=1)
+    assert f"ask again after midnight ({midnight} 00:00" in str(fault.value)
+    assert peer.requests == []
+    if allowed:
+        assert (await line.answer(allowed, MemorySink())).citations
+
+
+async def test_the_terminal_has_neither_chat_nor_name(database: Database, ledger: Ledger, model: RoleModels) -> None:
+    line = answering(database, model, limits={"daily_tokens_per_chat": 1, "daily_tokens_per_user": 1})
+    await ledger.record(Question("How?"), "answered", consumed(100), today())
+    assert (await line.answer(Question(HOW.text), MemorySink())).citations
+
+
+async def test_a_limit_is_logged_once_a_day(
+    database: Database, ledger: Ledger, model: RoleModels, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = answering(database, model, limits={"daily_tokens_per_user": 100})
+    for person in ("42", "43"):
+        await ledger.record(replace(HOW, author_id=person), "answered", consumed(100), today())
+    with caplog.at_level(logging.WARNING):
+        for person in ("42", "43", "42", "42"):
+            with pytest.raises(UsageError):
+                await line.answer(replace(HOW, author_id=person), MemorySink())
+    assert sum("limit.reached" in said for said in caplog.messages) == 2
+
+
+async def test_many_at_once_do_not_go_far_beyond_a_limit(
+    database: Database, ledger: Ledger, model: RoleModels, peer: ScriptedPeer
+) -> None:
+    await answering(database, model).answer(HOW, MemorySink())
+    one = (await ledger.by_day(today()))[0].consumed.tokens
+    peer.ttft_s = 0.1
+    line = answering(database, model, limits={"daily_tokens": 4 * one})
+    outcomes = await asyncio.gather(
+        *(line.answer(replace(HOW, id=str(number)), MemorySink()) for number in range(12)), return_exceptions=True
+    )
+    refused = [one for one in outcomes if isinstance(one, UsageError)]
+    assert len(refused) == 12 - 3
+    assert all("taken by answers in the making" in str(one) for one in refused)
+    assert (await ledger.by_day(today()))[0].consumed.tokens == 4 * one
+    with pytest.raises(UsageError, match="is used up"):
+        await line.answer(HOW, MemorySink())
+
+
+async def test_an_answer_made_while_another_reads_the_ledger_is_counted(ledger: Ledger) -> None:
+    limits = Limits(LimitsSettings(daily_tokens=1000), ledger, Consumed(300, 100))
+
+    async def ask(number: int) -> None:
+        question = replace(HOW, id=str(number))
+        async with limits.admitted(question):
+            await asyncio.sleep(0.01)
+            await ledger.record(question, "answered", {"write": Consumed(100)}, today())
+
+    for crowd in range(5):
+        outcomes = await asyncio.gather(*(ask(60 * crowd + number) for number in range(60)), return_exceptions=True)
+        assert all(one is None or isinstance(one, UsageError) for one in outcomes)
+    (day,) = await ledger.by_day(today())
+    assert day.consumed.tokens == 1000
+
+
+@pytest.mark.parametrize("limits", [{"daily_tokens": 6000}, {"daily_cost": 0.006}])
+async def test_the_first_answers_of_all_are_bounded_too(
+    limits: dict[str, float], database: Database, model: RoleModels, peer: ScriptedPeer
+) -> None:
+    """As long as nothing is known, an answer counts as the most that one call may take: 4000 + 1024 tokens."""
+    peer.ttft_s = 0.1
+    priced = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "price_completion": 1.0}
+    line = answering(database, model, limits=limits, models={"main": priced})
+    outcomes = await asyncio.gather(*(line.answer(HOW, MemorySink()) for _ in range(9)), return_exceptions=True)
+    assert sum(isinstance(one, Reply) for one in outcomes) == 2
+
+
+async def test_what_was_counted_in_several_budgets_is_added_up(model: RoleModels) -> None:
+    metered, budgets = MeteredModel(model), [Budget(BudgetSettings()) for _ in range(2)]
+    for budget in budgets:
+        await metered.complete("Answer.", [Turn("user", "Hello?")], role="main", budget=budget, agent="write")
+    counted = sum(count for budget in budgets for count in budget.tokens.values())
+    assert metered.consumed()["write"].tokens == counted > 0
+
+
+async def test_an_answer_that_is_given_up_frees_its_place(
+    database: Database, ledger: Ledger, model: RoleModels, peer: ScriptedPeer
+) -> None:
+    line = answering(database, model, limits={"daily_tokens": 5000})
+    peer.hanging = {"write"}
+    stuck = asyncio.create_task(line.answer(HOW, MemorySink()))
+    async with asyncio.timeout(10):
+        while not peer.requests:
+            await asyncio.sleep(0.01)
+    with pytest.raises(UsageError, match="in a moment"):
+        await line.answer(HOW, MemorySink())
+    stuck.cancel()
+    await asyncio.gather(stuck, return_exceptions=True)
+    peer.hanging = set()
+    assert (await line.answer(HOW, MemorySink())).citations
+
+
+async def test_a_ledger_that_refuses_does_not_take_the_answer_back(
+    database: Database, model: RoleModels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = answering(database, model)
+    with sqlite3.connect(tmp_path / "journal.db") as connection:
+        connection.execute("DROP TABLE spending")
+    connection.close()
+    assert (await line.answer(HOW, MemorySink())).citations
+    assert any("usage.not_recorded" in said for said in caplog.messages)
+
+
+async def test_who_used_what_is_forgotten_and_the_sums_stay(ledger: Ledger, tmp_path: Path) -> None:
+    await ledger.record(HOW, "answered", consumed(100), today() - timedelta(days=5))
+    await ledger.record(HOW, "answered", consumed(10), today() - timedelta(days=1))
+    assert await ledger.forget(today(), 3) == 1
+    assert await ledger.forget(today(), 3) == 0
+    assert [one.consumed.tokens for one in await ledger.by_day(today() - timedelta(days=9))] == [10, 100]
+    with sqlite3.connect(tmp_path / "journal.db") as connection:
+        rows = connection.execute("SELECT chat, author_id, question_id FROM answers ORDER BY number").fetchall()
+    connection.close()
+    assert rows == [("", "", ""), ("-100", "42", "7")]
+
+
+async def test_the_command_shows_days_and_agents(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, {})
+    ask = asyncio.to_thread
+    nothing = (await ask(deployment.call, "usage")).stdout
+    assert "nothing has been answered" in nothing
+    assert not (tmp_path / "data").exists(), "looking makes nothing"
+    database = await Database.open(tmp_path / "data" / "journal.db")
+    await Ledger(database).record(HOW, "answered", {"main": Consumed(1200, 34, 0.5)}, today())
+    await Ledger(database).record(HOW, "answered", {"main": Consumed(1, 1)}, today() - timedelta(days=7))
+    await database.close()
+    shown = (await ask(deployment.call, "usage")).stdout
+    assert f"{today()}" in shown
+    assert "1,234" in shown
+    assert "0.5000" in shown
+    found = json.loads((await ask(deployment.call, "usage", "--json")).stdout)
+    amount = {"prompt": 1200, "completion": 34, "cost": 0.5}
+    assert found == {
+        "days": [{"day": f"{today()}", "answers": 1, "cached": 0, "failed": 0, **amount}],
+        "agents": [{"agent": "main", "answers": 1, **amount}],
+    }
+    assert len(json.loads((await ask(deployment.call, "usage", "--days", "8", "--json")).stdout)["days"]) == 2

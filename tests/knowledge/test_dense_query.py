@@ -1,0 +1,71 @@
+"""A query whose words and whose meaning are apart, against the real library and its store."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.budget import Budget
+from core.parts import Parts
+from core.prompts import Prompts
+from core.settings import Settings
+from core.strategies.searching import search
+from knowledge.library import KnowledgeLibrary
+from knowledge.ports import Store
+from knowledge.rerank import make_reranker
+from knowledge.sync import refresh
+from tests.core.scripted import ScriptedPeer, models
+from tests.knowledge.conftest import DictSource, WordEmbedder
+
+TEXTS = {
+    "ledger.md": "Every payment is appended to a ledger entry with a hash.",
+    "refund.md": "Money goes back to the customer within a week.",
+    "weather.md": "Rain falls in the mountains during the night.",
+    "music.md": "The orchestra plays a symphony in the evening.",
+}
+QUESTION = "How does the hash work?"
+PASSAGE = "Money goes back to the customer within a week, counted from the hash."
+
+
+def settings(*rewrites: str) -> Settings:
+    return Settings.model_validate(
+        {
+            "sources": {"docs": {"kind": "files", "path": "/nowhere"}},
+            "agents": {"docs": {"sources": ["docs"], "rewrites": list(rewrites)}},
+        }
+    )
+
+
+@pytest.fixture
+async def library(store: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
+    await refresh(DictSource("docs", dict(TEXTS)), store, embedder, chunk_tokens=200)
+    embedder.embedded.clear()
+    library = KnowledgeLibrary(settings(), store, embedder)
+    await library.load()
+    return library
+
+
+async def test_meaning_is_embedded_and_words_are_looked_up(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
+    plain = {one.path: one for one in await library.search("docs", QUESTION, 4)}
+    split = {one.path: one for one in await library.search("docs", QUESTION, 4, dense=PASSAGE)}
+    assert embedder.embedded == [QUESTION, PASSAGE]
+    assert split["refund.md"].similarity > 0.7 > plain["refund.md"].similarity
+    assert {path: one.lexical for path, one in split.items()} == {path: one.lexical for path, one in plain.items()}
+    assert split["ledger.md"].lexical > 0 == split["refund.md"].lexical
+
+
+async def test_hyde_changes_the_dense_side_alone(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
+    configuration = settings("hyde")
+    async with ScriptedPeer(rewrite_hyde=f'{{"passage": "{PASSAGE}"}}') as peer:
+        model = models(peer)
+        wired = Parts(configuration, library, make_reranker(configuration.knowledge.search), model, Prompts.read())
+        try:
+            found = await search(QUESTION, wired, Budget(configuration.budget))
+            before = await search(QUESTION, wired, Budget(configuration.budget), rewriting=False)
+        finally:
+            await model.close()
+    assert PASSAGE in embedder.embedded
+    after, plain = ({one.path: one for one in result.passages} for result in (found, before))
+    assert max(after.values(), key=lambda one: one.similarity).path == "refund.md"
+    assert max(plain.values(), key=lambda one: one.similarity).path == "ledger.md"
+    assert max(one.similarity for one in after.values()) <= max(one.similarity for one in plain.values()) + 1e-6
+    assert after["ledger.md"].lexical == plain["ledger.md"].lexical

@@ -1,0 +1,198 @@
+"""Measures, intervals, corpora and fits, on figures that can be worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import UsageError
+from core.evaluation.lines import read_cases
+from core.settings import Settings
+from core.types import Passage
+from knowledge.evaluation.asking import read_retrieval, read_routing
+from knowledge.evaluation.corpus import CORPUS_FORM, Entry, corpus_store, read_entry, with_corpus
+from knowledge.evaluation.fitting import FEWEST, enough, held_out, split
+from knowledge.evaluation.fitting_routing import Weights, asked_agents, fit_weights
+from knowledge.evaluation.measures import MEASURES, mean, rate
+from knowledge.evaluation.retrieval import RETRIEVAL_FORM, documents
+from knowledge.evaluation.routing import ROUTING_FORM, rate_routing
+from tests.knowledge.conftest import WordEmbedder
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines), "utf-8")
+    return path
+
+
+class TestMeasures:
+    def test_are_those_of_the_books(self) -> None:
+        rankings = [["a", "x", "b", "y"], ["x", "y", "z", "c"], [], ["d"]]
+        rated = rate(rankings, [{"a", "b"}, {"c"}, {"d"}, {"d", "e", "f"}])
+        assert set(rated) == set(MEASURES)
+        assert rated["recall@5"].tolist() == [1, 1, 0, pytest.approx(1 / 3)]
+        assert rated["MRR"].tolist() == [1, 0.25, 0, 1]
+        assert rated["hit@1"].tolist() == [1, 0, 0, 1]
+        assert rated["hit@3"].tolist() == [1, 0, 0, 1]
+        ideal = 1 + 1 / math.log2(3)
+        assert rated["nDCG@10"].tolist() == pytest.approx(
+            [1.5 / ideal, 1 / math.log2(5), 0, 1 / (ideal + 0.5)], abs=1e-6
+        )
+
+    def test_the_order_counts_and_not_the_names(self) -> None:
+        assert rate([["z", "a"], ["a", "z"]], [{"a"}, {"z"}])["MRR"].tolist() == [0.5, 0.5]
+
+    def test_means_have_intervals_that_shrink(self) -> None:
+        few, many = (mean(np.array([0.0, 1.0] * times)) for times in (10, 1000))
+        assert few.value == many.value == 0.5
+        assert few.low is not None
+        assert few.high is not None
+        assert few.low < 0.5 < few.high
+        assert many.low is not None
+        assert many.low > few.low
+        # Of 20 coins: 0.5 give or take about 1.96 * 0.5 / sqrt(20).
+        assert few.low == pytest.approx(0.28, abs=0.06)
+        assert mean(np.array([0.0, 1.0] * 10)) == few, "the same at every run"
+        assert mean(np.array([np.nan, 1.0])).value == 1
+        assert mean(np.array([np.nan])).value is None
+
+    def test_documents_come_once_by_path_or_with_their_source(self) -> None:
+        passages = [
+            Passage(str(n), source, path, "", "")
+            for n, (source, path) in enumerate([("a", "x.md"), ("a", "x.md"), ("b", "x.md"), ("b", "y.md")])
+        ]
+        assert documents(passages, {"x.md"}) == ["x.md", "y.md"]
+        assert documents(passages, {"b: x.md"}) == ["x.md", "b: x.md", "y.md"]
+
+
+class TestCases:
+    def test_are_read_with_their_conversation(self, tmp_path: Path) -> None:
+        history = '[{"role": "user", "text": "Hi"}, {"role": "assistant", "text": "Yes?"}]'
+        data = write(
+            tmp_path / "a.jsonl",
+            '{"id": "1", "question": "How?", "relevant": ["a"], "history": ' + history + "}",
+            '{"id": "2", "question": "Why?", "relevant": ["a", "b"], "history": []}',
+        )
+        first, second = read_cases(data, read_retrieval, RETRIEVAL_FORM)
+        assert [(turn.role, turn.text) for turn in first.question.history] == [("user", "Hi"), ("assistant", "Yes?")]
+        assert second.question.history == ()
+        assert second.wanted == {"a", "b"}
+
+    def test_tell_all_that_is_wrong(self, tmp_path: Path) -> None:
+        data = write(
+            tmp_path / "a.jsonl",
+            '{"id": "1", "question": "How?", "relevant": []}',
+            '{"id": "2", "question": "How?", "relevant": ["a"], "history": [{"role": "bot", "text": "Hi"}]}',
+            '{"id": "3", "question": "", "relevant": "a", "history": "x"}',
+        )
+        with pytest.raises(UsageError) as caught:
+            read_cases(data, read_retrieval, RETRIEVAL_FORM)
+        told = str(caught.value)
+        assert "line 1: relevant must be a list with at least one document" in told
+        assert "line 2: history[0].role must be user or assistant" in told
+        assert "line 3: history must be a list of objects" in told
+        assert "line 3: question must be" in told
+
+    def test_no_agent_is_a_label_too(self, tmp_path: Path) -> None:
+        data = write(tmp_path / "a.jsonl", '{"id": "1", "question": "Weather?", "agents": []}')
+        assert read_cases(data, read_routing, ROUTING_FORM)[0].wanted == frozenset()
+
+
+class TestCorpora:
+    def test_are_searched_as_they_are_and_leave_nothing(self, tmp_path: Path) -> None:
+        data = write(
+            tmp_path / "c.jsonl",
+            '{"id": "a/1", "text": "Apples are sweet.", "title": "Apples", "url": "https://x.y/1", "source": "fruit"}',
+            '{"id": "a/2", "text": "Hammers are hard."}',
+        )
+        entries = read_cases(data, read_entry, CORPUS_FORM)
+        assert entries[0] == Entry("a/1", "Apples are sweet.", "Apples", "https://x.y/1", "fruit")
+        assert entries[1].source == "corpus"
+        bad = write(tmp_path / "b.jsonl", '{"id": "x", "text": "t", "source": "No Name"}')
+        with pytest.raises(UsageError, match="source 'No Name' is no name"):
+            read_cases(bad, read_entry, CORPUS_FORM)
+
+    async def test_fill_a_store_for_the_length_of_a_block(self, embedder: WordEmbedder) -> None:
+        entries = [Entry("one", "Apples are sweet.", source="fruit"), Entry("two", "Hammers are hard.")]
+        async with corpus_store(entries, embedder, chunk_tokens=200) as store:
+            assert set(await store.manifest("fruit")) == {"one"}
+            found = await store.search("hammer", None, ["corpus", "fruit"], 5)
+            assert [passage.path for passage in found] == ["two"]
+
+    def test_keep_the_agents_that_they_have_all_sources_of(self) -> None:
+        source = {"kind": "files", "path": "/nowhere"}
+        agents = {"cook": {"sources": ["fruit"], "scale": 2}}
+        settings = Settings.model_validate({"sources": {"fruit": source, "web": source}, "agents": agents})
+        same = with_corpus(settings, [Entry("a", "x", source="fruit")])
+        assert (set(same.sources), same.retrieval_agents()["cook"].scale) == ({"fruit"}, 2)
+        other = with_corpus(settings, [Entry("a", "x", source="fruit"), Entry("b", "x", source="tools")])
+        assert set(other.retrieval_agents()) == {"fruit", "tools"}
+
+
+class TestRouting:
+    def test_is_rated_by_hand(self) -> None:
+        chosen = [["a", "b"], ["b"], [], ["c"], []]
+        wanted = [frozenset("a"), frozenset("ab"), frozenset("a"), frozenset(), frozenset()]
+        rated = rate_routing(chosen, wanted, 4)
+        assert rated["accuracy"].tolist() == [1, 1, 0, 0, 1]
+        assert rated["saved"].tolist() == [0.5, 0.75, 1, 0.75, 1]
+        assert rated["coverage"][:3].tolist() == [1, 0.5, 0]
+        assert np.isnan(rated["coverage"][3:]).all()
+        assert rated["irrelevant"][3:].tolist() == [0, 1]
+
+    def test_a_scale_that_is_wrong_is_found(self) -> None:
+        dice = np.random.default_rng(3)
+        wanted = np.eye(3, dtype=bool)[dice.integers(3, size=300)]
+        scores = 0.25 + 0.15 * wanted + dice.normal(0, 0.04, size=(300, 3))
+        # The third agent's cosines are a third lower than the others': it hardly ever comes first.
+        scores[:, 2] *= 0.65
+        weights = fit_weights(scores, wanted, 1)
+
+        def accuracy(these: Weights) -> float:
+            chosen = asked_agents(scores, these, 1)
+            return float(np.mean([bool(one) and wanted[case, one[0]] for case, one in enumerate(chosen)]))
+
+        plain = Weights(np.ones(3), -1.0)
+        assert accuracy(plain) < 0.8
+        assert accuracy(weights) > 0.93
+        assert weights.scales[2] > 1.25 * weights.scales[0]
+
+    def test_a_threshold_keeps_out_what_belongs_to_nobody(self) -> None:
+        dice = np.random.default_rng(4)
+        wanted = np.zeros((200, 2), dtype=bool)
+        wanted[:100, 0] = True
+        scores = dice.normal(0.1, 0.03, size=(200, 2))
+        scores[:100, 0] += 0.4
+        weights = fit_weights(scores, wanted, 2)
+        assert 0.15 < weights.threshold < 0.45
+        chosen = asked_agents(scores, weights, 2)
+        assert all(one == [0] for one in chosen[:100])
+        assert sum(map(bool, chosen[100:])) <= 2
+
+    def test_where_nothing_is_to_be_gained_the_scales_stay(self) -> None:
+        dice = np.random.default_rng(5)
+        wanted = np.eye(2, dtype=bool)[dice.integers(2, size=40)]
+        scores = 0.2 + 0.5 * wanted + dice.normal(0, 0.01, size=(40, 2))
+        assert fit_weights(scores, wanted, 2).scales.tolist() == pytest.approx([1, 1], abs=0.1)
+
+
+class TestFits:
+    def test_are_judged_on_what_they_have_not_seen(self) -> None:
+        folds = split(23)
+        assert sorted(np.concatenate(folds).tolist()) == list(range(23))
+        assert {len(fold) for fold in folds} == {4, 5}
+
+        def rated(seen: set[int], fold: object) -> dict[str, np.ndarray]:
+            return {"unseen": np.array([number not in seen for number in fold], float)}  # type: ignore[attr-defined]
+
+        values = held_out(23, lambda cases: set(cases.tolist()), rated)
+        assert values["unseen"].tolist() == [1] * 23
+
+    def test_need_enough_questions(self, tmp_path: Path) -> None:
+        lines = [f'{{"id": "{n}", "question": "How?", "relevant": ["a"]}}' for n in range(FEWEST)]
+        cases = read_cases(write(tmp_path / "a.jsonl", *lines), read_retrieval, RETRIEVAL_FORM)
+        enough(cases)
+        with pytest.raises(UsageError, match=f"--fit needs {FEWEST} questions at least; there are {FEWEST - 1}"):
+            enough(cases[1:])

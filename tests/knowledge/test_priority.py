@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from knowledge.priority import NICENESS, give_way
+
+
+def niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+def of_a_thread_of_its_own() -> int:
+    with ThreadPoolExecutor(1) as below:
+        return below.submit(niceness).result()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities by thread are Linux's")
+def test_a_thread_gives_way_with_those_it_starts_and_nobody_else_does() -> None:
+    before = niceness()
+    with ThreadPoolExecutor(1, initializer=give_way) as humble:
+        assert humble.submit(niceness).result() == max(NICENESS, before)
+        assert humble.submit(of_a_thread_of_its_own).result() == max(NICENESS, before)
+    assert niceness() == before

@@ -1,0 +1,121 @@
+"""Reranking by a cross-encoder: a model of four nodes, which adds up the numbers of a passage's words."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigurationError, ServiceError
+from core.settings import SearchSettings
+from core.types import Passage
+from knowledge.rerank import make_reranker
+from knowledge.rerank_cross_encoder import CrossEncoderReranker
+
+INSTALLED = importlib.util.find_spec("onnxruntime") is not None
+needs_runtime = pytest.mark.skipif(not INSTALLED, reason="CROSS-ENCODERS ARE NOT TESTED: onnxruntime is not installed")
+
+# ReduceSum(input_ids * attention_mask * token_type_ids), opset 17.
+MODEL = base64.b64decode(
+    "CAg6mgIKIwoJaW5wdXRfaWRzCg5hdHRlbnRpb25fbWFzaxIBbSIDTXVsChsKAW0KDnRva2VuX3R5cGVfaWRzEgFwIgNNdWwKFwoBcBIBZiIEQ2"
+    "FzdCoJCgJ0bxgBoAECCisKAWYKAmF4EgZsb2dpdHMiCVJlZHVjZVN1bSoPCghrZWVwZGltcxgBoAECEgFnKgsIARAHOgEBQgJheFodCglpbnB1"
+    "dF9pZHMSEAoOCAcSCgoDEgFiCgMSAXNaIgoOYXR0ZW50aW9uX21hc2sSEAoOCAcSCgoDEgFiCgMSAXNaIgoOdG9rZW5fdHlwZV9pZHMSEAoOCA"
+    "cSCgoDEgFiCgMSAXNiGQoGbG9naXRzEg8KDQgBEgkKAxIBYgoCCAFCBAoAEBE="
+)
+WORDS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "low": 4, "middle": 20, "high": 40}
+# The separator behind the passage counts too.
+PASSAGES = [
+    Passage(f"{word} {times}", "docs", "a.md", "", " ".join([word] * times), similarity=place / 10)
+    for place, (word, times) in enumerate([("high", 1), ("low", 3), ("middle", 1), ("low", 1), ("high", 12)], 1)
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = Tokenizer(models.WordLevel(WORDS, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "model.onnx").write_bytes(MODEL)
+    words.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def opened(folder: Path, **changes: object) -> CrossEncoderReranker:
+    chosen = {"rerank": "cross_encoder", "reranker": {"path": folder, **changes}}
+    reranker = make_reranker(SearchSettings.model_validate(chosen))
+    assert isinstance(reranker, CrossEncoderReranker)
+    return reranker
+
+
+@needs_runtime
+async def test_every_pair_is_scored_whatever_its_length(folder: Path) -> None:
+    reranker = opened(folder)
+    ranked = await reranker.rerank("low high high", PASSAGES)
+    assert [one.id for one in ranked] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
+    scores = [one.score for one in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+    many = [Passage(f"n{n}", "docs", "a.md", "", "low " * (n + 1)) for n in range(40)]
+    ranked = await reranker.rerank("low", many)
+    assert sorted(one.id for one in ranked) == sorted(one.id for one in many)
+    best = max(int(one.id[1:]) for one in sorted(many, key=lambda one: one.id)[:24])
+    assert ranked[0].id == f"n{best}", "among those that are scored the longest is first"
+    assert [one.id for one in await reranker.rerank(" ", PASSAGES[:1])] == ["high 1"]
+    await reranker.close()
+    await reranker.close()
+
+
+@needs_runtime
+async def test_only_the_best_are_scored(folder: Path) -> None:
+    reranker = opened(folder, top_n=2)
+    ranked = await reranker.rerank("low", PASSAGES)
+    assert [one.id for one in ranked] == ["high 12", "low 1", "middle 1", "low 3", "high 1"]
+    await reranker.close()
+
+
+@needs_runtime
+async def test_who_is_cut_off_leaves_the_model_to_the_next(folder: Path) -> None:
+    reranker = opened(folder)
+    first = asyncio.create_task(reranker.rerank("low", PASSAGES))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert isinstance((await asyncio.gather(first, return_exceptions=True))[0], asyncio.CancelledError)
+    assert (await reranker.rerank("low", PASSAGES))[0].id == "high 12"
+    await reranker.close()
+
+
+@needs_runtime
+async def test_a_damaged_model_is_a_failure_of_its_service(folder: Path) -> None:
+    (folder / "onnx" / "model.onnx").write_bytes(MODEL[:50])
+    reranker = opened(folder)
+    for _ in range(2):
+        with pytest.raises(ServiceError, match="cannot be loaded"):
+            await reranker.rerank("low", PASSAGES)
+    (folder / "onnx" / "model.onnx").write_bytes(MODEL)
+    assert (await reranker.rerank("low", PASSAGES))[0].id == "high 12", "it is tried again"
+    await reranker.close()
+
+
+@pytest.mark.skipif(INSTALLED, reason="onnxruntime is installed")
+def test_what_has_to_be_installed_is_named(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="pip install onnxruntime"):
+        opened(folder)
+
+
+def test_what_is_missing_in_the_folder_is_named(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ConfigurationError, match=r"holds no tokenizer\.json"):
+        opened(folder)
+    (folder / "onnx" / "model.onnx").unlink()
+    with pytest.raises(ConfigurationError, match=r"holds none of model\.onnx, onnx/model\.onnx"):
+        opened(folder)
+    with pytest.raises(ValueError, match=r"rerank cross_encoder needs reranker\.path"):
+        SearchSettings(rerank="cross_encoder")

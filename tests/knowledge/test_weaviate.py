@@ -1,0 +1,375 @@
+"""The Weaviate store beyond its contract: what it says when a server fails, tenants, leftovers of dead writers, copies.
+
+Tests that take `settings` need a real server, see tests/contracts/test_store.py; the others are always run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from core.errors import StoreError, StoreLocked, StoreMismatch
+from core.settings import Secret, StoreSettings, WeaviateSettings
+from knowledge.ports import Held, Row, Store
+from knowledge.stores import open_store
+from knowledge.stores.copying import copy_source
+from knowledge.stores.lance import LanceStore, open_lance
+from knowledge.stores.weaviate import WeaviateStore, open_weaviate
+from knowledge.stores.weaviate.claim import claimed
+from knowledge.stores.weaviate.client import Cluster, connect
+from knowledge.stores.weaviate.rows import (
+    SLOTS,
+    Commit,
+    Entry,
+    claim_key,
+    commit_key,
+    document_entries,
+    document_key,
+    passage_entries,
+    ranges,
+    touched,
+)
+from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES
+from tests.contracts.test_store import DIMENSION, forget, put, random_rows, row, unit, weaviate_settings
+
+
+@pytest.fixture
+async def settings() -> AsyncIterator[WeaviateSettings]:
+    settings = weaviate_settings()
+    yield settings
+    await forget(settings)
+
+
+@asynccontextmanager
+async def opened(
+    settings: WeaviateSettings, *, embedder: str = "test", dimension: int = DIMENSION, rebuild: bool = False
+) -> AsyncIterator[WeaviateStore]:
+    store = await open_weaviate(settings, embedder, dimension, rebuild=rebuild, claim_seconds=1)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def connected(settings: WeaviateSettings) -> AsyncIterator[Cluster]:
+    cluster = await connect(settings)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+@asynccontextmanager
+async def peer(status: str, body: str) -> AsyncIterator[WeaviateSettings]:
+    """A server on a real socket that gives every HTTP request the same answer; without a status it never answers."""
+    done = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (await reader.readline()).strip():
+                pass
+            if not status:
+                await done.wait()
+            content = body.encode()
+            head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+            writer.write(f"{head}Connection: close\r\n\r\n".encode() + content)
+            await writer.drain()
+        except ConnectionError:
+            assert not status, "the client went away before it had its answer"
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield WeaviateSettings(host="127.0.0.1", http_port=port, grpc_port=1, connect_timeout_s=0.5)
+    finally:
+        done.set()
+        server.close()
+        await server.wait_closed()
+
+
+class TestWithoutServer:
+    async def test_nobody_listens(self, unused_tcp_port: int) -> None:
+        settings = WeaviateSettings(host="127.0.0.1", http_port=unused_tcp_port, grpc_port=1)
+        with pytest.raises(
+            StoreError, match=r"Weaviate at 127\.0\.0\.1:\d+ could not be opened: is it running"
+        ) as told:
+            await open_weaviate(settings, "test", DIMENSION)
+        assert told.value.__cause__ is not None
+
+    async def test_a_server_that_never_answers(self) -> None:
+        async with peer("", "") as settings:
+            began = time.monotonic()
+            with pytest.raises(StoreError, match=r"no answer within 0\.5 seconds"):
+                await open_weaviate(settings, "test", DIMENSION)
+            assert time.monotonic() - began < 4
+
+    async def test_a_refused_key_is_not_repeated(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("WEAVIATE_KEY_FOR_TESTS", "very-secret-key")
+        async with peer("401 Unauthorized", '{"error": "unauthorized: invalid api key"}') as settings:
+            keyed = settings.model_copy(update={"api_key": Secret(env="WEAVIATE_KEY_FOR_TESTS")})
+            with pytest.raises(
+                StoreError, match=r"refuses the API key, see knowledge\.store\.weaviate\.api_key"
+            ) as told:
+                await open_weaviate(keyed, "test", DIMENSION)
+        assert "very-secret-key" not in str(told.value)
+
+    @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", "[]", '{"version": ""}'])
+    async def test_something_else_listens(self, body: str) -> None:
+        async with peer("200 OK", body) as settings:
+            with pytest.raises(StoreError, match="could not be opened"):
+                await open_weaviate(settings, "test", DIMENSION)
+
+    async def test_an_old_server(self) -> None:
+        async with peer("200 OK", '{"version": "1.30.4"}') as settings:
+            with pytest.raises(StoreError, match=r"version 1\.30\.4: it needs 1\.33 or newer"):
+                await open_weaviate(settings, "test", DIMENSION)
+
+    @pytest.mark.parametrize("wrong", [{"collection": "small"}, {"tenant": "a b"}, {"batch": 0}, {"grpc_port": 8080}])
+    def test_wrong_settings(self, wrong: dict[str, object]) -> None:
+        with pytest.raises(ValidationError):
+            WeaviateSettings.model_validate(wrong)
+
+    async def test_files_are_the_default(self, tmp_path: Path) -> None:
+        store = await open_store(StoreSettings(), tmp_path, "test", DIMENSION)
+        await put(store, [row("a", "a.md")])
+        await store.close()
+        assert (tmp_path / "passages").is_dir()
+
+
+class TestRows:
+    @pytest.mark.parametrize("total", [1, 499, 500, 501, 100_000])
+    def test_ranges_hold_every_slot_once(self, total: int) -> None:
+        found = list(ranges(total, 500))
+        assert found[0][0] == 0
+        assert found[-1][1] == SLOTS
+        assert all(before[1] == after[0] for before, after in pairwise(found))
+        assert len(found) == -(-total // 500)
+
+    def test_slots_are_spread_evenly(self) -> None:
+        rows = random_rows(4000)
+        slots = [int(entry.properties["slot"]) for entry in passage_entries(rows, "docs", 1)]
+        counts, _ = np.histogram(slots, bins=8, range=(0, SLOTS))
+        assert counts.sum() == 4000
+        assert 400 < counts.min() <= counts.max() < 600
+
+    def test_every_generation_has_objects_of_its_own(self) -> None:
+        rows = random_rows(20)
+        keys = [{entry.id for entry in passage_entries(rows, "docs", generation)} for generation in (1, 1, 2)]
+        assert keys[0] == keys[1]
+        assert len(keys[0] | keys[2]) == 40
+
+    def test_documents_count_their_passages(self) -> None:
+        entries = list(document_entries([row("a", "a.md"), row("b", "a.md")], {"e.md": "9"}, "docs", 3))
+        found = {one.properties["path"]: (one.properties["fingerprint"], one.properties["passages"]) for one in entries}
+        assert found == {"a.md": ("1", 2), "e.md": ("9", 0)}
+
+    def test_paths_that_differ_in_spaces_differ(self) -> None:
+        assert len({document_key(path) for path in ("a.md", "a.md ", " a.md", "A.md")}) == 4
+
+    def test_a_commit_survives_its_object(self) -> None:
+        commit = Commit(7, "x", ("a", "b"))
+        assert Commit.of(json.loads(json.dumps(commit.properties()))) == commit
+        assert Commit.of(None) == Commit()
+
+
+class TestTenants:
+    async def test_know_nothing_of_each_other(self) -> None:
+        first = weaviate_settings(tenant="first")
+        second = first.model_copy(update={"tenant": "second"})
+        try:
+            async with opened(first) as one, opened(second, embedder="other", dimension=8) as two:
+                await put(one, [row("a", "a.md", tokens="apple", seed=1)])
+                small = row("b", "b.md", tokens="apple")
+                await put(two, [Row(small.passage, "1", "apple", unit(3, 8))])
+                assert [passage.id for passage in await one.search("apple", unit(1), ["docs"], 9)] == ["a"]
+                assert [passage.id for passage in await two.search("apple", unit(1, 8), ["docs"], 9)] == ["b"]
+            async with opened(second, embedder="other", dimension=8, rebuild=True) as two:
+                assert await two.manifest("docs") == {}
+            async with opened(first) as one:
+                assert set(await one.manifest("docs")) == {"a.md"}
+            with pytest.raises(StoreError, match="is shared by tenants"):
+                await open_weaviate(first.model_copy(update={"tenant": ""}), "test", DIMENSION)
+        finally:
+            await forget(first.model_copy(update={"tenant": "first"}))
+            await _forget_collections(first)
+
+    async def test_need_collections_made_for_them(self, settings: WeaviateSettings) -> None:
+        async with opened(settings):
+            pass
+        with pytest.raises(StoreError, match="is not shared"):
+            await open_weaviate(settings.model_copy(update={"tenant": "one"}), "test", DIMENSION)
+
+
+async def _forget_collections(settings: WeaviateSettings) -> None:
+    async with connected(settings) as cluster:
+        for name in (PASSAGES, DOCUMENTS):
+            await cluster._client.collections.delete(settings.collection + name)
+
+
+class TestWriters:
+    async def test_what_a_dead_writer_left_is_not_seen_and_goes(self, settings: WeaviateSettings) -> None:
+        rows = [row("a", "a.md", tokens="apple", seed=1), row("b", "b.md", tokens="apple", seed=2)]
+        half = [row("new", "a.md", tokens="apple", seed=3, print_="2")]
+        async with opened(settings) as store, connected(settings) as cluster:
+            await put(store, rows)
+            await cluster.put(PASSAGES, list(passage_entries(half, "docs", 2)))
+            await cluster.put(DOCUMENTS, list(document_entries(half, {}, "docs", 2)))
+            assert {one.id for one in await store.search("apple", unit(3), ["docs"], 9)} == {"a", "b"}
+            assert (await store.manifest("docs"))["a.md"].fingerprint == "1"
+            await put(store, [row("c", "c.md", tokens="apple", seed=4)])
+            assert {one.id for one in await store.search("apple", unit(3), ["docs"], 9)} == {"a", "b", "c"}
+            assert len(await store.vectors("docs")) == 3
+
+    async def test_what_was_replaced_is_not_seen_before_it_is_deleted(self, settings: WeaviateSettings) -> None:
+        newer = [row("a", "a.md", tokens="newer", seed=5, print_="2")]
+        async with opened(settings) as store, connected(settings) as cluster:
+            await put(store, [row("a", "a.md", tokens="older"), row("a2", "a.md"), row("b", "b.md", tokens="older")])
+            # The same as `replace` until it is killed right behind its commit.
+            await cluster.put(PASSAGES, list(passage_entries(newer, "docs", 2)))
+            await cluster.put(DOCUMENTS, list(document_entries(newer, {}, "docs", 2)))
+            commit = Commit(2, "second", touched(["a.md"], newer, ()))
+            await cluster.put(DOCUMENTS, [Entry(commit_key("docs"), commit.properties())])
+            for _ in range(2):
+                found = await store.search("older newer a2", unit(1), ["docs"], 9)
+                assert sorted(one.text for one in found) == ["Text of a", "Text of b"]
+                assert await store.manifest("docs") == {"a.md": Held("2", 1), "b.md": Held("1", 1)}
+                assert len(await store.vectors("docs")) == 2
+                await store.replace("docs", ["nothing.md"], [])
+            objects = [one async for page in cluster.pages(PASSAGES, {"docs": Commit(9)}) for one in page]
+            assert len(objects) == 2
+
+    async def test_one_source_has_one_writer(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store, connected(settings) as cluster:
+            async with claimed(cluster, "docs", 60):
+                with pytest.raises(StoreLocked, match="another process is writing source docs"):
+                    await put(store, [row("a", "a.md")])
+                await put(store, [row("a", "a.md", source="other")], "other")
+            await put(store, [row("a", "a.md")])
+            assert len(await store.manifest("docs")) == 1
+
+    async def test_the_claim_of_a_dead_writer_runs_out(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store, connected(settings) as cluster:
+            soon = int((time.time() + 0.5) * 1000)
+            assert await cluster.create(Entry(claim_key("docs"), {"owner": "dead", "until": soon}))
+            await put(store, [row("a", "a.md")])
+            assert await cluster.get([claim_key("docs")]) == {}
+
+    async def test_a_writer_that_lost_its_claim_commits_nothing(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store, connected(settings) as cluster:
+            async with claimed(cluster, "docs", 60) as claim:
+                await cluster.put(DOCUMENTS, [Entry(claim_key("docs"), {"owner": "new", "until": 1})])
+                with pytest.raises(StoreLocked, match="took over"):
+                    await claim.keep(surely=True)
+            assert (await cluster.get([claim_key("docs")]))[claim_key("docs")]["owner"] == "new"
+            assert await store.manifest("docs") == {}
+
+    async def test_refused_objects_are_counted(self, settings: WeaviateSettings) -> None:
+        async with opened(settings), connected(settings) as cluster:
+            good, bad = (Entry(commit_key(name), {"passages": value}) for name, value in (("x", 1), ("y", "many")))
+            with pytest.raises(StoreError, match=r"refused 1 of 2 objects, the first: .*passages"):
+                await cluster.put(DOCUMENTS, [good, bad])
+            with pytest.raises(StoreError, match="refused all of 1 objects"):
+                await cluster.put(DOCUMENTS, [bad])
+
+    async def test_batches_are_of_the_configured_length(self, settings: WeaviateSettings) -> None:
+        async with opened(settings.model_copy(update={"batch": 7})) as store:
+            await put(store, random_rows(50))
+            assert len(await store.vectors("docs")) == 50
+
+    async def test_a_source_longer_than_a_page(self, settings: WeaviateSettings) -> None:
+        rows = random_rows(1200, per_document=1)
+        async with opened(settings) as store:
+            await put(store, rows)
+            assert len(await store.manifest("docs")) == 1200
+            read = await store.vectors("docs")
+        expected = np.array([one.vector for one in rows])
+        np.testing.assert_allclose(np.sort(read, axis=0), np.sort(expected, axis=0), rtol=1e-6)
+
+
+async def test_a_rebuild_with_the_same_model_is_noticed(settings: WeaviateSettings) -> None:
+    async with opened(settings) as store:
+        await put(store, [row("old", "a.md", tokens="word")])
+        assert [one.id for one in await store.search("word", unit(1), ["docs"], 5)] == ["old"]
+        async with opened(settings, rebuild=True) as other:
+            await put(other, [row("new", "a.md", tokens="word")])
+        assert [one.id for one in await store.search("word", unit(1), ["docs"], 5)] == ["new"]
+
+
+async def test_a_closed_store_says_so(settings: WeaviateSettings) -> None:
+    async with opened(settings) as store:
+        pass
+    with pytest.raises(StoreError, match="could not be read"):
+        await store.search("word", unit(1), ["docs"], 5)
+
+
+class TestCopying:
+    async def test_takes_rows_with_their_vectors(self, tmp_path: Path) -> None:
+        origin, target = await lance(tmp_path / "one"), await lance(tmp_path / "two")
+        await fill(origin)
+        done = await copy_source(origin, target, "docs", DIMENSION)
+        assert (done.copied, done.deleted, done.unchanged, done.passages) == (21, 0, 0, 100)
+        await same(origin, target)
+        again = await copy_source(origin, target, "docs", DIMENSION)
+        assert (again.copied, again.deleted, again.unchanged, again.passages) == (0, 0, 21, 0)
+        await origin.replace("docs", ["p0.md", "p1.md"], [row("new", "p0.md", print_="2")])
+        changed = await copy_source(origin, target, "docs", DIMENSION)
+        assert (changed.copied, changed.deleted, changed.unchanged, changed.passages) == (1, 1, 19, 1)
+        await same(origin, target)
+        await origin.close()
+        await target.close()
+
+    async def test_goes_to_weaviate_and_back(self, tmp_path: Path, settings: WeaviateSettings) -> None:
+        origin, back = await lance(tmp_path / "one"), await lance(tmp_path / "two")
+        await fill(origin)
+        async with opened(settings) as server:
+            await copy_source(origin, server, "docs", DIMENSION)
+            await same(origin, server)
+            await copy_source(server, back, "docs", DIMENSION)
+            await same(origin, back)
+        await origin.close()
+        await back.close()
+
+    async def test_only_between_stores_of_one_model(self, tmp_path: Path) -> None:
+        origin, target = await lance(tmp_path / "one"), await open_lance(tmp_path / "two", "other", 8)
+        await fill(origin)
+        with pytest.raises(StoreMismatch):
+            await copy_source(origin, target, "docs", DIMENSION)
+        assert await target.manifest("docs") == {}
+        await origin.close()
+        await target.close()
+
+
+async def lance(folder: Path) -> LanceStore:
+    return await open_lance(folder, "test", DIMENSION)
+
+
+async def fill(store: Store) -> None:
+    rows = random_rows(100)
+    await store.replace("docs", {one.passage.path for one in rows}, rows, {"empty.md": "e"})
+
+
+async def same(one: Store, other: Store) -> None:
+    """Check that two stores hold the same: documents, passages, words, vectors."""
+    assert await one.manifest("docs") == await other.manifest("docs")
+    found = []
+    for store in (one, other):
+        await store.optimise()
+        passages = await store.search("word1 word5 word9", unit(4), ["docs"], 100)
+        plain = {passage.id: (passage.text, passage.title, passage.url, passage.start_line) for passage in passages}
+        scores = {passage.id: (passage.similarity, passage.lexical) for passage in passages}
+        found.append((plain, scores))
+    assert found[0][0] == found[1][0]
+    for name, pair in found[0][1].items():
+        assert pair == pytest.approx(found[1][1][name], rel=1e-4, abs=1e-6)

@@ -1,0 +1,148 @@
+"""A network that speaks our HTTP contract: it posts signed events and takes signed callbacks, strictly.
+
+`callbacks` holds what was taken, in order, each once per idempotency key; `shown` what people see of bots below a
+thread, by author, first come first served; where it `compares`, it refuses a comment that comes one too late.
+`faults` are used up by the next callbacks, one each: a status to answer with, `drop` (the connection breaks before
+anything is taken), `lost` (it is taken, then the connection breaks) or `slow` (nothing ever comes). Signatures are
+computed here by the documented rule, not by our own code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections import defaultdict
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+SECRET = "a secret of thirty-two characters"
+US = "us"
+STATES = ("started", "partial", "final", "failed")
+FIELDS = {"event_id", "chat", "thread", "state", "text", "citations", "reply_id"}
+
+
+def signed(secret: str, timestamp: str, body: bytes) -> str:
+    return "v1=" + hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+class CallbackPeer:
+    def __init__(self, secret: str = SECRET) -> None:
+        self.secret = secret
+        self.callbacks: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.violations: list[str] = []
+        self.shown: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self.faults: list[int | str] = []
+        self.retry_after = "0.01"
+        self.location = ""
+        self.own_ids = True
+        self.compares = True
+        self.tries = 0
+        self.port = 0
+        self._given: dict[str, str] = {}
+        self._runner: web.AppRunner | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> CallbackPeer:
+        app = web.Application()
+        app.router.add_post("/callback", self._callback)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.port = self._runner.addresses[0][1]
+        self._session = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/callback"
+
+    async def send(
+        self,
+        port: int,
+        event: object,
+        *,
+        secret: str = "",
+        timestamp: str = "",
+        signature: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, Any]]:
+        """Post an event (raw bytes are sent as they are); return the status and the body of the answer."""
+        body = event if isinstance(event, bytes) else json.dumps(event).encode()
+        timestamp = timestamp or str(int(time.time()))
+        sign = signed(secret or self.secret, timestamp, body) if signature is None else signature
+        given = {"X-Kimas-Timestamp": timestamp, "X-Kimas-Signature": sign, "Content-Type": "application/json"}
+        assert self._session is not None
+        url = f"http://127.0.0.1:{port}/v1/events"
+        async with self._session.post(url, data=body, headers={**given, **(headers or {})}) as answer:
+            return answer.status, await answer.json()
+
+    async def until(self, state: str, count: int = 1) -> list[dict[str, Any]]:
+        """Wait for so many callbacks of a state and return them."""
+        async with asyncio.timeout(10):
+            while len(found := self.of(state)) < count:
+                await asyncio.sleep(0.005)
+        return found
+
+    def of(self, state: str) -> list[dict[str, Any]]:
+        return [one for one in self.callbacks if one["state"] == state]
+
+    async def _callback(self, request: web.Request) -> web.StreamResponse:
+        self.tries += 1
+        body = await request.read()
+        reason = self._wrong(request, body)
+        if reason:
+            self.violations.append(reason)
+            return web.json_response({"error": reason}, status=401)
+        fault = self.faults.pop(0) if self.faults else ""
+        if isinstance(fault, int):
+            return web.Response(status=fault, headers={"Retry-After": self.retry_after, "Location": self.location})
+        if fault == "slow":
+            await asyncio.Event().wait()
+        if fault == "drop":
+            return _broken(request)
+        answer = self._taken(request.headers["Idempotency-Key"], json.loads(body))
+        return _broken(request) if fault == "lost" else answer
+
+    def _wrong(self, request: web.Request, body: bytes) -> str:
+        timestamp = request.headers.get("X-Kimas-Timestamp", "")
+        if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > 300:
+            return "timestamp"
+        if request.headers.get("X-Kimas-Signature") != signed(self.secret, timestamp, body):
+            return "signature"
+        if not request.headers.get("Idempotency-Key"):
+            return "idempotency key"
+        payload = json.loads(body)
+        if set(payload) - {"bot_replies_below"} != FIELDS or payload["state"] not in STATES:
+            return f"payload: {payload}"
+        return ""
+
+    def _taken(self, key: str, payload: dict[str, Any]) -> web.Response:
+        if key not in self._given:
+            place = (payload["chat"], payload["thread"])
+            if payload["state"] == "final" and US not in self.shown[place]:
+                most = payload.get("bot_replies_below")
+                if self.compares and most is not None and len(self.shown[place]) >= most:
+                    return web.json_response({"error": "too many replies"}, status=412)
+                self.shown[place].append(US)
+            self.callbacks.append(payload)
+            self.keys.append(key)
+            self._given[key] = f"r{len(self._given)}"
+        return web.json_response({"id": self._given[key]} if self.own_ids else {})
+
+
+def _broken(request: web.Request) -> web.Response:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()

@@ -1,0 +1,483 @@
+"""Slack over real HTTP and WebSocket, as strict as the original or stricter, with people who write to the bot.
+
+    async with SlackPeer() as peer:
+        ...  # the bot uses peer.bot_token, peer.app_token and peer.api_url
+        ts = peer.say("C1", "<@UBOT> what is it?")
+        reply = await peer.wait_for_reply("C1", 5)
+
+Channels whose id begins with D are direct. A channel comes into being when somebody writes there. What the bot posts
+comes back to it as an event, as Slack does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiohttp import web
+
+from tests.peers.slack_events import Deliveries, Envelope
+
+Json = dict[str, Any]
+BOT, BOT_ID, TEAM, ANN = "UBOT", "BBOT", "T1", "U1ANN"
+
+# Parameters of each method and their types; the required ones are marked with a "!".
+METHODS: dict[str, dict[str, type]] = {
+    "auth.test": {},
+    "apps.connections.open": {},
+    "chat.postMessage": {
+        **{"channel!": str, "text!": str, "thread_ts": str, "unfurl_links": bool, "unfurl_media": bool},
+        **{"blocks": list, "parse": str, "mrkdwn": bool, "link_names": bool, "reply_broadcast": bool},
+    },
+    "chat.update": {"channel!": str, "ts!": str, "text!": str, "blocks": list, "parse": str, "link_names": bool},
+    "chat.startStream": {
+        **{"channel!": str, "thread_ts!": str, "markdown_text": str},
+        **{"recipient_team_id": str, "recipient_user_id": str},
+    },
+    "chat.appendStream": {"channel!": str, "ts!": str, "markdown_text!": str},
+    "chat.stopStream": {"channel!": str, "ts!": str, "markdown_text": str},
+    "assistant.threads.setStatus": {"channel_id!": str, "thread_ts!": str, "status!": str},
+    "reactions.add": {"channel!": str, "timestamp!": str, "name!": str},
+    "reactions.remove": {"channel": str, "timestamp": str, "name!": str},
+}
+
+
+@dataclass(slots=True)
+class Shown:
+    """A message as it stands. `history` holds every (time, text) it ever showed."""
+
+    ts: str
+    channel: str
+    text: str
+    user: str
+    thread_ts: str = ""
+    streaming: bool = False
+    streamed: bool = False
+    deleted: bool = False
+    unfurls: bool = True
+    reactions: set[str] = field(default_factory=set)
+    history: list[tuple[float, str]] = field(default_factory=list)
+
+    def links(self) -> list[str]:
+        """Return the addresses behind the text, in order."""
+        return [link.replace("&amp;", "&") for link in re.findall(r"<(https?://[^|>]*)", self.text)]
+
+    def notifies(self) -> list[str]:
+        """Return whom the text, at any time, would have notified."""
+        return [found for _, text in self.history for found in re.findall(r"<([!@][^>]*)>", text)]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: its method, its parameters, the time, and the error it was answered with ("" for none)."""
+
+    method: str
+    parameters: Json
+    at: float
+    error: str
+
+
+@dataclass(slots=True)
+class Fault:
+    """What `fail` has in store for a method."""
+
+    method: str
+    error: str
+    times: int
+    status: int
+    retry_after: int
+    drop: Literal["", "before", "after"]
+    body: str
+
+
+class Refusal(Exception):
+    """An error answer."""
+
+    def __init__(self, error: str, status: int = 200, retry_after: int = 0) -> None:
+        super().__init__(error)
+        self.error, self.status = error, status
+        self.headers = {"Retry-After": str(retry_after)} if retry_after else {}
+
+
+class SlackPeer:
+    """The server. `limits` maps a method to (calls, seconds): more are answered with 429."""
+
+    def __init__(self) -> None:
+        self.bot_token, self.app_token, self.signing_secret = "xoxb-for-tests", "xapp-for-tests", "a-signing-secret"
+        self.api_url = ""
+        self.lacking: set[str] = set()
+        self.limits: dict[str, tuple[int, float]] = {}
+        self.not_in: set[str] = set()
+        self.calls: list[Call] = []
+        self.statuses: dict[str, str] = {}
+        self.status_log: list[tuple[float, str]] = []
+        self.responses: list[Json] = []
+        self.deliveries = Deliveries(self.signing_secret)
+        self._messages: dict[tuple[str, str], Shown] = {}
+        self._clock = 1_700_000_000_000_000
+        self._faults: list[Fault] = []
+        self._taken: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._tickets: set[str] = set()
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> SlackPeer:
+        application = web.Application()
+        application.router.add_post("/api/{method}", self._answer)
+        application.router.add_get("/socket", self._connect)
+        application.router.add_post("/response/{trigger}", self._respond)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self._root = f"127.0.0.1:{self._runner.addresses[0][1]}"
+        self.api_url = f"http://{self._root}/api/"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.deliveries.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # What people do.
+
+    def say(self, channel: str, text: str, *, user: str = ANN, thread: str = "", **more: Any) -> str:
+        """Write a message and return its timestamp. A mention in a channel is delivered twice, as Slack does."""
+        shown = self._add(channel, text, user, thread)
+        event = {**self._event(shown), **more}
+        self.event(event)
+        if f"<@{BOT}>" in text and not channel.startswith("D"):
+            mention = {name: value for name, value in event.items() if name != "channel_type"}
+            self.event({**mention, "type": "app_mention"})
+        return shown.ts
+
+    def edit(self, channel: str, ts: str, text: str) -> None:
+        """Edit somebody's message."""
+        shown = self._messages[channel, ts]
+        shown.text = text
+        inner = {name: value for name, value in self._event(shown).items() if not name.startswith("channel")}
+        edited = {"user": shown.user, "ts": self._tick()}
+        self._notice(channel, "message_changed", message={**inner, "edited": edited}, ts=self._tick())
+
+    def delete(self, channel: str, ts: str) -> None:
+        """Delete a message."""
+        self._messages[channel, ts].deleted = True
+        self._notice(channel, "message_deleted", deleted_ts=ts, ts=self._tick())
+
+    def command(self, text: str, *, channel: str = "C1", user: str = ANN) -> Envelope:
+        """Use the slash command; the returned delivery holds the acknowledgement."""
+        trigger = f"trigger.{self._tick()}"
+        payload = {
+            **{"command": "/kimas", "text": text, "user_id": user, "user_name": "ann", "channel_id": channel},
+            **{"channel_name": "team", "team_id": TEAM, "trigger_id": trigger, "api_app_id": "A1", "token": "old"},
+            "response_url": f"http://{self._root}/response/{trigger}",
+        }
+        return self.deliveries.deliver("slash_commands", payload)
+
+    def event(self, event: object, **more: Any) -> Envelope:
+        """Deliver an event, whatever it is."""
+        number = f"Ev{len(self.deliveries.envelopes)}"
+        payload = {"type": "event_callback", "team_id": TEAM, "api_app_id": "A1", "event_id": number, "event": event}
+        return self.deliveries.deliver("events_api", {**payload, **more})
+
+    def fail(
+        self,
+        method: str,
+        error: str = "internal_error",
+        *,
+        times: int = 1,
+        status: int = 200,
+        retry_after: int = 0,
+        drop: Literal["", "before", "after"] = "",
+        body: str = "",
+    ) -> None:
+        """Answer the next calls of a method with an error, or that text; or drop the connection before or after it."""
+        self._faults.append(Fault(method, error, times, status, retry_after, drop, body))
+
+    def end_streams(self) -> None:
+        """Close all streams, as Slack does after some minutes."""
+        for shown in self._messages.values():
+            shown.streaming = False
+
+    # What can be observed.
+
+    def messages(self, channel: str) -> list[Shown]:
+        """Return the bot's messages in a channel, as they are shown now."""
+        return [
+            one for one in self._messages.values() if one.channel == channel and one.user == BOT and not one.deleted
+        ]
+
+    def message(self, channel: str, ts: str) -> Shown:
+        """Return one message."""
+        return self._messages[channel, ts]
+
+    def called(self, method: str) -> list[Call]:
+        """Return the calls of one method."""
+        return [call for call in self.calls if call.method == method]
+
+    async def wait_for_reply(self, channel: str, timeout: float, *, containing: str = "", count: int = 1) -> Shown:
+        """Wait until the bot shows `count` messages in a channel, the last of them with this text; return that one."""
+        await self.wait_until(
+            lambda: len(self.messages(channel)) >= count and containing in self.messages(channel)[-1].text, timeout
+        )
+        return self.messages(channel)[-1]
+
+    async def wait_until(self, true: Callable[[], bool], timeout: float) -> None:
+        """Wait until something is true. Raises `TimeoutError`."""
+        deadline = time.monotonic() + timeout
+        while not true():
+            if time.monotonic() > deadline:
+                recent = [(call.method, call.error, call.parameters) for call in self.calls[-8:]]
+                raise TimeoutError(f"not within {timeout} s; the last calls: {recent}")
+            await asyncio.sleep(0.01)
+
+    # The server.
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        method, at = request.match_info["method"], time.monotonic()
+        given: Json = dict(request.query)
+        given |= await request.json() if request.content_type == "application/json" else dict(await request.post())
+        token = given.pop("token", "") or request.headers.get("Authorization", "").removeprefix("Bearer").strip()
+        fault = next((one for one in self._faults if one.method == method and one.times > 0), None)
+        error, status, headers, body = "", 200, {}, {}
+        if fault is not None:
+            fault.times -= 1
+        if fault is None or fault.drop != "before":
+            try:
+                if fault is not None and not fault.drop:
+                    raise Refusal(fault.error, fault.status, fault.retry_after)
+                body = {"ok": True, **self._call(method, str(token), given)}
+            except Refusal as refusal:
+                error, status, headers = refusal.error, refusal.status, refusal.headers
+                body = {"ok": False, "error": error}
+        self.calls.append(Call(method, given, at, "dropped" if fault and fault.drop else error))
+        if fault is not None and fault.drop and request.transport is not None:
+            request.transport.abort()
+        if fault is not None and fault.body:
+            return web.Response(status=status, text=fault.body, content_type="text/html")
+        return web.json_response(body, status=status, headers=headers)
+
+    def _call(self, method: str, token: str, given: Json) -> Json:
+        if method not in METHODS or method in self.lacking:
+            raise Refusal("unknown_method" if method.startswith("chat") else "missing_scope")
+        if not token:
+            raise Refusal("not_authed")
+        if token != (self.app_token if method == "apps.connections.open" else self.bot_token):
+            raise Refusal("invalid_auth")
+        _check(METHODS[method], given)
+        self._limit(method)
+        calls: dict[str, Callable[[Json], Json]] = {
+            "auth.test": lambda _: {
+                **{"user_id": BOT, "user": "kimas", "bot_id": BOT_ID, "team_id": TEAM, "team": "Rocket"},
+                "url": f"http://{self._root}/",
+            },
+            "apps.connections.open": self._open,
+            "chat.postMessage": self._post,
+            "chat.update": self._update,
+            "chat.startStream": self._start,
+            "chat.appendStream": self._append,
+            "chat.stopStream": self._stop,
+            "assistant.threads.setStatus": self._status,
+            "reactions.add": self._react,
+            "reactions.remove": self._unreact,
+        }
+        return calls[method](given)
+
+    def _limit(self, method: str) -> None:
+        most, seconds = self.limits.get(method, (1 << 30, 1.0))
+        taken, now = self._taken[method], time.monotonic()
+        while taken and taken[0] <= now - seconds:
+            taken.popleft()
+        if len(taken) >= most:
+            raise Refusal("ratelimited", 429, max(1, round(taken[0] + seconds - now + 0.5)))
+        taken.append(now)
+
+    def _open(self, _: Json) -> Json:
+        ticket = self._tick()
+        self._tickets.add(ticket)
+        return {"url": f"ws://{self._root}/socket?ticket={ticket}"}
+
+    async def _connect(self, request: web.Request) -> web.StreamResponse:
+        ticket = request.query.get("ticket", "")
+        if ticket not in self._tickets:
+            return web.Response(status=403)
+        self._tickets.remove(ticket)
+        return await self.deliveries.connect(request)
+
+    def expire_tickets(self) -> None:
+        """Make all addresses given out for connections worthless."""
+        self._tickets.clear()
+
+    def _place(self, given: Json) -> str:
+        channel = str(given.get("channel") or given.get("channel_id"))
+        if channel in self.not_in:
+            raise Refusal("not_in_channel")
+        if not any(known == channel for known, _ in self._messages):
+            raise Refusal("channel_not_found")
+        return channel
+
+    def _thread(self, given: Json) -> str:
+        thread = given.get("thread_ts", "")
+        if thread and (self._place(given), thread) not in self._messages:
+            raise Refusal("invalid_thread_ts")
+        return str(thread)
+
+    def _post(self, given: Json) -> Json:
+        channel, text = self._place(given), given["text"][:40000]
+        if not text.strip():
+            raise Refusal("no_text")
+        shown = self._add(channel, text, BOT, self._thread(given))
+        shown.unfurls = given.get("unfurl_links", True) or given.get("unfurl_media", True)
+        self._posted(shown)
+        return {"channel": channel, "ts": shown.ts, "message": {"text": text, "ts": shown.ts, "bot_id": BOT_ID}}
+
+    def _posted(self, shown: Shown) -> None:
+        self.statuses.pop(shown.thread_ts, None)
+        self.event({**self._event(shown), "bot_id": BOT_ID, "app_id": "A1"})
+
+    def _own(self, given: Json) -> Shown:
+        shown = self._messages.get((self._place(given), given["ts"]))
+        if shown is None or shown.deleted:
+            raise Refusal("message_not_found")
+        if shown.user != BOT:
+            raise Refusal("cant_update_message")
+        return shown
+
+    def _update(self, given: Json) -> Json:
+        shown, text = self._own(given), given["text"]
+        if shown.streaming:
+            raise Refusal("streaming_state_conflict")
+        if len(text) > 4000:
+            raise Refusal("msg_too_long")
+        if not text.strip():
+            raise Refusal("no_text")
+        if shown.streamed and given.get("blocks") != []:
+            # The streamed blocks would stay and hide the text.
+            text = shown.text
+        if given.get("parse", "client") != "none":
+            text = re.sub(r"(?<![\w<])@(here|channel|everyone)\b", r"<!\1>", text)
+        self._show(shown, text)
+        return {"channel": shown.channel, "ts": shown.ts, "text": text}
+
+    def _start(self, given: Json) -> Json:
+        channel, thread = self._place(given), self._thread(given)
+        if not channel.startswith("D") and not given.get("recipient_user_id"):
+            raise Refusal("missing_recipient_user_id")
+        if not channel.startswith("D") and not given.get("recipient_team_id"):
+            raise Refusal("missing_recipient_team_id")
+        shown = self._add(channel, _piece(given), BOT, thread)
+        shown.streaming = shown.streamed = True
+        self._posted(shown)
+        return {"channel": channel, "ts": shown.ts}
+
+    def _append(self, given: Json) -> Json:
+        shown = self._streamed(given)
+        self._show(shown, shown.text + _piece(given))
+        return {"channel": shown.channel, "ts": shown.ts}
+
+    def _stop(self, given: Json) -> Json:
+        shown = self._streamed(given)
+        shown.streaming = False
+        self._show(shown, shown.text + _piece(given))
+        return {"channel": shown.channel, "ts": shown.ts, "message": {"text": shown.text}}
+
+    def _streamed(self, given: Json) -> Shown:
+        shown = self._own(given)
+        if not shown.streaming:
+            raise Refusal("message_not_in_streaming_state")
+        return shown
+
+    def _status(self, given: Json) -> Json:
+        thread = self._thread({**given, "channel": given["channel_id"]})
+        self.statuses[thread] = given["status"]
+        if not given["status"]:
+            del self.statuses[thread]
+        self.status_log.append((time.monotonic(), given["status"]))
+        return {}
+
+    def _reacted(self, given: Json) -> Shown:
+        shown = self._messages.get((self._place(given), given["timestamp"]))
+        if shown is None or shown.deleted:
+            raise Refusal("message_not_found")
+        return shown
+
+    def _react(self, given: Json) -> Json:
+        shown = self._reacted(given)
+        if given["name"] in shown.reactions:
+            raise Refusal("already_reacted")
+        shown.reactions.add(given["name"])
+        return {}
+
+    def _unreact(self, given: Json) -> Json:
+        shown = self._reacted(given)
+        if given["name"] not in shown.reactions:
+            raise Refusal("no_reaction")
+        shown.reactions.remove(given["name"])
+        return {}
+
+    async def _respond(self, request: web.Request) -> web.Response:
+        trigger, given = request.match_info["trigger"], await request.json()
+        if sum(one["trigger"] == trigger for one in self.responses) >= 5:
+            return web.Response(status=404, text="used_url")
+        if set(given) - {"text", "response_type", "unfurl_links", "unfurl_media"} or not given.get("text", "").strip():
+            return web.Response(status=400, text="invalid_payload")
+        self.responses.append({"trigger": trigger, **given})
+        return web.Response(text="ok")
+
+    def _add(self, channel: str, text: str, user: str, thread: str) -> Shown:
+        shown = Shown(self._tick(), channel, text, user, thread, history=[(time.monotonic(), text)])
+        self._messages[channel, shown.ts] = shown
+        return shown
+
+    def _show(self, shown: Shown, text: str) -> None:
+        shown.text = text
+        shown.history.append((time.monotonic(), text))
+
+    def _tick(self) -> str:
+        self._clock += 1000
+        return f"{self._clock // 1_000_000}.{self._clock % 1_000_000:06d}"
+
+    def _event(self, shown: Shown) -> Json:
+        thread = {}
+        if shown.thread_ts:
+            root = self._messages.get((shown.channel, shown.thread_ts))
+            thread = {"thread_ts": shown.thread_ts, **({"parent_user_id": root.user} if root else {})}
+        kind = "im" if shown.channel.startswith("D") else "channel"
+        place = {"channel": shown.channel, "channel_type": kind}
+        return {
+            "type": "message",
+            "user": shown.user,
+            "text": shown.text,
+            "ts": shown.ts,
+            "team": TEAM,
+            **place,
+            **thread,
+        }
+
+    def _notice(self, channel: str, subtype: str, **more: Any) -> None:
+        kind = "im" if channel.startswith("D") else "channel"
+        self.event(
+            {"type": "message", "subtype": subtype, "hidden": True, "channel": channel, "channel_type": kind, **more}
+        )
+
+
+def _piece(given: Json) -> str:
+    piece = str(given.get("markdown_text", ""))
+    if len(piece) > 12000:
+        raise Refusal("msg_too_long")
+    return piece
+
+
+def _check(known: dict[str, type], given: Json) -> None:
+    """Check the names and the types of a request's parameters."""
+    types = {name.rstrip("!"): kind for name, kind in known.items()}
+    for name, value in given.items():
+        if name not in types or not isinstance(value, types[name]):
+            raise Refusal(f"invalid_arguments: {name} {json.dumps(value)[:50]}")
+    for name in known:
+        if name.endswith("!") and name[:-1] not in given:
+            raise Refusal(f"invalid_arguments: no {name[:-1]}")
