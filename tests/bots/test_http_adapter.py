@@ -91,12 +91,13 @@ async def test_a_refused_event_may_be_sent_again_in_a_better_form(tmp_path: Path
         assert await stand.send(event(text=""), event()) == [422, 202]
 
 
+# Far enough from now for a suite that takes its time between collecting and running this.
 UNSIGNED: list[tuple[dict[str, Any], str]] = [
     ({"secret": "another secret of the same length"}, "does not fit"),
     ({"signature": ""}, "missing"),
     ({"signature": "v1=é"}, "does not fit"),
-    ({"timestamp": str(int(time.time()) - 400)}, "more than 300 s"),
-    ({"timestamp": str(int(time.time()) + 400)}, "more than 300 s"),
+    ({"timestamp": str(int(time.time()) - 40_000)}, "more than 300 s"),
+    ({"timestamp": str(int(time.time()) + 40_000)}, "more than 300 s"),
     ({"timestamp": "now"}, "seconds since 1970"),
     ({"timestamp": "²"}, "seconds since 1970"),
 ]
