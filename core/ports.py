@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from core.budget import Budget
-from core.types import AgentScore, Message, Passage, Reply, Turn
+from core.types import AgentScore, Message, Passage, Reply, SourceState, Turn
 
 Role = Literal["main", "light"]
 
@@ -73,6 +73,29 @@ class Library(Protocol):
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return how close each text is to the query (cosine, -1 to 1), for picking sentences."""
+        ...
+
+
+class Upkeep(Protocol):
+    """What keeps the stored sources up to date, seen from those who look after the bot.
+
+    `refresh`, `pause` and `resume` raise `UsageError` for an unknown source.
+    """
+
+    async def states(self) -> Sequence[SourceState]:
+        """Return how every stored source stands, in the order of the configuration."""
+        ...
+
+    async def refresh(self, names: Sequence[str] = ()) -> None:
+        """Ask for a refresh of the named sources (all when none is named), as soon as may be; does not wait for it."""
+        ...
+
+    async def pause(self, name: str) -> None:
+        """Refresh a source only when asked, until it is resumed; that survives a restart."""
+        ...
+
+    async def resume(self, name: str) -> None:
+        """Refresh a source by its plan again; what was missed meanwhile is made up for once."""
         ...
 
 

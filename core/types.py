@@ -141,3 +141,23 @@ class Reply:
     passages: tuple[Passage, ...] = ()
     extractive: bool = False
     trace: Trace = field(default_factory=lambda: Trace("", "none", (), {}))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How a stored source stands: its last refreshes, and when the next one is due.
+
+    `error` is why the last try failed, "" after a success. `passages` and `documents` are what is stored. Times are
+    None for "never" and, for `next_run`, for "only when asked".
+    """
+
+    name: str
+    kind: str
+    passages: int = 0
+    documents: int = 0
+    last_try: datetime | None = None
+    last_success: datetime | None = None
+    error: str = ""
+    paused: bool = False
+    running: bool = False
+    next_run: datetime | None = None

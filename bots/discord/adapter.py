@@ -11,11 +11,11 @@ from weakref import WeakValueDictionary
 
 from bots.discord.convert import Identity
 from bots.discord.desk import Desk
-from bots.discord.failures import GatewayRefused, IntentRefused, RetryLater, TokenRefused, Unreachable
+from bots.discord.failures import GatewayRefused, IntentRefused, RetryLater, TokenRefused
 from bots.discord.loading import load_client
 from bots.discord.markup import plain
 from bots.discord.menu import application_commands
-from bots.discord.outage import Outage
+from bots.discord.outage import outage_of
 from bots.discord.pace import Pace
 from bots.discord.places import Places, Positions
 from bots.discord.reader import Reader
@@ -150,7 +150,7 @@ class DiscordAdapter:
 
     async def _hold_sessions(self, client: Client, take: Callable[[str, dict[str, Any]], None]) -> None:
         """Begin a session whenever there is none. Raises `TokenRefused` and `GatewayRefused`."""
-        outage = Outage(self._pace, "gateway")
+        outage = outage_of("gateway", self._pace)
         loop = asyncio.get_running_loop()
         reads_all = self._me.reads_all
         if not reads_all:
@@ -176,17 +176,8 @@ class DiscordAdapter:
                     outage.over()
                 await outage.wait(failure)
 
-    async def _reached(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Make a call of the start, patiently: the network may come up later than we do."""
-        outage = Outage(self._pace, "opening")
-        while True:
-            try:
-                result = await call()
-            except (RetryLater, Unreachable) as failure:
-                await outage.wait(failure)
-            else:
-                outage.over()
-                return result
+    def _reached(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
+        return outage_of("opening", self._pace).outlasted(call)
 
     async def _check_token(self) -> None:
         """Raise `TokenRefused` if the token is refused again: a single refusal may be a hiccup of Discord's."""

@@ -12,7 +12,7 @@ from bots.discord.failures import Acknowledged, Unreachable
 from bots.discord.menu import HIDDEN
 from bots.discord.pace import Pace
 from bots.discord.reader import deliver
-from bots.telegram.pace import wait_for
+from bots.posting.pace import wait_for
 from core.errors import PlatformError
 from core.logs import logger
 from core.tasks import task_group

@@ -15,11 +15,20 @@ PlatformError
 
 from __future__ import annotations
 
+from bots.posting.failures import NotAllowed, RetryLater, TokenRefused, Unreachable
 from core.errors import PlatformError
 
-
-class TokenRefused(PlatformError):
-    """The token is wrong or was reset."""
+__all__ = [
+    "Acknowledged",
+    "Expired",
+    "GatewayRefused",
+    "IntentRefused",
+    "NotAllowed",
+    "ReplyRefused",
+    "RetryLater",
+    "TokenRefused",
+    "Unreachable",
+]
 
 
 class IntentRefused(PlatformError):
@@ -28,22 +37,6 @@ class IntentRefused(PlatformError):
 
 class GatewayRefused(PlatformError):
     """The gateway refuses the connection for good."""
-
-
-class Unreachable(PlatformError):
-    """Discord could not be reached, or its answer made no sense."""
-
-
-class RetryLater(PlatformError):
-    """Discord wants a pause of `seconds` before this call."""
-
-    def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
-        self.seconds = seconds
-
-
-class NotAllowed(PlatformError):
-    """The bot was removed from the channel or lacks a permission there."""
 
 
 class ReplyRefused(PlatformError):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bots.telegram.pace import Pace as GeneralPace
+from bots.posting.pace import BasicPace
 
 
 @dataclass(frozen=True, slots=True)
-class Pace(GeneralPace):
+class Pace(BasicPace):
     """All intervals in seconds. The defaults keep within the limits of Discord's own servers.
 
     A channel takes about five messages or edits in five seconds from one bot; the typing notice fades after ten.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bots.discord.convert import Identity, Ignored, Place, starts_from_us, to_message
 from bots.discord.failures import RetryLater, TokenRefused, Unreachable
-from bots.discord.outage import Outage
+from bots.discord.outage import outage_of
 from bots.discord.pace import Pace
 from bots.discord.places import Places
 from core.errors import KimasError, PlatformError
@@ -58,7 +58,7 @@ class Reader:
         """Handle events until cancelled; what fails for now is tried again. Raises `TokenRefused`."""
         while True:
             kind, event = await events.get()
-            outage = Outage(self._pace, "reading")
+            outage = outage_of("reading", self._pace)
             while True:
                 try:
                     await self._handle(kind, event, receive)
@@ -180,7 +180,7 @@ class Reader:
             logger(__name__).info("discord.caught_up", channel=place.channel, messages=count)
 
     async def _page(self, channel: str, after: int) -> Sequence[Json]:
-        outage = Outage(self._pace, "reading")
+        outage = outage_of("reading", self._pace)
         while True:
             try:
                 page = await self._client.history(channel, after, PAGE)
@@ -204,7 +204,7 @@ class Reader:
 
 async def deliver(receive: Receive, message: Message, pace: Pace) -> None:
     """Hand a message on until it is safe: Discord delivers nothing twice."""
-    outage = Outage(pace, "receiving")
+    outage = outage_of("receiving", pace)
     while True:
         try:
             await receive(message)

@@ -9,16 +9,6 @@ PlatformError
 
 from __future__ import annotations
 
-from core.errors import PlatformError
+from bots.posting.failures import RetryLater, Unreachable
 
-
-class Unreachable(PlatformError):
-    """The network could not be reached, or failed inside."""
-
-
-class RetryLater(PlatformError):
-    """The network took nothing and wants a pause of `seconds`."""
-
-    def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
-        self.seconds = seconds
+__all__ = ["RetryLater", "Unreachable"]

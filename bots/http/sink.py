@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,8 +10,11 @@ from bots.http.client import Client, key_of
 from bots.http.failures import RetryLater, Unreachable
 from bots.http.memory import Deletions
 from bots.http.pace import Pace
+from bots.posting.delivery import announced
+from bots.posting.patience import Patience
+from bots.posting.showing import Showing
 from core.commenting.held import MOST
-from core.errors import KimasError, MessageGone, PlatformError
+from core.errors import MessageGone
 from core.logs import logger
 from core.types import Citation, Message, Reply
 
@@ -35,9 +37,8 @@ class Shared:
 class HttpSink:
     """Writes the reply to one message.
 
-    Every callback carries the whole state. States while the reply is being written are sent by one task, which belongs
-    to the task that made the sink and ends with it at the latest; what cannot be sent in time is skipped. A callback
-    that fails for good is raised by the next `update` or `finish`.
+    Every callback carries the whole state, and a key that keeps the network from showing it twice. States while the
+    reply is being written that cannot be sent in time are skipped.
     """
 
     def __init__(self, shared: Shared, message: Message, delivery: Delivery, previous: str = "") -> None:
@@ -50,19 +51,14 @@ class HttpSink:
         self._reply_id = previous or key_of(message.key.chat, self._event, "reply")
         self._posted = bool(previous)
         self._partials = shared.partials
-        self._text = ""
         self._number = 0
-        self._news, self._over = asyncio.Event(), asyncio.Event()
-        self._streaming: asyncio.Task[None] | None = None
-        self._failure: KimasError | None = None
-        self._owner = asyncio.current_task()
+        self._showing = Showing(f"http reply {self._event}")
+        self._patience = Patience("http", shared.pace)
 
     async def open(self) -> None:
         """Tell the network that a reply is being written; a network that misses it gets the reply all the same."""
         if self._partials:
-            self._streaming = asyncio.create_task(self._stream(), name=f"http reply {self._event}")
-            if self._owner is not None:
-                self._owner.add_done_callback(lambda _: self._end())
+            self._showing.begin(lambda: self._showing.each_state(self._show))
         try:
             await self._client.send(self._payload("started"), self._key_of("started"))
         except (Unreachable, RetryLater) as failure:
@@ -70,10 +66,7 @@ class HttpSink:
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to send the states before."""
-        if self._failure is not None:
-            raise self._failure
-        self._text = text
-        self._news.set()
+        self._showing.tell(text)
 
     async def finish(self, reply: Reply) -> None:
         """Send the final reply with its sources."""
@@ -83,37 +76,10 @@ class HttpSink:
         """Send the text in place of the reply."""
         await self._conclude("failed", text, ())
 
-    def _halt(self) -> None:
-        self._over.set()
-        self._news.set()
-
-    def _end(self) -> None:
-        self._halt()
-        if self._streaming is not None:
-            self._streaming.cancel()
-
-    async def _stream(self) -> None:
-        try:
-            while True:
-                await self._news.wait()
-                if self._over.is_set():
-                    return
-                self._news.clear()
-                await self._pause_or_over(await self._show())
-        except KimasError as failure:
-            self._failure = failure
-
-    async def _pause_or_over(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._over.wait()
-        except TimeoutError:
-            return
-
     async def _show(self) -> float:
         """Send the newest state; return for how long not to send another one."""
         self._number += 1
-        payload = self._payload("partial", self._text)
+        payload = self._payload("partial", self._showing.text)
         try:
             await self._put(payload, self._key_of("partial", self._number))
         except RetryLater as failure:
@@ -123,14 +89,9 @@ class HttpSink:
         return self._pace.partial_s
 
     async def _conclude(self, state: State, text: str, citations: Sequence[Citation]) -> None:
-        self._halt()
-        if self._streaming is not None:
-            # Not cancelled: a state on its way must still report its outcome.
-            await asyncio.wait({self._streaming})
-        if self._failure is not None:
-            raise self._failure
+        await self._showing.ended()
         payload = self._payload(state, text, citations)
-        await self._insist(lambda: self._put(payload, self._key_of(state)))
+        await self._patience.insist(lambda: self._put(payload, self._key_of(state)))
 
     async def _put(self, payload: Mapping[str, Any], key: str) -> None:
         if (self._key.chat, self._event) in self._deletions:
@@ -138,52 +99,12 @@ class HttpSink:
         if self._posted:
             await self._client.send({**payload, "reply_id": self._reply_id}, key)
         else:
-            await self._to_the_end(self._post(payload, key))
+            await self._patience.to_the_end(announced(self._delivery, lambda: self._post(payload, key)))
 
-    async def _post(self, payload: Mapping[str, Any], key: str) -> None:
-        await self._delivery.posting()
-        try:
-            given = await self._client.send(payload, key)
-        except Unreachable:
-            # It may have arrived all the same.
-            raise
-        except PlatformError:
-            await self._delivery.refused()
-            raise
+    async def _post(self, payload: Mapping[str, Any], key: str) -> str:
+        given = await self._client.send(payload, key)
         self._reply_id, self._posted = given or self._reply_id, True
-        await self._delivery.posted(self._reply_id)
-
-    async def _to_the_end(self, call: Coroutine[None, None, None]) -> None:
-        """Make a call whose outcome must be known: when cancelled, wait for it a little before giving it up."""
-        task = asyncio.create_task(call, name=f"http reply {self._event}: post")
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait({task}, timeout=self._pace.parting_s)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            raise
-
-    async def _insist(self, call: Callable[[], Awaitable[None]]) -> None:
-        """Make a call until it is done, within the pace's patience; its key keeps the network from showing it twice."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._pace.patience_s
-        failures = 0
-        while True:
-            failures += 1
-            refused: PlatformError
-            try:
-                await call()
-            except RetryLater as failure:
-                wait_s, refused = failure.seconds, failure
-            except Unreachable as failure:
-                wait_s, refused = self._pace.backoff(failures), failure
-            else:
-                return
-            if loop.time() + wait_s > deadline:
-                raise refused
-            logger(__name__).info("http.reply_delayed", wait_s=round(wait_s, 2), error=str(refused))
-            await asyncio.sleep(wait_s)
+        return self._reply_id
 
     def _payload(self, state: State, text: str = "", citations: Sequence[Citation] = ()) -> dict[str, Any]:
         return {

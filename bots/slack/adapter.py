@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bots.posting.outage import Outage
 from bots.slack.commands import ACKNOWLEDGED, CommandSink
 from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event, is_for_somebody_else
-from bots.slack.failures import RetryLater, TokenRefused, Unreachable
+from bots.slack.failures import TokenRefused
 from bots.slack.memory import AnsweredIn, Memory
 from bots.slack.pace import Pace, Turns
 from bots.slack.sign import Lacking
@@ -100,7 +101,7 @@ class SlackAdapter:
 
     async def _follow(self, connection: Callable[[str, float, Callable[[], None]], Awaitable[None]]) -> None:
         """Keep one Socket Mode connection open."""
-        outage = _Outage(self._pace, "listening")
+        outage = Outage("slack", "listening", self._pace, _hint)
         refusals = 0
         while True:
             url, self._url = self._url, ""
@@ -117,17 +118,8 @@ class SlackAdapter:
             except PlatformError as failure:
                 await outage.wait(failure)
 
-    async def _reached(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Make a call of the start, patiently: the network may come up later than we do."""
-        outage = _Outage(self._pace, "opening")
-        while True:
-            try:
-                result = await call()
-            except (RetryLater, Unreachable) as failure:
-                await outage.wait(failure)
-            else:
-                outage.over()
-                return result
+    def _reached(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
+        return Outage("slack", "opening", self._pace, _hint).outlasted(call)
 
     async def _take(self, payload: Mapping[str, Any], receive: Receive) -> str:
         """Make one payload safe. Return what to show at once. Raises what kept it from being safe."""
@@ -170,31 +162,8 @@ async def identify(settings: SlackSettings) -> str:
         await client.close()
 
 
-class _Outage:
-    """A row of failures: the first one is logged, each waits longer than the one before, the end is logged."""
-
-    def __init__(self, pace: Pace, what: str) -> None:
-        self._pace = pace
-        self._what = what
-        self._failures = 0
-        self._kind: type[Exception] | None = None
-
-    async def wait(self, failure: PlatformError) -> None:
-        """Log the failure unless it is the same again, and wait."""
-        self._failures += 1
-        wait_s = failure.seconds if isinstance(failure, RetryLater) else self._pace.backoff(self._failures)
-        if type(failure) is not self._kind:
-            self._kind = type(failure)
-            logger(__name__).error(
-                f"slack.{self._what}_stopped", error=str(failure), hint="retrying", retry_in_s=round(wait_s, 2)
-            )
-        await asyncio.sleep(wait_s)
-
-    def over(self) -> None:
-        """Note that it works again."""
-        if self._failures:
-            logger(__name__).info(f"slack.{self._what}_resumed", failures=self._failures)
-        self._failures, self._kind = 0, None
+def _hint(failure: Exception) -> str:
+    return "retrying" if isinstance(failure, PlatformError) else "an event could not be made safe"
 
 
 async def _connect(settings: SlackSettings, pace: Pace) -> Client:

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bots.slack.failures import Unreachable
+from bots.posting.delivery import announced
+from bots.posting.patience import Patience
 from bots.slack.markup import render
 from bots.slack.pace import Pace
-from bots.slack.patience import Patience
-from core.errors import PlatformError
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class CommandSink:
         self._url = str(message.reference["response_url"])
         self._shared = message.command == "ask"
         self._previous = previous
-        self._patience = Patience(pace)
+        self._patience = Patience("slack", pace)
 
     async def open(self) -> None:
         """Do nothing: the acknowledgement was the first sign."""
@@ -58,20 +57,14 @@ class CommandSink:
         parts = await asyncio.to_thread(render, text, citations)
         if len(parts) > USES:
             parts = [*parts[: USES - 1], f"{parts[USES - 1]}\n\n…"]
-        await self._patience.insist(lambda: self._patience.to_the_end(self._post(parts[0], shared)))
+        await self._patience.insist(
+            lambda: self._patience.to_the_end(announced(self._delivery, lambda: self._post(parts[0], shared)))
+        )
         for part in parts[1:]:
             await self._patience.insist(
                 lambda part=part: self._client.respond(self._url, part, shared=shared)  # type: ignore[misc]
             )
 
-    async def _post(self, text: str, shared: bool) -> None:
-        await self._delivery.posting()
-        try:
-            await self._client.respond(self._url, text, shared=shared)
-        except Unreachable:
-            # It may have arrived all the same.
-            raise
-        except PlatformError:
-            await self._delivery.refused()
-            raise
-        await self._delivery.posted(POSTED)
+    async def _post(self, text: str, shared: bool) -> str:
+        await self._client.respond(self._url, text, shared=shared)
+        return POSTED

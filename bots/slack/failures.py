@@ -14,27 +14,19 @@ PlatformError
 
 from __future__ import annotations
 
+from bots.posting.failures import NotAllowed, RetryLater, TokenRefused, Unreachable
 from core.errors import PlatformError
 
-
-class TokenRefused(PlatformError):
-    """A token is wrong or was revoked."""
-
-
-class Unreachable(PlatformError):
-    """Slack could not be reached, or its answer made no sense."""
-
-
-class RetryLater(PlatformError):
-    """Slack wants a pause of `seconds` before this call."""
-
-    def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
-        self.seconds = seconds
-
-
-class NotAllowed(PlatformError):
-    """The bot is not in the channel, or may not write there."""
+__all__ = [
+    "NotAllowed",
+    "NotEditable",
+    "RetryLater",
+    "StillStreaming",
+    "StreamOver",
+    "TokenRefused",
+    "Unavailable",
+    "Unreachable",
+]
 
 
 class Unavailable(PlatformError):

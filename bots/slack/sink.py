@@ -7,13 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bots.posting.delivery import announced
+from bots.posting.pace import wait_for
+from bots.posting.patience import Patience
+from bots.posting.showing import Showing
 from bots.slack.failures import NotEditable, RetryLater, StillStreaming, StreamOver, Unavailable, Unreachable
 from bots.slack.markup import EMPTY, render, streamable
-from bots.slack.pace import Pace, Turns, wait_for
+from bots.slack.pace import Pace, Turns
 from bots.slack.parts import STREAM_LIMIT
-from bots.slack.patience import Patience
 from bots.slack.sign import Lacking, Sign
-from core.errors import KimasError, MessageGone, PlatformError
+from core.errors import MessageGone
 from core.logs import logger
 from core.types import Citation, Message, Reply
 
@@ -39,10 +42,8 @@ class Shared:
 class SlackSink:
     """Writes the reply to one message.
 
-    While the answer is being written one task shows its newest state. Streamed text is Markdown that only grows; at the
-    end the message is edited into its final form. The task belongs to the task that made the sink and ends with it at
-    the latest. A call that fails for good is raised by the next `update` or `finish`; states that could not be shown in
-    time are skipped.
+    While the answer is being written its newest state is shown; states that could not be shown in time are skipped.
+    Streamed text is Markdown that only grows; at the end the message is edited into its final form.
     """
 
     def __init__(self, shared: Shared, message: Message, delivery: Delivery, previous: str) -> None:
@@ -53,7 +54,7 @@ class SlackSink:
         self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
         self._thread_ts: str | None = message.reference.get("thread_ts")
         self._sign = Sign(shared.client, shared.lacking, message)
-        self._patience = Patience(shared.pace)
+        self._patience = Patience("slack", shared.pace)
         self._reply_ts = previous
         self._resumed = bool(previous)
         if previous:
@@ -61,25 +62,16 @@ class SlackSink:
         # Streams exist in threads only.
         self._growing = self._thread_ts is not None and not previous and shared.lacking.has("streams", message.private)
         self._open_stream = False
-        self._text = self._grown = self._shown = ""
-        self._news = asyncio.Event()
-        self._over = asyncio.Event()
-        self._streaming: asyncio.Task[None] | None = None
-        self._failure: KimasError | None = None
-        self._owner = asyncio.current_task()
+        self._grown = self._shown = ""
+        self._showing = Showing(f"slack reply {self._ts}")
 
     async def open(self) -> None:
         """Show a first sign, and go on showing what `update` brings."""
-        self._streaming = asyncio.create_task(self._stream(), name=f"slack reply {self._ts}")
-        if self._owner is not None:
-            self._owner.add_done_callback(lambda _: self._end())
+        self._showing.begin(self._stream)
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to show the states before."""
-        if self._failure is not None:
-            raise self._failure
-        self._text = text
-        self._news.set()
+        self._showing.tell(text)
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply with its sources; what is too long for one message follows in more."""
@@ -89,40 +81,25 @@ class SlackSink:
         """Show the text in place of the reply."""
         await self._conclude(text, ())
 
-    def _halt(self) -> None:
-        self._over.set()
-        self._news.set()
-
-    def _end(self) -> None:
-        self._halt()
-        if self._streaming is not None:
-            self._streaming.cancel()
-
     async def _stream(self) -> None:
-        try:
-            if not await self._sign.show() and not self._reply_ts and not self._over.is_set():
-                self._growing = False
-                await self._skipping(lambda: self._put(PLACEHOLDER))
-            while not self._over.is_set():
-                await self._news.wait()
-                if not self._over.is_set():
-                    self._news.clear()
-                    await self._show()
-        except KimasError as failure:
-            self._failure = failure
+        over = self._showing.over
+        if not await self._sign.show() and not self._reply_ts and not over.is_set():
+            self._growing = False
+            await self._skipping(lambda: self._put(PLACEHOLDER))
+        await self._showing.each_state(self._show)
 
-    async def _show(self) -> None:
-        """Show the newest state when it is its turn."""
+    async def _show(self) -> float:
+        """Show the newest state when it is its turn; return for how long not to show another one."""
         name, interval_s = ("append", self._pace.append_s) if self._growing else ("edit", self._pace.edit_s)
-        if await wait_for(self._over, self._shared.turns.take(name, interval_s)):
-            return
+        if await wait_for(self._showing.over, self._shared.turns.take(name, interval_s)):
+            return 0
         if self._growing:
             await self._skipping(self._grow)
         if not self._growing:
-            state = (await asyncio.to_thread(render, self._text))[0]
+            state = (await asyncio.to_thread(render, self._showing.text))[0]
             if state not in (self._shown, EMPTY):
                 await self._skipping(lambda: self._put(state))
-        await wait_for(self._over, interval_s)
+        return interval_s
 
     async def _skipping(self, call: Callable[[], Awaitable[None]]) -> None:
         """Show a state, or leave it to the next one."""
@@ -130,14 +107,14 @@ class SlackSink:
             await call()
         except RetryLater as failure:
             self._patience.hold(failure)
-            self._news.set()
-            await wait_for(self._over, failure.seconds)
+            self._showing.news.set()
+            await wait_for(self._showing.over, failure.seconds)
         except Unreachable as failure:
             logger(__name__).debug("slack.state_skipped", error=str(failure))
 
     async def _grow(self) -> None:
         """Bring the streamed message up to date; where that cannot be done, leave it to edits."""
-        visible = streamable(self._text)[:STREAM_LIMIT]
+        visible = streamable(self._showing.text)[:STREAM_LIMIT]
         piece = visible[len(self._grown) :]
         if not visible.startswith(self._grown):
             self._growing = False
@@ -148,7 +125,7 @@ class SlackSink:
             if self._reply_ts:
                 await self._client.append_stream(self._channel, self._reply_ts, piece)
             else:
-                await self._patience.to_the_end(self._post(lambda: self._begin_stream(piece)))
+                await self._post(lambda: self._begin_stream(piece))
         except RetryLater:
             raise
         except (StreamOver, Unavailable) as failure:
@@ -170,13 +147,8 @@ class SlackSink:
         return ts
 
     async def _conclude(self, text: str, citations: Sequence[Citation]) -> None:
-        self._halt()
-        if self._streaming is not None:
-            # Not cancelled: a message on its way must still report its id.
-            await asyncio.wait({self._streaming})
         try:
-            if self._failure is not None:
-                raise self._failure
+            await self._showing.ended()
             first, *others = await asyncio.to_thread(render, text, citations)
             if first != self._shown or self._open_stream:
                 await self._patience.insist(lambda: self._put(first))
@@ -195,7 +167,7 @@ class SlackSink:
                 logger(__name__).info("slack.reply_not_editable", error=str(failure))
                 self._reply_ts = ""
         if not self._reply_ts:
-            await self._patience.to_the_end(self._post(lambda: self._send(text)))
+            await self._post(lambda: self._send(text))
         self._shown = text
 
     async def _edit(self, text: str) -> None:
@@ -216,20 +188,16 @@ class SlackSink:
         self._open_stream = False
 
     async def _post(self, call: Callable[[], Awaitable[str]]) -> None:
-        """Make the call that posts the first part, and say so before and after."""
+        """Make the call that posts the first part, to its end, and say so before and after."""
         if self._shared.memory.is_gone(self._channel, self._ts):
             raise MessageGone("the question was deleted")
-        await self._delivery.posting()
-        try:
+
+        async def post() -> str:
             self._reply_ts = await call()
-        except Unreachable:
-            # It may have arrived all the same.
-            raise
-        except PlatformError:
-            await self._delivery.refused()
-            raise
-        self._note_thread()
-        await self._delivery.posted(self._reply_ts)
+            self._note_thread()
+            return self._reply_ts
+
+        await self._patience.to_the_end(announced(self._delivery, post))
 
     def _note_thread(self) -> None:
         if self._thread_ts is not None:

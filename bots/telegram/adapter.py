@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from bots.posting.outage import Outage
 from bots.telegram.convert import Identity, Ignored, to_message
-from bots.telegram.failures import Conflict, RetryLater, TokenRefused, Unreachable
+from bots.telegram.failures import Conflict, TokenRefused
 from bots.telegram.loading import load_client
 from bots.telegram.pace import Pace
 from bots.telegram.sink import TelegramSink
@@ -71,7 +72,7 @@ class TelegramAdapter:
 
     async def listen(self, receive: Receive) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
-        outage = _Outage(self._pace, "polling")
+        outage = Outage("telegram", "polling", self._pace, _hint)
         offset = await self._offsets.load()
         while True:
             try:
@@ -116,17 +117,8 @@ class TelegramAdapter:
             logger(__name__).warning("telegram.command_menu_not_set", error=str(failure))
         logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.reads_all)
 
-    async def _reached(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Make a call of the start, patiently: the network may come up later than we do."""
-        outage = _Outage(self._pace, "opening")
-        while True:
-            try:
-                result = await call()
-            except (RetryLater, Unreachable) as failure:
-                await outage.wait(failure)
-            else:
-                outage.over()
-                return result
+    def _reached(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
+        return Outage("telegram", "opening", self._pace, _hint).outlasted(call)
 
     async def _check_token(self) -> None:
         """Raise `TokenRefused` if the token is refused again: a single refusal may be a hiccup of Telegram's."""
@@ -186,33 +178,6 @@ async def identify(settings: TelegramSettings) -> str:
         return (await client.identity()).username
     finally:
         await client.close()
-
-
-class _Outage:
-    """A row of failures: the first one is logged, each waits longer than the one before, the end is logged."""
-
-    def __init__(self, pace: Pace, what: str) -> None:
-        self._pace = pace
-        self._what = what
-        self._failures = 0
-        self._kind: type[Exception] | None = None
-
-    async def wait(self, failure: Exception) -> None:
-        """Log the failure unless it is the same again, and wait."""
-        self._failures += 1
-        wait_s = failure.seconds if isinstance(failure, RetryLater) else self._pace.backoff(self._failures)
-        if type(failure) is not self._kind:
-            self._kind = type(failure)
-            logger(__name__).error(
-                f"telegram.{self._what}_stopped", error=str(failure), hint=_hint(failure), retry_in_s=round(wait_s, 2)
-            )
-        await asyncio.sleep(wait_s)
-
-    def over(self) -> None:
-        """Note that it works again."""
-        if self._failures:
-            logger(__name__).info(f"telegram.{self._what}_resumed", failures=self._failures)
-        self._failures, self._kind = 0, None
 
 
 def _hint(failure: Exception) -> str:

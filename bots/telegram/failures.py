@@ -15,31 +15,24 @@ PlatformError
 
 from __future__ import annotations
 
+from bots.posting.failures import NotAllowed, RetryLater, TokenRefused, Unreachable
 from core.errors import PlatformError
 
-
-class TokenRefused(PlatformError):
-    """The token is wrong or was revoked."""
-
-
-class Unreachable(PlatformError):
-    """Telegram could not be reached, or its answer made no sense."""
-
-
-class RetryLater(PlatformError):
-    """Telegram wants a pause of `seconds` before this call."""
-
-    def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
-        self.seconds = seconds
+__all__ = [
+    "Conflict",
+    "MarkupRejected",
+    "Moved",
+    "NotAllowed",
+    "NotEditable",
+    "NotModified",
+    "RetryLater",
+    "TokenRefused",
+    "Unreachable",
+]
 
 
 class Conflict(PlatformError):
     """Somebody else takes this bot's updates: a second poller, or a webhook."""
-
-
-class NotAllowed(PlatformError):
-    """The bot was removed from the chat, blocked, or may not write there."""
 
 
 class MarkupRejected(PlatformError):

@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from core.settings import Settings
+from tests.bots.code import code_of
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "discord.md").read_text("utf-8")
@@ -27,7 +28,7 @@ def test_the_permissions_add_up() -> None:
 
 
 def test_the_messages_it_explains_exist() -> None:
-    code = "".join(path.read_text("utf-8") for path in (ROOT / "bots" / "discord").glob("*.py"))
+    code = code_of("discord")
     for said in (
         "discord.token was refused",
         "discord.message_content_off",
@@ -43,4 +44,4 @@ def test_the_messages_it_explains_exist() -> None:
         assert said in GUIDE
         assert said in code
     assert "discord.gateway_stopped" in GUIDE
-    assert 'Outage(self._pace, "gateway")' in code
+    assert 'outage_of("gateway", self._pace)' in code

@@ -9,10 +9,11 @@ from textwrap import dedent
 import yaml
 
 from core.settings import Settings
+from tests.bots.code import code_of
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "slack.md").read_text("utf-8")
-CODE = "".join(path.read_text("utf-8") for path in [*(ROOT / "bots" / "slack").glob("*.py")])
+CODE = code_of("slack")
 
 
 def test_the_examples_are_valid() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from core.settings import Settings
+from tests.bots.code import code_of
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "telegram.md").read_text("utf-8")
@@ -21,7 +22,7 @@ def test_the_examples_are_valid() -> None:
 
 
 def test_the_messages_it_explains_exist() -> None:
-    code = "".join(path.read_text("utf-8") for path in (ROOT / "bots" / "telegram").glob("*.py"))
+    code = code_of("telegram")
     for said in (
         "telegram.token was refused",
         "another program takes this bot's updates",
