@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from core.agents import strategy_router, summarizer
 from core.agents.look_back import look_back
-from core.agents.related import Selecting
+from core.agents.related import Selecting, Understood
 from core.agents.reranker import rerank
 from core.budget import Budget
 from core.citations import Cited, resolve, settled
@@ -90,18 +90,32 @@ async def _prepared(
     ahead = HeadStart(parts.model, parts, budget, tasks)
 
     def early(found: Gathered) -> None:
-        ahead.begin(lambda: _filter(found, parts, budget), selecting)
+        ahead.begin(lambda: _filter(found, parts, budget), selecting.so_far)
 
     begin = early if parts.settings.context.head_start else None
     gathered = await _filter(await strategy_router.gather(question, parts, budget, begin), parts, budget)
-    begun = ahead.begun_on(gathered)
-    if begun is None:
-        ahead.drop()
-        told = await selecting.understood()
-    else:
-        told, gathered = begun
+    told, gathered = ahead.begun_on(gathered) or await _selected(gathered, selecting, ahead, parts)
     selecting.close(told)
     return told, gathered, replace(parts, model=ahead)
+
+
+async def _selected(
+    gathered: Gathered, selecting: Selecting, ahead: HeadStart, parts: Parts
+) -> tuple[Question, Gathered]:
+    """Wait for the selection and return the question with it; the answer is begun on what the rules guess of it."""
+    ahead.drop()
+    if parts.settings.context.head_start and gathered.passages and selecting.waiting():
+
+        async def same() -> Gathered:
+            return gathered
+
+        ahead.begin(same, selecting.guessed)
+    told = await selecting.understood()
+    begun = ahead.begun_on(gathered)
+    if begun and isinstance(told, Understood) and begun[0].history == told.history:
+        return begun
+    ahead.drop()
+    return told, gathered
 
 
 async def _filter(gathered: Gathered, parts: Parts, budget: Budget) -> Gathered:

@@ -1,11 +1,12 @@
-"""The head start: an answer begun while its query is still being completed.
+"""The head start: an answer begun before it is certain what it is to be written from.
 
-With a conversation, a light call stands before the search, and the search before the answer. The rules' query is
-searched at once, and mostly finds what the completed one will find. So the answer is begun on that, and held back. When
-the completed query finds the same, the answer is let go: its first token comes no later than the light call ends, and
-the main model's own time has passed meanwhile. When it finds something else, the beginning is dropped and a new answer
-is written: nothing is lost but the tokens of the dropped call. With a light model as slow as the main one, what is
-begun early sees the whole conversation, for the selection takes longer. `context.head_start` switches it off.
+In a conversation light calls stand before the answer. One completes the query: the rules' query is searched at once,
+and mostly finds what the completed one will find. Another selects the messages that matter: where a question stands
+alone, the rules guess them. So the answer is begun on what the rules say, and held back. When the light models come to
+the same, it is let go: its first token comes no later than they end, and the main model's own time has passed
+meanwhile. When they come to something else, the beginning is dropped and a new answer is written: nothing is lost but
+the tokens of the dropped call. With a light model as slow as the main one, what is begun on the rules' query sees the
+whole conversation, for the selection takes longer. `context.head_start` switches it off.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from core.agents import summarizer
-from core.agents.related import Selecting
 from core.budget import Budget
 from core.errors import KimasError, ServiceError
 from core.parts import Parts
@@ -45,15 +45,18 @@ class HeadStart:
         self._pieces: asyncio.Queue[str | ServiceError | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, prepare: Callable[[], Awaitable[Gathered]], selecting: Selecting) -> None:
-        """Begin the answer when its evidence is there, but not at once, with what is selected until then."""
-        self._task = self._tasks.create_task(self._run(prepare, selecting))
+    def begin(self, prepare: Callable[[], Awaitable[Gathered]], told: Callable[[], Question]) -> None:
+        """Begin the answer when its evidence is there, but not at once; `told` is then asked for the question.
 
-    async def _run(self, prepare: Callable[[], Awaitable[Gathered]], selecting: Selecting) -> None:
+        It must not wait for a selection: that would cost what the head start gains.
+        """
+        self._pieces = asyncio.Queue()
+        self._task = self._tasks.create_task(self._run(prepare, told))
+
+    async def _run(self, prepare: Callable[[], Awaitable[Gathered]], told: Callable[[], Question]) -> None:
         evidence = await outcome(prepare())
         await asyncio.sleep(max(0.0, NOT_BEFORE_S - self._budget.elapsed_ms() / 1000))
-        # Waiting for a selection would cost what the head start gains.
-        question = selecting.so_far()
+        question = told()
         if isinstance(evidence, KimasError) or not evidence.passages:
             return
         system, self._turns = summarizer.prompt(question, evidence.passages, self._parts)

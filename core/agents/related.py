@@ -20,6 +20,7 @@ from core.evidence import defuse
 from core.logs import logger
 from core.parts import Parts
 from core.ports import ChatModel
+from core.rewrite import content_words
 from core.shapes import Record, Shape, Slot
 from core.structured import read
 from core.tolerant import cleaned
@@ -164,6 +165,14 @@ class Selecting:
         """Return the same without waiting."""
         return self._with(self._selection())
 
+    def waiting(self) -> bool:
+        """Say whether a selection is still to come."""
+        return self._reading is not None and not self._ended and self._selection() is None
+
+    def guessed(self) -> Question:
+        """Return the same without waiting, by the rules' guess where nothing has come."""
+        return self._with(self._selection() or Selection(related_by_rule(self._question)))
+
     def close(self, used: Question) -> None:
         """Stop reading. Notes the cut when the question that is `used` has no selection though one was asked for."""
         if self._reading is not None:
@@ -181,6 +190,18 @@ class Selecting:
         related = tuple(one.history[position] for position in selection.positions)
         asked = (one.text, related, one.id, one.author, one.author_id, one.key)
         return Understood(*asked, selection.analysis, speakers(one))
+
+
+def related_by_rule(question: Question) -> tuple[int, ...]:
+    """Return the positions of the exchanges (a message with its answers) that share words with a question."""
+    wanted = set(content_words(question.text))
+    exchanges: list[list[int]] = []
+    for position, turn in enumerate(question.history):
+        if turn.role == "user" or not exchanges:
+            exchanges.append([])
+        exchanges[-1].append(position)
+    said = [(one, {word for at in one for word in content_words(question.history[at].text)}) for one in exchanges]
+    return tuple(position for one, words in said if wanted & words for position in one)
 
 
 def selection_of(reply: str, count: int, *, ended: bool) -> Selection | None:

@@ -49,7 +49,7 @@ class ContextSettings(Section):
     )
     head_start: bool = Field(
         True,
-        description="Where a rewrite is waited for, the answer is begun on what the rules found, and kept if it fits",
+        description="Where light calls are waited for, the answer is begun on what the rules say, and kept if it fits",
     )
 
 

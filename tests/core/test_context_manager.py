@@ -48,7 +48,7 @@ async def ask(question: Question, peer: ScriptedPeer, **changes: object) -> Repl
 
 def written(peer: ScriptedPeer) -> str:
     """Return all that the summarizer was sent but its instructions."""
-    (body,) = peer.sent("write")
+    *_, body = peer.sent("write")
     return "\n".join(message["content"] for message in body["messages"][1:])
 
 

@@ -137,6 +137,34 @@ async def test_one_that_does_not_fit_is_written_again(peer: ScriptedPeer) -> Non
     assert peer.agents.count("write") == 2
 
 
+ALONE = Question(
+    "Which database does the memory module need to store long messages of an agent?",
+    (
+        *(Turn("user", "What does the memory module do?"), Turn("assistant", "It stores messages.")),
+        *(Turn("user", "Who pays the bill?"), Turn("assistant", "Nobody.")),
+    ),
+)
+
+
+@pytest.mark.parametrize(("selected", "written"), [("1, 2", 1), ("1, 2, 3, 4", 2)])
+async def test_a_question_that_stands_alone_is_begun_on_a_guess_of_what_matters(
+    peer: ScriptedPeer, selected: str, written: int
+) -> None:
+    peer.ttft_s = 0.4
+    peer.replies["context"] = f"{selected}\nWhich database it needs."
+    opened = models(peer)
+    await opened.warm_up()
+    reply = await answer(ALONE, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened))
+    await opened.close()
+    assert "rewrite" not in peer.agents
+    assert peer.agents.count("write") == written
+    # The prompt that the answer was written from holds what was selected, guessed or not.
+    assert ("bill" in str(peer.sent("write")[-1]["messages"])) == (written == 2)
+    # One after the other, the two calls need 0.8 s to the first token.
+    assert (reply.trace.timings_ms["first_token"] < 780) == (written == 1)
+    assert reply.trace.cut == ()
+
+
 async def test_the_head_start_can_be_switched_off(peer: ScriptedPeer) -> None:
     peer.ttft_s = 0.3
     opened = models(peer)
