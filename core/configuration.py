@@ -259,14 +259,13 @@ def secret_values(settings: Settings) -> tuple[str, ...]:
 
 def parse_value(text: str) -> Any:
     """Read the value of a variable or a `--set`: JSON, `[a, b]`, `null`; anything else is text as it stands."""
+    stripped = text.strip()
     try:
         return json.loads(text)
     except ValueError:
-        pass
-    stripped = text.strip()
-    if stripped.startswith("[") and stripped.endswith("]"):
-        return [parse_value(item.strip()) for item in stripped[1:-1].split(",") if item.strip()]
-    return None if stripped in ("", "~") else text
+        if stripped.startswith("[") and stripped.endswith("]"):
+            return [parse_value(item.strip()) for item in stripped[1:-1].split(",") if item.strip()]
+        return None if stripped in ("", "~") else text
 
 
 def _missing_secret(key: str, value: str, environment: Mapping[str, str]) -> str:

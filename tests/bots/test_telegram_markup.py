@@ -102,8 +102,9 @@ def test_whatever_comes_renders_within_the_limit_and_parses() -> None:
 
 def test_deep_nesting_does_not_raise() -> None:
     for markdown in ("> " * 3000 + "x", "- " * 2000 + "x", "*" * 9000, "[" * 9000, "**a " * 2000):
-        for part in render(markdown):
-            parse_html(part)
+        parts = render(markdown)
+        # Whatever is left of it can be read, and something is.
+        assert any(parse_html(part)[0].strip() for part in parts), markdown[:20]
 
 
 def test_a_short_text_is_not_split() -> None:

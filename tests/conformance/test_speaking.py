@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.conformance.bot import Bot, Gate
-from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Person, until
+from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Person, Room, until
 from tests.conformance.scenarios import NO_EVENTS, ONE_PERSON, cannot
 
 NO_COMMANDS = "a terminal has no slash commands: `kimas ask` and `kimas --help` are its commands"
@@ -342,30 +342,12 @@ async def test_chatter_that_an_edit_turns_into_a_question_stays_silent(bot: Bot)
     telegram="its Bot API tells nobody of a deletion, and a private answer is no reply that could be refused",
 )
 async def test_a_private_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
-    room = bot.private()
-    bot.script.before = Gate()
-    message = await bot.driver.say(room, "How?")
-    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
-    await bot.driver.delete(room, message)
-    await bot.asked_while_held()
-    bot.script.before.open.set()
-    entry = await bot.settled(room, message)
-    assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
-    assert bot.shown(room) == []
+    await _deleted_before_its_answer(bot, bot.private(), "How?")
 
 
 @cannot(console=NO_EVENTS)
 async def test_a_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
-    room = bot.group()
-    bot.script.before = Gate()
-    message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
-    await bot.driver.delete(room, message)
-    await bot.asked_while_held()
-    bot.script.before.open.set()
-    entry = await bot.settled(room, message)
-    assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
-    assert bot.shown(room) == []
+    await _deleted_before_its_answer(bot, bot.group(), f"{bot.driver.mention}How?")
 
 
 @cannot(console=NO_EVENTS)
@@ -411,3 +393,15 @@ async def test_names_that_look_like_markup_or_mentions_stay_names(bot: Bot) -> N
         assert bot.driver.rung(room) == []
         assert "wants to know" in bot.texts(room)[0]
         assert number != 2 or "<b>Bold</b>" in bot.texts(room)[0]
+
+
+async def _deleted_before_its_answer(bot: Bot, room: Room, question: str) -> None:
+    bot.script.before = Gate()
+    message = await bot.driver.say(room, question)
+    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await bot.driver.delete(room, message)
+    await bot.asked_while_held()
+    bot.script.before.open.set()
+    entry = await bot.settled(room, message)
+    assert (entry.state, entry.reason) == ("silent", "the question was deleted before it was answered")
+    assert bot.shown(room) == []

@@ -251,6 +251,7 @@ async def test_who_stops_listening_closes_the_connection() -> None:
         async with asyncio.timeout(3):
             while peer.active:
                 await asyncio.sleep(0.01)
+        assert not peer.active
         await endpoint.close()
 
 

@@ -358,6 +358,7 @@ async def test_a_write_that_is_cancelled_leaves_the_database_free(journal: Journ
         await asyncio.gather(writing, return_exceptions=True)
         async with asyncio.timeout(4):  # a locked database is waited for five seconds
             await journal.posting(ASKED)
+    assert await journal.uncertain(ASKED.key.platform) == 1
 
 
 async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None:

@@ -62,6 +62,8 @@ async def test_an_address_that_is_not_public_is_refused(url: str) -> None:
 def test_public_addresses_pass() -> None:
     for url in ("https://example.org/a?b=c", "http://1.1.1.1/", "http://[2606:4700::1111]/"):
         check_url(url, ())
+    with pytest.raises(SourceError):
+        check_url("http://10.0.0.1/", ())
 
 
 @pytest.mark.parametrize("form", ["2130706433", "127.1", "0x7f000001", "0177.0.0.1"])
