@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
-from bots.app import App, open_app
-from bots.check import check as find
+from bots.app import App, open_app, open_record
+from bots.check import check as examine
 from bots.console import (
     ConsoleSink,
     console,
     ingest_progress,
     print_findings,
     print_passages,
-    print_reports,
-    printable,
+    print_refreshed,
 )
 from bots.explained import explained_as_json, explained_lines
 from bots.probes import make_probes
+from bots.rating import AGAIN, BAD, GOOD, HINT, Ratings
+from bots.terminal import Terminal, question_in
 from bots.usage import print_usage, read_usage, usage_as_json
 from core.agents.reranker import rerank
 from core.budget import Budget
+from core.commands import find
 from core.configuration import secret_values
 from core.errors import KimasError, UsageError
 from core.logs import redactor
 from core.settings import Settings
+from core.tasks import task_group
 from core.types import AgentScore, Passage, Question, Reply, Turn
 from knowledge.explaining import explain_passages, explain_routing
 from knowledge.refresh import Refreshed
 
 GOODBYE = frozenset({"exit", "quit", ":q"})
+WARM_UP_BEGINS_S = 0.01
+COMMAND = re.compile(r"/[A-Za-z_]+")
+OWN, IN_GROUPS = frozenset({GOOD, BAD, AGAIN}), frozenset({"/escalate", "/learn"})
 NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 
 
@@ -70,22 +78,39 @@ async def chat(settings: Settings) -> int:
     """Hold a conversation in the terminal until its end of input."""
     out = console()
     history: list[Turn] = []
-    hide = redactor(secret_values(settings))
-    async with open_app(settings) as app:
+    hide, ratings = redactor(secret_values(settings)), Ratings(settings)
+    async with open_app(settings) as app, task_group() as tasks:
+        commands = Terminal(settings, app.keeper)
         _require_knowledge(app)
-        out.print(f"{settings.name} answers from: {', '.join(settings.sources)}. Leave with Ctrl-D.", style="dim")
+        out.print(_welcome(settings), style="dim", markup=False)
+        # Reading a line blocks the loop, but not the thread that this begins: it loads while somebody types.
+        tasks.create_task(app.warm_up())
+        await asyncio.sleep(WARM_UP_BEGINS_S)
         while (line := _read_line(out)) is not None:
             if not line:
                 continue
             recent = tuple(history[-settings.answer.history_turns :]) if settings.answer.history_turns else ()
+            question = Question(question_in(line), recent)
             with closing(ConsoleSink(out)) as sink:
                 try:
-                    reply = await app.answer(Question(line, recent), sink)
+                    if (told := _not_here(line) or await commands.heard(line)) is not None:
+                        await sink.finish(Reply(told))
+                        if line.lower().startswith("/refresh"):
+                            await _refresh_asked(app, settings)
+                        continue
+                    if (heard := await ratings.heard(line)) is not None:
+                        out.print(heard.text, style="dim", markup=False)
+                        if heard.again is None:
+                            continue
+                        question = heard.again
+                    reply = await app.answer(question, sink)
                 except KimasError as fault:
                     await sink.fail(hide(str(fault)))
                     continue
             out.print()
-            history += [Turn("user", line), Turn("assistant", reply.text)]
+            ratings.answered(question, reply)
+            commands.answered(reply)
+            history += [Turn("user", question.text), Turn("assistant", reply.text)]
     return 0
 
 
@@ -134,10 +159,7 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     if as_json:
         print_json(refreshed_as_json(done))
     else:
-        print_reports(out, done.reports)
-        for name, reason in done.failures.items():
-            failure = printable(f"{name} failed, what was known of it is kept: {reason}")
-            out.print(failure, style="red", markup=False, soft_wrap=True)
+        print_refreshed(out, done.reports, done.failures)
     return 1 if done.failures else 0
 
 
@@ -153,7 +175,7 @@ async def usage(settings: Settings, days: int, *, as_json: bool) -> int:
 
 async def check(settings: Settings, *, live: bool, as_json: bool) -> int:
     """Validate what the configuration names; exit code 1 when something is wrong with it."""
-    findings = await find(settings, live=live, probes=make_probes(settings))
+    findings = await examine(settings, live=live, probes=make_probes(settings))
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings]})
     else:
@@ -220,6 +242,32 @@ def refreshed_as_json(done: Refreshed) -> Mapping[str, Any]:
 def print_json(value: object) -> None:
     """Print one object on standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def _welcome(settings: Settings) -> str:
+    known = ", ".join(settings.sources)
+    return f"{settings.name} answers from: {known}. /help shows the commands, Ctrl-D leaves. {HINT}"
+
+
+async def _refresh_asked(app: App, settings: Settings) -> None:
+    """Do here what a command has asked for: there need not be a daemon that does."""
+    out = console()
+    async with open_record(settings) as record:
+        asked = [name for name, entry in (await record.entries()).items() if entry.asked and name in settings.sources]
+    if asked:
+        with ingest_progress(out) as progress:
+            done = _without_secrets(await app.refresh(asked, progress), settings)
+        print_refreshed(out, done.reports, done.failures)
+
+
+def _not_here(line: str) -> str | None:
+    """Return what to say to a line that looks like a command and is none in the terminal."""
+    name, *_ = line.split(maxsplit=1)
+    if name.lower() in IN_GROUPS:
+        return f"`{name}` concerns other people: it works in groups, and nobody else reads this."
+    if line == name and COMMAND.fullmatch(name) and name not in OWN and find(name[1:].lower()) is None:
+        return f"I do not know `{name}`. `/help` shows the commands."
+    return None
 
 
 def _without_secrets(done: Refreshed, settings: Settings) -> Refreshed:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.again import Repeated, Versions, answer_again, fingerprint
 from core.answer import answer
+from core.feedback.effort import Again, harder
 from core.limits import Limits
 from core.llm import PRICED_TOKENS
 from core.metering import answer_on_record, record
@@ -31,6 +32,9 @@ class Answering:
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
         """Answer one question into its sink. Raises `UsageError` when a limit is used up, and what `answer` raises."""
+        if isinstance(question, Again):
+            # What did not satisfy is not given again.
+            return await replace(self, parts=harder(self.parts, question))._make(question, sink)
         if not self.repeated:
             return await self._make(question, sink)
         reply = await answer_again(question, sink, self._make, self.repeated)
@@ -51,6 +55,7 @@ class Answering:
 
 def open_answering(parts: Parts, versions: Versions, database: Database) -> Answering:
     """Wire what the configuration asks for on top of the straight line, over one database."""
+    from core.administration.steering import Steering
     from core.answer_cache import AnswerCache
     from core.usage import Ledger
 
@@ -62,7 +67,7 @@ def open_answering(parts: Parts, versions: Versions, database: Database) -> Answ
     if parts.model is None:
         return Answering(parts, repeated=repeated)
     ledger = Ledger(database)
-    return Answering(parts, Limits(settings.limits, ledger, _one_call(settings)), ledger, repeated)
+    return Answering(parts, Limits(settings.limits, ledger, _one_call(settings), Steering(database)), ledger, repeated)
 
 
 def _one_call(settings: Settings) -> Consumed:

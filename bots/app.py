@@ -10,32 +10,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bots.answering import Answering, open_answering
-from core.errors import UsageError
+from core.configuration import secret_values
 from core.llm import RoleModels
+from core.logs import redactor
 from core.parts import Parts
-from core.ports import Adapter, ChatModel, Reranker, Sink
+from core.ports import ChatModel, Library, Reranker, Sink
 from core.prompts import Prompts
 from core.settings import Settings
-from core.types import ConversationKey, Question, Reply
+from core.types import Question, Reply
 from knowledge.embedding import open_embedder
+from knowledge.keeper import Keeper
 from knowledge.library import KnowledgeLibrary
 from knowledge.locks import make_data_dir, refresh_lock
 from knowledge.ports import Embedder, Store
-from knowledge.refresh import Refreshed, refresh_sources
+from knowledge.refresh import Refreshed, Refreshing, refresh_sources, stored
 from knowledge.rerank import make_reranker
 from knowledge.stores import open_store
+from knowledge.unexpired import Unexpired
 from knowledge.versions import SourceVersions
 
 if TYPE_CHECKING:
     from core.database import Database
     from core.journal import Journal
+    from core.meter import Meter
+    from core.upkeep_record import UpkeepRecord
     from knowledge.sync import Progress
-
-
-NO_PLATFORM = (
-    "no platform is configured: add a telegram, discord, slack or http section "
-    "(docs/telegram.md, docs/discord.md, docs/slack.md and docs/http.md say how)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +62,26 @@ class App:
         self, names: Collection[str] = (), progress: Callable[[Progress], None] | None = None
     ) -> Refreshed:
         """Bring the named sources (or all) up to date; questions see each as soon as it is done."""
+        async with open_record(self.settings) as record:
+            return await refresh_sources(self._refreshing(record), names, progress=progress, news=self.library.reload)
+
+    def keeper(self, database: Database, meter: Meter | None = None) -> Keeper:
+        """Return what keeps the sources up to date in a daemon. Its states are in the daemon's database."""
+        from core.upkeep_record import UpkeepRecord
+
+        record = UpkeepRecord(database)
+        return Keeper(self.settings, self._refreshing(record), record, self.library.reload, meter=meter)
+
+    def _refreshing(self, record: UpkeepRecord) -> Refreshing:
         settings = self.settings
-        return await refresh_sources(
+        return Refreshing(
             settings.sources,
-            names,
             self.store,
             self.embedder,
             settings.data_dir,
-            chunk_tokens=settings.knowledge.chunking.tokens,
-            progress=progress,
-            news=self.library.reload,
+            settings.knowledge.chunking.tokens,
+            record,
+            redactor(secret_values(settings)),
         )
 
 
@@ -85,13 +94,13 @@ async def open_app(
     model: ChatModel | None = None,
     reranker: Reranker | None = None,
     database: Database | None = None,
+    meter: Meter | None = None,
     answers: bool = True,
     rebuild: bool = False,
 ) -> AsyncIterator[App]:
-    """Open what answering needs, and close it at the end of the block.
+    """Open what answering needs, and close it at the end of the block; without `answers` no database is opened.
 
-    `rebuild` empties the store first, for another embedding model. With `answers` False, for what asks nothing, no
-    database is opened. Raises `StoreError`, `EmbeddingError`.
+    `rebuild` empties the store first, for another embedding model. Raises `StoreError`, `EmbeddingError`.
     """
     async with AsyncExitStack() as stack:
         await asyncio.to_thread(make_data_dir, settings.data_dir)
@@ -101,20 +110,29 @@ async def open_app(
         if store is None:
             store = await _open_store(settings, embedder, rebuild=rebuild)
             stack.push_async_callback(store.close)
-        models = RoleModels.open(settings.models) if model is None else None
+        models = RoleModels.open(settings.models, meter) if model is None else None
         if models:
             stack.push_async_callback(models.close)
-        library = KnowledgeLibrary(settings, store, embedder)
-        stack.push_async_callback(library.close)
-        await library.load()
+        library = await _open_library(settings, store, embedder, meter, stack)
         if reranker is None:
             reranker = make_reranker(settings.knowledge.search)
             stack.push_async_callback(reranker.close)
-        parts = Parts(settings, library, reranker, model or models, await _read_prompts(settings))
-        answering = await _answering(parts, store, database, stack) if answers else Answering(parts)
+        database = await _database(settings, model or models, stack) if answers and not database else database
+        steered = _steered(library, settings, database)
+        parts = Parts(settings, steered, reranker, model or models, await _read_prompts(settings))
+        answering = _answering(parts, store, database) if answers else Answering(parts)
         gc.freeze()
         gc.enable()
         yield App(settings, parts, library, store, embedder, models, answering)
+
+
+async def _open_library(
+    settings: Settings, store: Store, embedder: Embedder, meter: Meter | None, stack: AsyncExitStack
+) -> KnowledgeLibrary:
+    library = KnowledgeLibrary(settings, store, embedder, meter=meter)
+    stack.push_async_callback(library.close)
+    await library.load()
+    return library
 
 
 async def _read_prompts(settings: Settings) -> Prompts:
@@ -127,91 +145,65 @@ async def _open_store(settings: Settings, embedder: Embedder, *, rebuild: bool) 
         # Before anything is emptied: can this model fill it again?
         await embedder.embed(["ready?"])
     with refresh_lock(settings.data_dir) if rebuild else nullcontext():
-        return await open_store(
+        store = await open_store(
             settings.knowledge.store, settings.data_dir, embedder.name, embedder.dimension, rebuild=rebuild
         )
+        if rebuild:
+            async with open_record(settings) as record:
+                await record.emptied(stored(settings.sources))
+        return store
 
 
-async def _answering(parts: Parts, store: Store, database: Database | None, stack: AsyncExitStack) -> Answering:
-    """Wire the limits, the ledger and earlier answers, over a database of its own where none is handed in."""
-    if parts.model is None and not parts.settings.cache.enabled:
-        return Answering(parts)
+async def _database(settings: Settings, model: ChatModel | None, stack: AsyncExitStack) -> Database | None:
+    """Open the deployment's database where answers need one, or where a command may have switched something off."""
+    there = await asyncio.to_thread((settings.data_dir / "journal.db").exists)
+    if not (model or settings.cache.enabled or there):
+        return None
+    database = await open_database(settings)
+    stack.push_async_callback(database.close)
+    return database
+
+
+def _steered(library: KnowledgeLibrary, settings: Settings, database: Database | None) -> Library:
+    """Return the library as commands have changed it, where there is a database that could say so."""
     if database is None:
-        database = await open_database(parts.settings)
-        stack.push_async_callback(database.close)
-    return open_answering(parts, SourceVersions(store).of, database)
+        return library
+    from core.administration.steered import SteeredLibrary
+    from core.administration.steering import Steering
+
+    return SteeredLibrary(library, settings, Steering(database))
 
 
-async def open_database(settings: Settings) -> Database:
+def _answering(parts: Parts, store: Store, database: Database | None) -> Answering:
+    """Wire the limits, the ledger and earlier answers."""
+    if database is None or (parts.model is None and not parts.settings.cache.enabled):
+        return Answering(parts)
+    # An answer made from results that are no longer shown must not be given again.
+    shown = Unexpired(store, parts.settings.sources, parts.settings.data_dir)
+    return open_answering(parts, SourceVersions(shown).of, database)
+
+
+async def open_database(settings: Settings, name: str = "journal.db") -> Database:
     """Open the database of a deployment: its journal, its ledger and the answers to be given again."""
     from core.database import Database
 
-    return await Database.open(settings.data_dir / "journal.db")
+    return await Database.open(settings.data_dir / name)
 
 
-async def open_journal(settings: Settings) -> Journal:
+@asynccontextmanager
+async def open_record(settings: Settings) -> AsyncIterator[UpkeepRecord]:
+    """Open the record of refreshes, and close its database at the end of the block."""
+    from core.upkeep_record import UpkeepRecord
+
+    database = await open_database(settings)
+    try:
+        yield UpkeepRecord(database)
+    finally:
+        await database.close()
+
+
+async def open_journal(settings: Settings, name: str = "journal.db", meter: Meter | None = None) -> Journal:
     """Open the journal of a deployment."""
     from core.journal import Journal
 
-    return Journal(await open_database(settings))
-
-
-def make_adapters(settings: Settings, journal: Journal) -> list[Adapter]:
-    """Return an adapter per configured platform. Raises `UsageError` when none is configured."""
-    adapters: list[Adapter] = []
-    if settings.telegram:
-        from bots.telegram.adapter import TelegramAdapter
-
-        # Another bot's updates are numbered anew. The part of a token before the colon is the bot's id, no secret.
-        bot = settings.telegram.token.value().split(":")[0]
-        adapters.append(TelegramAdapter(settings.telegram, Offsets(journal, f"telegram:{bot}")))
-    if settings.discord:
-        from bots.discord.adapter import DiscordAdapter
-
-        adapters.append(DiscordAdapter(settings.discord, Positions(journal, "discord")))
-    if settings.slack:
-        from bots.slack.adapter import SlackAdapter
-
-        async def answered_in(key: ConversationKey) -> bool:
-            return bool(await journal.conversation(key, 1))
-
-        adapters.append(SlackAdapter(settings.slack, answered_in))
-    if settings.http:
-        from bots.http.adapter import HttpAdapter
-
-        adapters.append(HttpAdapter(settings.http))
-    if not adapters:
-        raise UsageError(NO_PLATFORM)
-    return adapters
-
-
-@dataclass(frozen=True, slots=True)
-class Offsets:
-    """One platform's place in its stream of updates, kept in the journal."""
-
-    journal: Journal
-    name: str
-
-    async def load(self) -> int | None:
-        """Return the place, or None at the first start."""
-        return await self.journal.position(self.name)
-
-    async def save(self, offset: int) -> None:
-        """Keep the place."""
-        await self.journal.advance(self.name, offset)
-
-
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """Many numbers of one platform, kept in the journal by their names."""
-
-    journal: Journal
-    platform: str
-
-    async def load(self, name: str) -> int | None:
-        """Return a number, or None when it was never saved."""
-        return await self.journal.position(f"{self.platform}:{name}")
-
-    async def save(self, name: str, position: int) -> None:
-        """Keep a number."""
-        await self.journal.advance(f"{self.platform}:{name}", position)
+    return Journal(await open_database(settings, name), meter)

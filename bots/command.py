@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,6 +62,19 @@ def load(files: tuple[Path, ...], overrides: tuple[str, ...], *, daemon: bool = 
     click.get_current_context().meta[SECRETS] = secrets
     configure_logs(log, secrets=secrets)
     return settings
+
+
+def rereading(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Awaitable[Settings]]:
+    """Return what reads again the settings that `load` read. That raises `ConfigurationError`."""
+    from core.configuration import default_files, load_settings
+
+    before: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
+    chosen, given = (*before[0], *files), (*before[1], *overrides)
+
+    async def read() -> Settings:
+        return await asyncio.to_thread(lambda: load_settings(chosen or default_files(), given))
+
+    return read
 
 
 def run(work: Coroutine[Any, Any, int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,11 @@ def console(*, stderr: bool = False) -> Console:
 def printable(text: str) -> str:
     """Return a text without its control characters: sources, models and servers do not steer the terminal."""
     return text.translate(CONTROLS)
+
+
+def without_name(source: str, reason: str) -> str:
+    """Return why a source failed without its name before it, for a line that begins with the name."""
+    return reason.removeprefix(f"source {source}: ")
 
 
 class _OnlyWebLinks(MarkdownIt):
@@ -145,6 +150,15 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
 
     with bars:
         yield move
+
+
+def print_refreshed(console: Console, reports: Sequence[SyncReport], failures: Mapping[str, str]) -> None:
+    """Print what a refresh of several sources did, and why which of them failed, by name."""
+    if reports:
+        print_reports(console, reports)
+    for name, reason in failures.items():
+        failure = f"{name} failed, what was known of it is kept: {without_name(name, reason)}"
+        console.print(printable(failure), style="red", markup=False, soft_wrap=True)
 
 
 def print_reports(console: Console, reports: Sequence[SyncReport]) -> None:

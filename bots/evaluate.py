@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bots.app import open_app
+from bots.charts import check_plot, draw
 from bots.console import console
+from bots.evaluate_plots import score_charts
 from core.evaluation.citations import FORM, Measured, measure, read_case
 from core.evaluation.lines import read_cases
 from core.evaluation.scores import LEVEL, Figure, Scores
@@ -19,17 +21,20 @@ from core.settings import Settings
 _HEADINGS = ("precision", "recall", "F1", "right", "wrong", "missed")
 
 
-async def citations(settings: Settings, data: Path, *, as_json: bool) -> int:
+async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path | None = None) -> int:
     """Measure the look-back and the support check. The data is checked before anything is opened."""
+    check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, read_case, FORM)
     async with open_app(settings) as app:
         measured = await measure(cases, app.parts)
-    if as_json:
-        sys.stdout.write(json.dumps(citations_as_json(measured), ensure_ascii=False) + "\n")
-        return 0
     rows = {f"look-back, {way}": scores for way, scores in measured.look_back.items()}
     rows |= {f"citations, {way}": scores for way, scores in measured.citations.items()}
     rows["removals"] = measured.removals
+    if plot:
+        await asyncio.to_thread(draw, score_charts(rows), plot)
+    if as_json:
+        sys.stdout.write(json.dumps(citations_as_json(measured), ensure_ascii=False) + "\n")
+        return 0
     title = f"{measured.cases} cases; intervals hold {LEVEL:.0%} of the resamples"
     console().print("\n".join([title, *score_table(rows)]), markup=False, soft_wrap=True)
     return 0

@@ -12,8 +12,10 @@ from typing import Any
 
 from bots.actions import NOTHING_INGESTED
 from bots.app import App, open_app
+from bots.charts import check_plot, draw
 from bots.console import console
 from bots.evaluate import score_table, scores_as_json
+from bots.evaluate_plots import gate_charts
 from core.errors import UsageError
 from core.evaluation.gate import FORM, Measured, judge, measure, read_case
 from core.evaluation.lines import read_cases
@@ -24,12 +26,18 @@ from knowledge.evaluation.corpus import CORPUS_FORM, Entry, corpus_store, read_e
 from knowledge.locks import make_data_dir
 
 
-async def gate(settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool) -> int:
+async def gate(
+    settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
+) -> int:
     """Measure the gate on labelled messages. The data is checked before anything is opened."""
+    check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, read_case, FORM)
     documents = await asyncio.to_thread(read_cases, corpus, read_entry, CORPUS_FORM) if corpus else ()
     async with _opened(settings, documents) as app:
-        measured = await measure(await judge(cases, app.library, app.settings), settings)
+        judged = await judge(cases, app.library, app.settings)
+        measured = await measure(judged, settings)
+    if plot:
+        await asyncio.to_thread(draw, gate_charts(judged, measured, settings.gate), plot)
     if as_json:
         sys.stdout.write(json.dumps(gate_as_json(measured, fit=fit), ensure_ascii=False) + "\n")
         return 0

@@ -12,8 +12,10 @@ from typing import Any
 
 from bots.actions import NOTHING_INGESTED
 from bots.app import App, open_app
+from bots.charts import check_plot, draw
 from bots.console import console, ingest_progress
 from bots.evaluate import figure_as_json, shown
+from bots.evaluate_plots import retrieval_charts, routing_charts
 from bots.explained import table_lines
 from core.errors import UsageError
 from core.evaluation.lines import read_cases
@@ -27,19 +29,25 @@ from knowledge.evaluation.fitting_routing import RoutingFitted, fit_routing
 from knowledge.evaluation.measures import MAIN, MEASURES
 from knowledge.evaluation.retrieval import RETRIEVAL_FORM, Retrieved, measure_retrieval
 from knowledge.evaluation.routing import ROUTED, ROUTING_FORM, Routed, measure_routing
+from knowledge.evaluation.routing_curve import routing_curve
 from knowledge.locks import make_data_dir
 
 _AS_GOOD = "On questions not fitted to, the fitted values do worse than the configured ones: keep those."
 
 
-async def retrieval(settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool) -> int:
+async def retrieval(
+    settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
+) -> int:
     """Measure how well questions find their documents. The data is checked before anything is opened."""
+    check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, read_retrieval, RETRIEVAL_FORM)
     if fit:
         enough(cases)
     async with _opened(settings, await _entries(corpus)) as app:
-        measured = await measure_retrieval(cases, app.parts, await _known(app))
+        measured = await measure_retrieval(cases, app.parts, await _known(app), curves=plot is not None)
         fitted = await fit_alpha(cases, app.parts, app.store, app.embedder) if fit else None
+    if plot:
+        await asyncio.to_thread(draw, retrieval_charts(measured), plot)
     if as_json:
         _print_json(retrieval_as_json(measured, fitted))
         return 0
@@ -51,8 +59,11 @@ async def retrieval(settings: Settings, data: Path, corpus: Path | None, *, fit:
     return 0
 
 
-async def routing(settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool) -> int:
+async def routing(
+    settings: Settings, data: Path, corpus: Path | None, *, fit: bool, as_json: bool, plot: Path | None = None
+) -> int:
     """Measure how well questions find their agents. The data is checked before anything is opened."""
+    check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, read_routing, ROUTING_FORM)
     entries = await _entries(corpus)
     _refuse_unknown_agents(cases, _of(settings, entries), data)
@@ -61,7 +72,10 @@ async def routing(settings: Settings, data: Path, corpus: Path | None, *, fit: b
     async with _opened(settings, entries) as app:
         measured = await measure_routing(cases, app.parts)
         fitted = await fit_routing(cases, app.parts, app.store, app.embedder) if fit else None
+        curve = await routing_curve(cases, app.parts, app.store, app.embedder) if plot else None
         chosen = app.settings
+    if plot and curve:
+        await asyncio.to_thread(draw, routing_charts(curve), plot)
     if as_json:
         _print_json(routing_as_json(measured, fitted))
         return 0
@@ -99,6 +113,8 @@ def routing_as_json(measured: Routed, fitted: RoutingFitted | None) -> Mapping[s
         result["fitted"] = {
             "scales": fitted.scales,
             "threshold": fitted.threshold,
+            "mix_in_weight": fitted.mix_in_weight,
+            "mix_in_weights": fitted.mix_in_weights,
             "left_out": fitted.left_out,
             **judged,
         }
@@ -195,8 +211,13 @@ def _fitted_lines(judged: Mapping[str, Judged], yaml: str, *, keep: bool) -> lis
 def _weights(fitted: RoutingFitted, settings: Settings) -> str:
     """Return the fitted weights as configuration. Agents that are one per source have to be written down for it."""
     lines = ["agents:"]
+    mix = [] if fitted.mix_in_weight is None else [f"    mix_in_weight: {fitted.mix_in_weight:g}"]
+    if fitted.mix_in_weights:
+        kinds = ", ".join(f"{kind}: {weight:g}" for kind, weight in fitted.mix_in_weights.items())
+        mix.append(f"    mix_in_weights: {{{kinds}}}")
     for name, scale in fitted.scales.items():
         lines += [f"  {name}:", *([] if settings.agents else [f"    sources: [{name}]"]), f"    scale: {scale:g}"]
+        lines += mix if any(settings.retrieval_agents()[name].mix_ins().values()) else []
     return "\n".join([*lines, "knowledge:", "  routing:", f"    threshold: {fitted.threshold:g}"])
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from core.settings import KnowledgeSettings, Settings
     from knowledge.explaining import AgentExplained, PassageExplained, Way
 
+LONGEST_TOLD = 90
 _ROUTED = {
     "vectors": "routed by meaning: score = scale x ((1 - weight) x centroid + weight x mix-in)",
     "words": "routed by words: the embedding model does not know the query's, or did not answer",
@@ -55,8 +56,13 @@ def explained_lines(
     """Return both tables, line by line."""
     routing, search = settings.routing, settings.search
     lines = [f"{_ROUTED[way]}; {routing.agents} at most, threshold {routing.threshold:g}"]
-    rows = [("agent", "score", "centroid", "mix-in", "weight", "scale", "asked"), *map(_agent_row, agents)]
+    rows = [
+        ("agent", "score", "centroid", "mix-in", "weight", "mixed in", "scale", "asked"),
+        *map(_agent_row, agents),
+    ]
     lines += ["", *table_lines(rows), ""]
+    lines += [_told_line(one) for one in agents if one.fit and one.fit.told]
+    lines += [""] if lines[-1] else []
     if passages:
         lines.append(
             f"fused = {search.alpha:g} similarity + {1 - search.alpha:g} lexical, each from 0 to 1 over all found"
@@ -85,6 +91,7 @@ def table_lines(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Se
 
 def _agent_as_json(agent: AgentExplained) -> Mapping[str, Any]:
     fit = agent.fit
+    told = fit.told if fit else None
     return {
         "name": agent.name,
         "asked": agent.asked,
@@ -92,14 +99,26 @@ def _agent_as_json(agent: AgentExplained) -> Mapping[str, Any]:
         "centroid": _rounded(fit.centroid) if fit else None,
         "mix_in": _rounded(fit.mix_in) if fit else None,
         "mix_in_weight": fit.mix_in_weight if fit else None,
+        "mix_in_part": _rounded(fit.mix_in_part) if fit else None,
+        "matched": {"kind": told.kind, "text": told.text, "weight": told.weight} if told else None,
         "scale": fit.scale if fit else None,
     }
 
 
 def _agent_row(agent: AgentExplained) -> Sequence[str]:
     fit = agent.fit
-    numbers = (fit.centroid, fit.mix_in, fit.mix_in_weight, fit.scale) if fit else (None,) * 4
+    numbers = (fit.centroid, fit.mix_in, fit.mix_in_weight, fit.mix_in_part, fit.scale) if fit else (None,) * 5
     return agent.name, *map(_shown, (agent.score, *numbers)), "yes" if agent.asked else "no"
+
+
+def _told_line(agent: AgentExplained) -> str:
+    """Say which text of the mix-in matched best, shortened to a line."""
+    told = agent.fit.told if agent.fit else None
+    if told is None:
+        return ""
+    text = " ".join(told.text.split())
+    shortened = text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}..."
+    return printable(f"{agent.name}: best of the mix-in ({told.kind}, weight {told.weight:g}): {shortened}")
 
 
 def _passage_row(one: PassageExplained) -> Sequence[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from bots.adapters import place_of
 from bots.check import Probe
 from core.endpoint import Endpoint
 from core.settings import (
@@ -20,7 +21,7 @@ from core.settings import (
 def make_probes(settings: Settings) -> list[Probe]:
     """Return a probe per configured service. Each sends one small request and changes nothing."""
     probes: list[Probe] = []
-    for role in ("main", "light"):
+    for role in ("main", "light", "vision"):
         model: ModelSettings | None = getattr(settings.models, role)
         if model is not None:
             probes.append(Probe(f"models.{role}", partial(_model, model)))
@@ -29,14 +30,14 @@ def make_probes(settings: Settings) -> list[Probe]:
     embedding = settings.knowledge.embedding
     if embedding.provider == "openai":
         probes.append(Probe("knowledge.embedding", lambda: _embedding(embedding)))
-    telegram = settings.telegram
-    if telegram is not None:
-        probes.append(Probe("telegram", lambda: _telegram(telegram)))
-    discord, slack = settings.discord, settings.slack
-    if discord is not None:
-        probes.append(Probe("discord", lambda: _discord(discord)))
-    if slack is not None:
-        probes.append(Probe("slack", lambda: _slack(slack)))
+    for name, platform, section in settings.bots_on():
+        place = place_of(name, platform)
+        if isinstance(section, TelegramSettings):
+            probes.append(Probe(place, partial(_telegram, section)))
+        elif isinstance(section, DiscordSettings):
+            probes.append(Probe(place, partial(_discord, section)))
+        elif isinstance(section, SlackSettings):
+            probes.append(Probe(place, partial(_slack, section)))
     return probes
 
 

@@ -8,9 +8,15 @@ import signal
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bots.app import App, make_adapters, open_app, open_journal
+from bots.adapters import make_adapters
+from bots.app import App, open_app, open_journal
+from bots.dry_run import COPY, DryRun, copy_journal, remove_copy
+from bots.metrics import Monitor, monitoring
+from core.administration.desk import Desk
+from core.administration.office import Reread
 from core.errors import KimasError
 from core.intake import Intake
 from core.logs import logger
@@ -18,7 +24,9 @@ from core.ports import Adapter
 from core.retention import forget
 from core.scheduler import every
 from core.settings import Settings
+from core.several import label_of
 from core.tasks import task_group
+from knowledge.keeper import Keeper
 from knowledge.locks import daemon_lock
 
 if TYPE_CHECKING:
@@ -31,17 +39,19 @@ DAILY_MINUTES = 24 * 60
 Result = TypeVar("Result")
 
 
-async def run(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT and return the exit code.
+async def run(settings: Settings, *, dry: bool = False, reread: Reread | None = None) -> int:
+    """Run until SIGTERM or SIGINT and return the exit code; a `dry` run logs what it would say and shows nothing.
 
     A first signal stops taking messages and gives the answers in the making `run.grace_s` seconds; what is not done by
     then is taken up at the next start. A second signal ends the waiting. A platform that fails for good ends the
-    daemon in the same way, and its error is raised afterwards. Raises `StoreLocked` beside another daemon.
+    daemon in the same way, and its error is raised afterwards. `reread` reads the configuration again, for /reload.
+    Raises `StoreLocked` beside another daemon.
     """
     stop, hurry = _signals()
     async with AsyncExitStack() as stack:
         stack.enter_context(daemon_lock(settings.data_dir))
-        opened = await _unless(stop, _open(settings, stack))
+        monitor = await stack.enter_async_context(monitoring(settings))
+        opened = await _unless(stop, _open(settings, stack, monitor, reread, dry=dry))
         if opened:
             await _serve(settings, opened, stack, stop, hurry)
     logger(__name__).info("daemon.stopped")
@@ -56,21 +66,37 @@ class _Opened:
     adapters: Sequence[Adapter]
     intake: Intake
     journal: Journal
+    keeper: Keeper
+    monitor: Monitor
 
 
-async def _open(settings: Settings, stack: AsyncExitStack) -> _Opened:
-    journal = await open_journal(settings)
+async def _open(
+    settings: Settings, stack: AsyncExitStack, monitor: Monitor, reread: Reread | None, *, dry: bool
+) -> _Opened:
+    # A dry run that was killed has left its own behind.
+    await remove_copy(settings.data_dir)
+    if dry:
+        await copy_journal(settings.data_dir)
+        stack.push_async_callback(remove_copy, settings.data_dir)
+    journal = await open_journal(settings, COPY if dry else "journal.db", monitor.meter)
     stack.push_async_callback(journal.close)
-    adapters = make_adapters(settings, journal)
+    connected = adapters = make_adapters(settings, journal, mute=dry)
+    if dry:
+        adapters = [DryRun(adapter) for adapter in adapters]
     for adapter in adapters:
         stack.push_async_callback(adapter.close)
     async with task_group() as opening:
         for adapter in adapters:
             opening.create_task(adapter.open())
-        app = await stack.enter_async_context(open_app(settings, database=journal.database))
-    intake = Intake(settings, journal, app.answer, app.library)
+        app = await stack.enter_async_context(open_app(settings, database=journal.database, meter=monitor.meter))
+    keeper = app.keeper(journal.database, monitor.meter)
+    desk = Desk(settings, journal, upkeep=keeper, reread=reread)
+    if app.answering.limits:
+        desk.office.adopters["limits"] = app.answering.limits.adopt
+    intake = Intake(settings, journal, monitor.answering(app.answer), app.parts.library, desk)
     stack.push_async_callback(intake.drain, 0)
-    return _Opened(app, adapters, intake, journal)
+    monitor.look_at(connected, intake, keeper, app.models)
+    return _Opened(app, adapters, intake, journal, keeper, monitor)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result | None:
@@ -90,14 +116,17 @@ async def _serve(
 ) -> None:
     app, adapters, intake = opened.app, opened.adapters, opened.intake
     async with task_group() as tasks:
-        await stack.enter_async_context(every(settings.knowledge.refresh_minutes, lambda: _refresh(app)))
+        await stack.enter_async_context(opened.keeper.keeping())
         await stack.enter_async_context(every(DAILY_MINUTES, lambda: forget(settings, opened.journal)))
         faults: list[Exception] = []
-        listeners = [tasks.create_task(_listen(adapter, intake, stop, faults)) for adapter in adapters]
+        bots = [list(group) for _, group in groupby(sorted(adapters, key=_platform), _platform)]
+        listeners = [tasks.create_task(_listen(group, intake, stop, faults)) for group in bots]
         async with _service_manager(tasks):
-            logger(__name__).info("daemon.ready", platforms=[adapter.name for adapter in adapters])
+            logger(__name__).info("daemon.ready", platforms=[label_of(adapter) for adapter in adapters])
             tasks.create_task(app.warm_up())
+            opened.monitor.stage = "ready"
             await stop.wait()
+            opened.monitor.stage = "stopping"
             logger(__name__).info("daemon.stopping", grace_s=settings.run.grace_s)
             for listener in listeners:
                 listener.cancel()
@@ -106,15 +135,24 @@ async def _serve(
             raise faults[0]
 
 
-async def _listen(adapter: Adapter, intake: Intake, stop: asyncio.Event, faults: list[Exception]) -> None:
-    """Listen until cancelled. A failure is noted and stops the daemon, in order: answers in the making go on."""
+def _platform(adapter: Adapter) -> str:
+    return adapter.name
+
+
+async def _listen(bots: Sequence[Adapter], intake: Intake, stop: asyncio.Event, faults: list[Exception]) -> None:
+    """Listen with all bots of one platform until cancelled.
+
+    A failure is noted and stops the daemon, in order: answers in the making go on.
+    """
     try:
-        await intake.resume(adapter)
-        await adapter.listen(intake.receiver(adapter))
+        await intake.resume(*bots)
+        async with task_group() as tasks:
+            for adapter in bots:
+                tasks.create_task(adapter.listen(intake.receiver(adapter)))
     except Exception as fault:
         expected = isinstance(fault, KimasError)
         logger(__name__).error(
-            "platform.failed", platform=adapter.name, error=str(fault), exc_info=None if expected else fault
+            "platform.failed", platform=bots[0].name, error=str(fault), exc_info=None if expected else fault
         )
         faults.append(fault)
         stop.set()
@@ -129,25 +167,6 @@ async def _drain(intake: Intake, grace_s: float, hurry: asyncio.Event) -> None:
     await asyncio.gather(drained, hurried, return_exceptions=True)
     if left:
         logger(__name__).warning("daemon.handed_back", messages=left)
-
-
-async def _refresh(app: App) -> None:
-    """Refresh all sources; what can be expected to go wrong is one line of the log."""
-    try:
-        done = await app.refresh()
-    except KimasError as fault:
-        logger(__name__).error("refresh.failed", error=str(fault))
-        return
-    for report in done.reports:
-        logger(__name__).info(
-            "source.refreshed",
-            source=report.name,
-            added=report.added,
-            updated=report.updated,
-            deleted=report.deleted,
-            passages=report.passages,
-            seconds=round(report.seconds, 2),
-        )
 
 
 def _signals() -> tuple[asyncio.Event, asyncio.Event]:

@@ -32,7 +32,9 @@ COMPARING_S = 0.5
 # is merely made anew once.
 KEPT_VERSION_S, GIVEN_VERSION_S = 60.0, 1.0
 # What has no part in making an answer.
-_NO_PART = {"data_dir", "gate", "telegram", "discord", "slack", "cache", "limits", "run", "journal", "log"}
+_NO_PART = {
+    *("administration", "cache", "data_dir", "discord", "gate", "journal", "limits", "log", "run", "slack", "telegram"),
+}
 
 # Returns the version of each named source, at most so many seconds old; "" where it has none.
 Versions = Callable[[Collection[str], float], Awaitable[Mapping[str, str]]]
@@ -59,7 +61,7 @@ async def answer_again(question: Question, sink: Sink, make: Answer, repeated: R
 
     What fails about the cache is logged, and the answer is made as if there were none. Raises what `make` raises.
     """
-    if not stands_alone(question):
+    if question.pictures or question.unread or not stands_alone(question):
         return await make(question, sink)
     talked = bool(own_turns(question.history, question.author_id))
     started, asked = time.monotonic(), _asked(question, by_sense=not talked)

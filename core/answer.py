@@ -16,6 +16,7 @@ from core.agents import strategy_router, summarizer
 from core.agents.look_back import look_back
 from core.agents.related import Selecting, Understood
 from core.agents.reranker import rerank
+from core.agents.vision import look
 from core.budget import Budget
 from core.citations import Cited, resolve, settled
 from core.errors import ModelError, UsageError
@@ -42,23 +43,35 @@ async def answer(question: Question, sink: Sink, parts: Parts) -> Reply:
     a stage without a stand-in raises.
     """
     _refuse_unusable(question, parts)
-    parts = replace(parts, prompts=parts.prompts.spoken(language_of(question.text)))
+    parts = replace(parts, prompts=parts.prompts.spoken(language_of(question.text or _said_before(question))))
     budget = Budget(parts.settings.budget)
     async with task_group() as tasks:
         # The first sign of life must not hold up the search.
         opening = tasks.create_task(sink.open())
-        told, gathered, ready = await _prepared(question, parts, budget, tasks)
-        await _opened(opening, budget)
-        text, extractive = await _write(told, gathered, sink, ready, budget)
+        looked = await look(question, parts, budget)
+        question = looked.question
+        if question.text.strip():
+            told, gathered, ready = await _prepared(question, parts, budget, tasks)
+            await _opened(opening, budget)
+            text, extractive = await _write(told, gathered, sink, ready, budget)
+        else:
+            await _opened(opening, budget)
+            gathered, text, extractive = Gathered("", (), (), "none"), "", True
     cited = await _cite(text, gathered.passages, extractive, parts, budget, asked=question.text)
-    reply = Reply(cited.text, cited.citations, gathered.passages, extractive, _trace(gathered, cited, budget))
+    shown, trace = looked.noted(cited.text), _trace(gathered, cited, budget)
+    reply = Reply(shown, cited.citations, gathered.passages, extractive, trace, looked.seen)
     await sink.finish(reply)
     return reply
 
 
+def _said_before(question: Question) -> str:
+    """Return the asker's last words: a picture alone tells no language."""
+    return next((turn.text for turn in reversed(question.history) if turn.author_id == question.author_id), "")
+
+
 def _refuse_unusable(question: Question, parts: Parts) -> None:
     limit = parts.settings.answer.max_question_chars
-    if not question.text.strip():
+    if not question.text.strip() and not question.pictures:
         raise UsageError("The question is empty. Ask with a few words, for example: How do I install it?")
     if len(question.text) > limit:
         raise UsageError(

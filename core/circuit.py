@@ -23,6 +23,11 @@ class Circuit:
         self._probing = False
         self.failed_at = 0.0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the endpoint is left alone, or has rested and not yet shown that it is well."""
+        return self._open
+
     def ready(self) -> bool:
         """Say whether a call may use the endpoint: it is well, or it has rested and nobody probes it yet."""
         if not self._open:

@@ -5,12 +5,13 @@ SQLite in WAL mode by default; SQLAlchemy keeps PostgreSQL possible for several 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import event, select
+from sqlalchemy import Connection, event, inspect, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -24,10 +25,15 @@ class Database:
     def __init__(self, engine: AsyncEngine, where: str) -> None:
         self._engine = engine
         self._where = where
+        # SQLite lets writers that wait try again at random, until one of them has waited too long.
+        self._turn = asyncio.Lock()
 
     @classmethod
     async def open(cls, path: Path) -> Database:
-        """Open the file, making it and the tables that it lacks. Raises `StoreError` for one of another version."""
+        """Open the file, making it and the tables and columns that it lacks.
+
+        Raises `StoreError` for one of another version.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
         event.listen(engine.sync_engine, "connect", _prepare)
@@ -41,9 +47,12 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """Give a connection whose changes are kept together at the end of the block, or not at all."""
+        """Give a connection whose changes are kept together at the end of the block, or not at all.
+
+        Writers of this process take turns in the order in which they came.
+        """
         try:
-            async with self._engine.begin() as connection:
+            async with self._turn, self._engine.begin() as connection:
                 yield connection
         except SQLAlchemyError as fault:
             raise StoreError(f"the journal {self._where} refuses to be written: {_cause(fault)}") from fault
@@ -64,6 +73,7 @@ class Database:
     async def _make_tables(self) -> None:
         async with self.writing() as connection:
             await connection.run_sync(tables.create_all)
+            await connection.run_sync(_add_columns)
         try:
             async with self.reading() as connection:
                 for table in tables.sorted_tables:
@@ -72,6 +82,17 @@ class Database:
             raise StoreError(
                 f"{fault}. It was written by another version; move it away, and a new one is made at the next start"
             ) from fault
+
+
+def _add_columns(connection: Connection) -> None:
+    """Add the columns that came after a table was made. Only such as may be empty can be: older rows have nothing."""
+    known = inspect(connection)
+    for table in tables.sorted_tables:
+        there = {column["name"] for column in known.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there and column.nullable:
+                kind = column.type.compile(connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
 
 
 def _prepare(connection: Any, _record: object) -> None:

@@ -24,7 +24,11 @@ _MIN_TOKENS, _MAX_CHARS = 5, 400
 _WINDOW_CHARS = 300
 _DENSE_WEIGHT = 0.6
 
-_BLOCK = re.compile(r"(?s:```.*?(?:```|\Z))|^[ \t]*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.MULTILINE)
+# What a picture shows is no sentence of the text.
+_PICTURE = r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)"
+_BLOCK = re.compile(
+    r"(?s:```.*?(?:```|\Z))|" + _PICTURE + r"|^[ \t]*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.MULTILINE
+)
 _PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)])\s)")
 _ENDING = re.compile(r"(?<=[.!?])\s+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
 _TABLE_HEAD = re.compile(r"^[ \t]*\|.*\|[ \t]*\n[ \t]*\|[-:| \t]+\|[ \t]*$", re.MULTILINE)

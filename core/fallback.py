@@ -14,6 +14,7 @@ from core.circuit import Circuit
 from core.endpoint import Endpoint
 from core.errors import ModelError, ServiceError
 from core.logs import logger
+from core.meter import CallOutcome, Meter, Unmetered
 from core.settings.models import FallbackSettings, ModelSettings
 from core.tasks import task_group
 
@@ -30,11 +31,12 @@ REQUEST_REFUSED = frozenset({400, 413, 422})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An endpoint with its settings and the state of its health."""
+    """An endpoint with its settings and the state of its health. Calls are counted by the `meter`."""
 
     endpoint: Endpoint
     settings: FallbackSettings
     circuit: Circuit
+    meter: Meter = field(default_factory=Unmetered)
 
     def begin(self, patience_s: float, budget: Budget) -> Attempt:
         """Start a call on it. A silence that `patience_s` (or `FAIR_CHANCE_S`) does not cover is held against it."""
@@ -66,24 +68,33 @@ class Attempt:
     def succeeded(self) -> None:
         """The reply is whole."""
         self.target.circuit.succeeded()
+        self._ended("ok")
 
     def failed(self, fault: ModelError) -> None:
         """The endpoint refused or broke off."""
         if fault.status in REQUEST_REFUSED:
-            self.released()
+            self.target.circuit.released(self.probe)
+            self._ended("refused")
         else:
             self.target.circuit.failed(self.probe)
+            self._ended("failed")
 
     def given_up(self) -> None:
         """Nobody waits any longer: after a fair chance that is a failure."""
         if time.monotonic() - self.started >= self.fair_s:
             self.target.circuit.failed(self.probe)
+            self._ended("timeout")
         else:
             self.released()
 
     def released(self) -> None:
         """The call ended for reasons of the caller's."""
         self.target.circuit.released(self.probe)
+        self._ended("cancelled")
+
+    def _ended(self, outcome: CallOutcome) -> None:
+        settings = self.target.settings
+        self.target.meter.called(settings.model, settings.base_url, outcome, time.monotonic() - self.started)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from core.administration.permissions import Permissions
+from core.administration.place import Place, off
+from core.administration.steering import Steering, chat_of
+from core.attached import wordless
+from core.commands import find, is_question
 from core.errors import KimasError
 from core.gating.asking import (
     ASKING,
@@ -23,10 +28,12 @@ from core.gating.asking import (
     personal,
     resolved,
 )
+from core.gating.others import left_to_another
 from core.gating.relevance import Relevance, relevance
 from core.gating.replies import clarification, pointer, suggestion
 from core.gating.room import Answered, Room, Said
 from core.gating.scoring import chance, signs_of
+from core.gating.wordless import instead
 from core.logs import logger
 from core.ports import Library
 from core.sameness import normal, sense
@@ -60,63 +67,103 @@ class Verdict:
 class Gate:
     """Judges messages by the configuration, the knowledge and what was said in the chat."""
 
-    def __init__(self, settings: Settings, room: Room, library: Library | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        room: Room,
+        library: Library | None = None,
+        steering: Steering | None = None,
+        permissions: Permissions | None = None,
+    ) -> None:
         self._whole = settings
         self._settings = settings.gate
         self._room = room
         self._library = library
+        self._permissions = permissions
+        self.place = Place(settings.gate, steering)
         self._spoken: dict[str, float] = {}
+
+    def adopt(self, settings: Settings) -> None:
+        """Judge by other settings from now on."""
+        self._whole, self._settings = settings, settings.gate
+        self.place.adopt(settings.gate)
 
     async def judge(self, message: Message, *, begun: bool = False) -> Verdict:
         """Judge one message. What was `begun` before a restart is finished wherever the bot may still speak.
 
         Raises `StoreError` when the journal cannot be read.
         """
-        if reason := self._not_here(message):
+        await self.place.look()
+        if message.addressed and not begun and (reason := await self.left_to_another(message)):
             return _silence(reason)
-        if begun:
-            return Verdict(True)
-        if message.addressed:
-            return await self._unless_loop(message, Verdict(True))
-        if await self._follows_up(message):
-            return await self._unless_loop(message, Verdict(True))
-        if self._mode(message) != "auto" or message.reference.get("kind") == "post":
+        if message.addressed and not is_question(message.command):
+            return await self._judge_command(message, begun=begun)
+        reason = self.place.against(message)
+        if begun or reason:
+            return Verdict(not reason, reason)
+        if verdict := await self._judge_asked(message):
+            return verdict
+        if self.place.mode(message) != "auto" or message.reference.get("kind") == "post":
             return _silence("the bot was not addressed")
         return await self._judge_unasked(message)
 
     async def confirm(self, message: Message, verdict: Verdict) -> Verdict:
         """Judge again after the wait: what has happened meanwhile, and what somebody else was answered."""
+        await self.place.look()
         said = await self._lately(message)
-        reason = _answered_meanwhile(message, said) or self._too_soon(message, said)
-        if reason:
+        reason = self.place.against(message) or _answered_meanwhile(message, said) or self._too_soon(message, said)
+        if reason := reason or await self.left_to_another(message):
             return _silence(reason)
-        self._spoken = {**self._still_cooling(), _chat(message): time.monotonic()}
+        self._spoken = {**self._still_cooling(), chat_of(message): time.monotonic()}
         return Verdict(True, text=verdict.text, unasked=True)
 
-    def _not_here(self, message: Message) -> str:
-        settings, chat = self._settings, _chat(message)
-        if message.private and not settings.private:
-            return "private chats are switched off (gate.private)"
-        if not message.private and settings.chats and chat not in settings.chats:
-            return f"{chat} is not among gate.chats"
-        return f"{chat} is switched off (gate.mode)" if self._mode(message) == "off" else ""
+    async def left_to_another(self, message: Message) -> str:
+        """Return why another bot of ours in the chat takes this message, or nothing."""
+        return await left_to_another(message, self._room, self._whole)
 
-    def _mode(self, message: Message) -> str:
-        return self._settings.mode_of(_chat(message), private=message.private)
+    async def _judge_command(self, message: Message, *, begun: bool) -> Verdict:
+        """Let commands through where questions are not answered: otherwise nobody could change that by one."""
+        known = self._permissions.known(message) if self._permissions else "everyone"
+        if known == "owner":
+            return Verdict(True)
+        if reason := self.place.closed(message):
+            return _silence(reason)
+        command = find(message.command)
+        if self.place.is_off(message) and (command is None or command.who == "everyone"):
+            return _silence(off(message))
+        if begun or known == "admin":
+            return Verdict(True)
+        return await self._unless_loop(message, Verdict(True))
+
+    async def _judge_asked(self, message: Message) -> Verdict | None:
+        """Judge what somebody wants of the bot, and what has no words; None for the rest."""
+        if wordless(message):
+            reason, text = await instead(message, self._room, sees=self._whole.models.seeing() is not None)
+            if reason:
+                return _silence(reason)
+            return await self._unless_loop(message, Verdict(True, text=text))
+        asked = message.addressed or await self._follows_up(message)
+        return await self._unless_loop(message, Verdict(True)) if asked else None
 
     async def _unless_loop(self, message: Message, verdict: Verdict) -> Verdict:
         """Stop answering an account that talks like a machine: it answers our answers."""
         answers = await self._room.answers_to(message, LOOP_S)
         if answers < self._settings.answers_in_10_min:
             return verdict
-        logger(__name__).warning("gate.loop", chat=_chat(message), author_id=message.author_id, answers=answers)
+        logger(__name__).warning("gate.loop", chat=chat_of(message), author_id=message.author_id, answers=answers)
         return _silence(f"{answers} answers to this account within ten minutes (gate.answers_in_10_min)")
 
     async def _follows_up(self, message: Message) -> bool:
         """Say whether somebody goes on in a thread where the bot has just answered them."""
         seconds = self._settings.follow_up_minutes * 60
         text = message.text
-        if not (message.key.thread and seconds) or nothing_to_answer(text) or resolved(text) or personal(text):
+        if (
+            message.command
+            or not (message.key.thread and seconds)
+            or nothing_to_answer(text)
+            or resolved(text)
+            or personal(text)
+        ):
             return False
         if not (asking(text) or _GOES_ON.match(text)):
             return False
@@ -139,6 +186,8 @@ class Gate:
             return _silence(reason)
         if reason := await self._is_for_somebody_else(message):
             return _silence(reason)
+        if reason := await self.left_to_another(message):
+            return _silence(reason)
         said = await self._lately(message)
         if reason := _talking(message, said) or _answered_meanwhile(message, said) or self._too_soon(message, said):
             return _silence(reason)
@@ -153,7 +202,7 @@ class Gate:
         if isinstance(found, str):
             return _silence(found)
         sure = chance(signs_of(message.text, found), self._settings.weights)
-        threshold = self._settings.threshold_of(_chat(message))
+        threshold = self.place.threshold(message)
         logger(__name__).debug("gate.scored", sure=round(sure, 3), match=round(found.match, 3), foreign=found.foreign)
         reason = f"not sure enough to help: {sure:.2f}, threshold {threshold:.2f}"
         if sure < threshold - (self._settings.grey_width if self._settings.grey != "silent" else 0):
@@ -191,7 +240,7 @@ class Gate:
         return Verdict(True, text=text, unasked=True, wait_s=wait_s)
 
     def _too_soon(self, message: Message, said: Sequence[Said]) -> str:
-        cooldown_s, spoken = self._settings.cooldown_s, self._spoken.get(_chat(message), -float("inf"))
+        cooldown_s, spoken = self._settings.cooldown_s, self._spoken.get(chat_of(message), -float("inf"))
         lately = any(one.volunteered and one.age_s < cooldown_s for one in said)
         if lately or time.monotonic() - spoken < cooldown_s:
             return f"it spoke unasked less than {cooldown_s:g} s ago (gate.cooldown_s)"
@@ -245,7 +294,3 @@ def _names(said: Said, message: Message) -> bool:
 
 def _silence(reason: str) -> Verdict:
     return Verdict(False, reason)
-
-
-def _chat(message: Message) -> str:
-    return f"{message.key.platform}:{message.key.chat}"

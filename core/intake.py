@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from core import commands
+from core.administration.desk import Desk
+from core.administration.permissions import Refused
+from core.attached import has_words, with_attachments
+from core.commands import is_question, stands
 from core.commenting.commenter import Commenter
+from core.delivery import Noted
 from core.errors import KimasError, MessageGone, PlatformError, ServiceError, UsageError
+from core.feedback.desk import FeedbackDesk
+from core.feedback.handoff import Handoff
+from core.feedback.thumbs import is_press
 from core.gate import Gate, Verdict
 from core.gating.room import Room
 from core.journal import Journal
@@ -19,58 +28,38 @@ from core.notes import notes_in
 from core.ports import Adapter, Library, Receive, Sink
 from core.rewrite import own_turns
 from core.settings import Settings
+from core.several import named, unfinished
+from core.tasks import unbroken
 from core.types import ConversationKey, Message, Question, Reply, Turn
 
-# A stop must not take long; what is posted by then or not at all is known for all but a broken connection.
-LAST_POSTING_S = 5.0
 QUOTED_CHARS = 1000
 
 Answer = Callable[[Question, Sink], Awaitable[Reply]]
 
 
-class _Delivery:
-    """Tells the journal around the posting of one reply's first part."""
-
-    def __init__(self, journal: Journal, message: Message) -> None:
-        self._journal = journal
-        self._message = message
-        self._clear = asyncio.Event()
-        self._clear.set()
-        self.seen = False
-
-    async def posting(self) -> None:
-        self._clear.clear()
-        self.seen = True
-        await self._journal.posting(self._message)
-
-    async def refused(self) -> None:
-        self.seen = False
-        await self._journal.refused(self._message)
-        self._clear.set()
-
-    async def posted(self, reply_id: str) -> None:
-        await self._journal.posted(self._message, reply_id)
-        self._clear.set()
-
-    async def settle(self) -> None:
-        """Wait a little for a posting on its way, so that its outcome is known before the answer is given up."""
-        try:
-            async with asyncio.timeout(LAST_POSTING_S):
-                await self._clear.wait()
-        except TimeoutError:
-            logger(__name__).warning("reply.in_doubt", waited_s=LAST_POSTING_S)
-
-
 class Intake:
     """Takes messages from all adapters, in order within a conversation; conversations do not wait for each other.
 
-    Without a `library` nothing tells whether a question is about the knowledge, and the bot never speaks unasked.
+    Without a `library` nothing tells whether a question is about the knowledge, and the bot never speaks unasked. The
+    `desk` answers commands.
     """
 
-    def __init__(self, settings: Settings, journal: Journal, answer: Answer, library: Library | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        answer: Answer,
+        library: Library | None = None,
+        desk: Desk | None = None,
+    ) -> None:
         self._settings = settings
-        self._gate = Gate(settings, Room(journal.database), library)
+        self._desk = desk = desk or Desk(settings, journal)
+        self._gate = Gate(settings, Room(journal.database), library, desk.steering, desk.permissions)
+        desk.office.adopters["gate"] = self._gate.adopt
         self._comments = Commenter(settings, journal, answer, library)
+        begin = partial(self._start, previous="")
+        self._feedback = FeedbackDesk(settings, journal, begin, self._looks_after)
+        self._handoff = Handoff(settings, journal, begin, self._looks_after)
         self._leaving = asyncio.Event()
         self._journal = journal
         self._answer = answer
@@ -78,18 +67,21 @@ class Intake:
         self._slots = asyncio.Semaphore(settings.run.workers)
         self._lanes: WeakValueDictionary[ConversationKey, asyncio.Lock] = WeakValueDictionary()
 
+    @property
+    def in_hand(self) -> int:
+        """How many messages are not settled yet."""
+        return len(self._tasks)
+
     def receiver(self, adapter: Adapter) -> Receive:
         """Return what the adapter hands its messages to. It returns once the message is in the journal."""
+        self._desk.office.platforms.add(adapter.name)
         return partial(self._receive, adapter)
 
-    async def resume(self, adapter: Adapter) -> None:
-        """Take up what the last run received but did not settle."""
-        doubtful = await self._journal.uncertain(adapter.name)
-        pending = await self._journal.pending(adapter.name)
-        if doubtful or pending:
-            logger(__name__).info("intake.resumed", platform=adapter.name, pending=len(pending), doubtful=doubtful)
-        for message, previous in pending:
-            self._start(adapter, message, previous)
+    async def resume(self, *bots: Adapter) -> None:
+        """Take up what the last run received but did not settle. `bots` are all of one platform."""
+        for adapter, message, previous in await unfinished(self._journal, bots):
+            with named(adapter):
+                self._start(adapter, message, previous)
 
     async def drain(self, grace_s: float) -> int:
         """Wait for answers in the making, at most `grace_s` seconds; return how many are left to the next start.
@@ -97,21 +89,34 @@ class Intake:
         Questions that were left to people for a while are not waited for: the next start looks at them again.
         """
         self._leaving.set()
-        _, late = await asyncio.wait(self._tasks, timeout=grace_s) if self._tasks else (set(), set())
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        return len(late)
+        until, left = time.monotonic() + grace_s, 0
+        # An answer may begin another one: a call for people, a second try.
+        while running := {task for task in self._tasks if not task.done()}:
+            _, late = await asyncio.wait(running, timeout=max(0.0, until - time.monotonic()))
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+            left += len(late)
+        return left
 
+    # Not to be cut in two: what is in the journal but not taken up is no news when it is delivered again.
+    @unbroken
     async def _receive(self, adapter: Adapter, message: Message) -> None:
         if message.reference.get("edited"):
+            if not is_question(message.command):
+                logger(__name__).debug("command.edited", message=message.id)
+                return
             taken = await self._journal.edited(message)
             logger(__name__).debug("message.edited", message=message.id, in_time=taken)
         elif await self._journal.received(message):
             self._start(adapter, message, "")
 
     def _start(self, adapter: Adapter, message: Message, previous: str) -> None:
-        lane = self._lanes.setdefault(message.key, asyncio.Lock())
+        key = message.key
+        if self._desk.takes_at_once(message):
+            # What one person commands counts in the order it was given, and nobody waits for anybody else's answer.
+            key = replace(key, thread=f"/{message.author_id}")
+        lane = self._lanes.setdefault(key, asyncio.Lock())
         task = asyncio.create_task(self._in_turn(lane, adapter, message, previous))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -120,9 +125,20 @@ class Intake:
         key = message.key
         with context(message=message.id, platform=key.platform, chat=key.chat):
             try:
+                if self._desk.takes_at_once(message):
+                    async with lane:
+                        verdict = await self._gate.judge(message, begun=bool(previous))
+                        await self._settle(adapter, message, previous, verdict)
+                    return
+                if is_press(message):
+                    async with lane:
+                        await self._feedback.settle(adapter, message, Noted(self._journal, message))
+                    return
                 async with lane, self._slots:
                     if self._comments.concerns(message):
-                        await self._comments.settle(adapter, message, previous, _Delivery(self._journal, message))
+                        await self._comment(adapter, message, previous)
+                        return
+                    if await self._kept(adapter, message):
                         return
                     verdict = await self._gate.judge(message, begun=bool(previous))
                     if not verdict.wait_s:
@@ -135,6 +151,13 @@ class Intake:
                 # The last place before the loop: the journal itself may be what failed, so only the log is left.
                 logger(__name__).exception("message.unsettled", error=str(fault))
 
+    async def _comment(self, adapter: Adapter, message: Message, previous: str) -> None:
+        await self._gate.place.look()
+        if held := self._gate.place.paused(message) or await self._gate.left_to_another(message):
+            await self._journal.silent(message, held)
+        else:
+            await self._comments.settle(adapter, message, previous, Noted(self._journal, message))
+
     async def _left_to_people(self, seconds: float) -> bool:
         """Give people time to answer, while other messages go on; False when the daemon stops before it is over."""
         try:
@@ -146,12 +169,14 @@ class Intake:
 
     async def _settle(self, adapter: Adapter, message: Message, previous: str, verdict: Verdict) -> None:
         if not verdict.speak:
+            logger(__name__).debug("message.silent", reason=verdict.reason)
             await self._journal.silent(message, verdict.reason)
             return
-        delivery = _Delivery(self._journal, message)
-        sink = adapter.sink(message, delivery, previous)
+        delivery = Noted(self._journal, message)
+        question = is_question(message.command) and not verdict.text and has_words(message)
+        sink = adapter.sink(self._feedback.offering(message, question=question), delivery, previous)
         try:
-            reply = await self._reply(message, sink, verdict)
+            reply = await self._reply(adapter, message, sink, verdict)
         except asyncio.CancelledError:
             await delivery.settle()
             raise
@@ -162,7 +187,8 @@ class Intake:
             await self._journal.failed(message, str(fault))
         except Exception as fault:
             # Nobody asked for it, so nobody misses it: an apology would only disturb.
-            await self._tell(message, None if verdict.unasked and not delivery.seen else sink, fault)
+            needless = verdict.unasked or (isinstance(fault, Refused) and self._gate.place.is_off(message))
+            await self._tell(message, None if needless and not delivery.seen else sink, fault)
         else:
             await self._journal.answered(message, reply)
             logger(__name__).info(
@@ -172,28 +198,42 @@ class Intake:
                 cut=reply.trace.cut,
                 **reply.trace.timings_ms,
             )
+            if question:
+                await self._handoff.after(adapter, message, reply)
 
-    async def _reply(self, message: Message, sink: Sink, verdict: Verdict) -> Reply:
+    async def _reply(self, adapter: Adapter, message: Message, sink: Sink, verdict: Verdict) -> Reply:
         if verdict.text:
             await self._journal.begin(message)
             return await _say(sink, verdict.text)
-        if message.command == "forget":
-            return await _say(sink, commands.forgotten(await self._journal.forget_author(message)))
-        if message.command in ("help", "start") or (
-            message.command == "ask" and not (message.text.strip() or message.quoted)
-        ):
-            return await _say(sink, commands.help_text(self._settings))
-        if message.command not in ("", "ask"):
-            return await _say(sink, commands.unknown_command(message.command))
+        if self._handoff.takes(message):
+            return await _say(sink, await self._handoff.answer(adapter, message))
+        # Not the text that an edit left behind: a command is what its author sent.
+        if not is_question(message.command):
+            return await _say(sink, await self._desk.answer(message, adapter))
+        if message.command and not has_words(message):
+            return await _say(sink, await self._desk.answer(replace(message, command="help"), adapter))
         text = await self._journal.begin(message)
         history = await self._journal.conversation(message.key, self._settings.answer.history_turns)
         if not text.strip():
             text = message.quoted[: self._settings.answer.max_question_chars]
         elif message.quoted:
             history = [*history, *await self._replied_to(message, history)]
-        return await self._answer(
-            Question(text, tuple(history), message.id, message.author, message.author_id, message.key), sink
-        )
+        question = Question(text, tuple(history), message.id, message.author, message.author_id, message.key)
+        question = with_attachments(question, message, adapter)
+        return await self._answer(await self._feedback.again(message, question), sink)
+
+    async def _kept(self, adapter: Adapter, message: Message) -> bool:
+        """Settle a message that is an answer of somebody who is trusted, where the bot may speak at all."""
+        await self._gate.place.look()
+        if self._gate.place.against(message) or not await self._handoff.hear(adapter, message):
+            return False
+        await self._journal.silent(message, "kept as an answer to be reviewed")
+        return True
+
+    async def _looks_after(self, message: Message, adapter: Adapter) -> bool:
+        """Say whether the author of a message looks after the bot in its chat."""
+        await self._desk.steering.load()
+        return stands(await self._desk.permissions.standing(message, adapter), "admin")
 
     async def _replied_to(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
         """Return the message that this one replies to as conversation, without an author: it counts for the asker."""

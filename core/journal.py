@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Row as ResultRow
 from sqlalchemy import Select, and_, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.database import Database
+from core.feedback.forgetting import forget_person
+from core.images import with_seen
+from core.meter import Meter, Settled, Unmetered
 from core.tables import cursors, messages, replies
 from core.tasks import unbroken
-from core.types import ConversationKey, Message, Reply, Turn
-
-State = Literal["received", "answering", "sending", "answered", "silent", "failed"]
+from core.types import Attachment, ConversationKey, Message, Reply, Trace, Turn
 
 
 class Journal:
     """The durable record. Every method raises `StoreError` when the database refuses."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, meter: Meter | None = None) -> None:
         self.database = database
+        self._meter = meter or Unmetered()
         self._writing = database.writing
         self._reading = database.reading
 
@@ -46,6 +49,7 @@ class Journal:
             "thread": message.key.thread,
             **{name: getattr(message, name) for name in _COPIED},
             "reference": dict(message.reference),
+            "attachments": [asdict(one) for one in message.attachments] or None,
             "received_at": datetime.now(UTC),
             "state": "received",
         }
@@ -62,7 +66,9 @@ class Journal:
         """Take over the new text of a message whose answer has not begun. False when it is too late."""
         async with self._writing() as connection:
             done = await connection.execute(
-                update(messages).where(*_identity(message), messages.c.state == "received").values(text=message.text)
+                update(messages)
+                .where(*_identity(message), messages.c.state == "received", messages.c.command.in_(("", "ask")))
+                .values(text=message.text)
             )
         return done.rowcount > 0
 
@@ -91,18 +97,9 @@ class Journal:
     async def answered(self, message: Message, reply: Reply) -> None:
         """Close a message with its reply."""
         citations = [{"n": one.n, "passage_id": one.passage_id, "source": one.source} for one in reply.citations]
-        trace = {
-            "query": reply.trace.query,
-            "strategy": reply.trace.strategy,
-            "agents": list(reply.trace.agents),
-            "timings_ms": dict(reply.trace.timings_ms),
-            "cut": list(reply.trace.cut),
-            "dropped_citations": reply.trace.dropped_citations,
-            "tokens": dict(reply.trace.tokens),
-            "cost": dict(reply.trace.cost),
-            "cached": reply.trace.cached,
-        }
-        await self._settle(message, "answered", reply=reply.text, citations=citations, trace=trace)
+        told = {"reply": reply.text, "citations": citations, "trace": _plain(reply.trace), "seen": reply.seen}
+        # Who asked to be forgotten is not to be named by that very message, once it is answered.
+        await self._settle(message, "answered", **{**(_EMPTIED if message.command == "forget" else {}), **told})
 
     async def silent(self, message: Message, reason: str) -> None:
         """Close a message that gets no answer, with the reason."""
@@ -121,7 +118,7 @@ class Journal:
         )
         async with self._reading() as connection:
             rows = (await connection.execute(query)).all()
-        return [(_message(row), row.reply_id) for row in rows]
+        return [(message_of(row), row.reply_id) for row in rows]
 
     @unbroken
     async def uncertain(self, platform: str) -> int:
@@ -175,9 +172,7 @@ class Journal:
         )
         async with self._reading() as connection:
             row = (await connection.execute(query)).first()
-        return (
-            None if row is None else (Turn("user", row.text, row.author, row.author_id), Turn("assistant", row.reply))
-        )
+        return None if row is None else _turns(row)
 
     async def position(self, cursor: str) -> int | None:
         """Return where a platform's stream of updates stands, or None for a new one."""
@@ -239,6 +234,7 @@ class Journal:
             here = replies.c.scope == json.dumps([key.platform, key.chat])
             await connection.execute(delete(replies).where(here, asked))
             done = await connection.execute(update(messages).where(*theirs, settled).values(_EMPTIED))
+            await forget_person(connection, message)
             await connection.execute(update(messages).where(*_identity(message)).values(author_id="", author=""))
         return done.rowcount
 
@@ -246,8 +242,9 @@ class Journal:
         """Close the database. Idempotent."""
         await self.database.close()
 
-    async def _settle(self, message: Message, state: State, **values: Any) -> None:
+    async def _settle(self, message: Message, state: Settled, **values: Any) -> None:
         await self._change(message, state=state, settled_at=datetime.now(UTC), **values)
+        self._meter.settled(message.key.platform, state, values.get("reason", ""))
 
     @unbroken
     async def _change(self, message: Message, **values: Any) -> None:
@@ -263,11 +260,20 @@ _EMPTIED: Mapping[str, Any] = {
     "reference": {},
     "citations": null(),
     "trace": null(),
+    "attachments": null(),
+    "seen": null(),
 }
-_TURN = ("text", "author", "author_id", "reply")
+_TURN = ("text", "author", "author_id", "reply", "seen")
 _COPIED = (
     *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
 )
+
+
+def _plain(trace: Trace) -> dict[str, Any]:
+    """Return a trace as JSON holds it."""
+    plain = {name: getattr(trace, name) for name in ("query", "strategy", "dropped_citations", "cached")}
+    lists = {name: list(getattr(trace, name)) for name in ("agents", "cut")}
+    return {**plain, **lists, **{name: dict(getattr(trace, name)) for name in ("timings_ms", "tokens", "cost")}}
 
 
 def _identity(message: Message) -> tuple[Any, ...]:
@@ -276,11 +282,14 @@ def _identity(message: Message) -> tuple[Any, ...]:
     return *place, columns.id == message.id
 
 
-def _message(row: ResultRow[Any]) -> Message:
+def message_of(row: ResultRow[Any]) -> Message:
+    """Return the message that a whole row of its table holds."""
     values = {name: getattr(row, name) for name in _COPIED}
     values["sent_at"] = row.sent_at if row.sent_at.tzinfo else row.sent_at.replace(tzinfo=UTC)
+    values["attachments"] = tuple(Attachment(**one) for one in row.attachments or ())
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
 
 
 def _turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
-    return Turn("user", row.text, row.author, row.author_id), Turn("assistant", row.reply)
+    said = with_seen(row.text, row.seen or "")
+    return Turn("user", said, row.author, row.author_id), Turn("assistant", row.reply)

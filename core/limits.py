@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from core.errors import UsageError
 from core.logs import logger
-from core.settings import LimitsSettings
+from core.settings import LimitsSettings, Settings
 from core.types import Question
 
 if TYPE_CHECKING:
+    from core.administration.steering import Steering
     from core.usage import Consumed, Ledger, Spent
 
 
@@ -47,22 +48,33 @@ class _Use:
 
 
 class Limits:
-    """The daily limits. `at_first` is what an answer is taken to consume as long as the ledger holds none."""
+    """The daily limits, those of `steering` before the configured ones.
 
-    def __init__(self, settings: LimitsSettings, ledger: Ledger, at_first: Consumed) -> None:
+    `at_first` is what an answer is taken to consume as long as the ledger holds none.
+    """
+
+    def __init__(
+        self, settings: LimitsSettings, ledger: Ledger, at_first: Consumed, steering: Steering | None = None
+    ) -> None:
+        self._steering = steering
         self._settings = settings
         self._ledger = ledger
         self._at_first = at_first
-        self._active = any(value is not None for value in settings.model_dump().values())
         self._underway: set[_Reservation] = set()
         # By whoever reads the ledger just now: all that were underway at any moment of it.
         self._reading: dict[_Reservation, set[_Reservation]] = {}
         self._logged: tuple[date, set[tuple[str, tuple[str, str]]]] = (date.min, set())
 
+    def adopt(self, settings: Settings) -> None:
+        """Go by other limits from now on."""
+        self._settings = settings.limits
+
     @asynccontextmanager
     async def admitted(self, question: Question) -> AsyncIterator[None]:
         """Let an answer be made in the block. Raises `UsageError` when a limit is used up, and says until when."""
-        if not self._active:
+        if self._steering:
+            await self._steering.load()
+        if all(self._allowed(name) is None for name in type(self._settings).model_fields):
             yield
             return
         reservation = await self._reserve(question)
@@ -92,7 +104,6 @@ class Limits:
         return reservation
 
     def _uses(self, asked: _Reservation, underway: set[_Reservation], spent: Spent, usual: Consumed) -> Iterator[_Use]:
-        settings = self._settings
         here = sum(one.chat == asked.chat for one in underway)
         mine = sum(one.user == asked.user for one in underway)
         groups = [
@@ -105,9 +116,13 @@ class Limits:
             if count is None:
                 continue
             for kind, amount, one in (("tokens", used.tokens, usual.tokens), ("cost", used.cost, usual.cost)):
-                allowed = getattr(settings, f"daily_{kind}{suffix}")
+                allowed = self._allowed(f"daily_{kind}{suffix}")
                 if allowed is not None:
                     yield _Use(f"daily_{kind}{suffix}", whose, subject, allowed, amount, count, one)
+
+    def _allowed(self, name: str) -> float | None:
+        configured: float | None = getattr(self._settings, name)
+        return self._steering.limit(name, configured) if self._steering else configured
 
     def _log(self, use: _Use, today: date) -> None:
         """Log a limit that is used up once a day: every question after that would say the same."""

@@ -11,6 +11,7 @@ from core.circuit import Circuit
 from core.endpoint import Endpoint
 from core.fallback import Attempt, Call, Fallback, Target
 from core.flow import Flow
+from core.meter import Meter, Unmetered
 from core.ports import Form, Role
 from core.settings.models import CircuitSettings, FallbackSettings, ModelSettings, ModelsSettings
 from core.types import Turn
@@ -21,7 +22,7 @@ PRICED_TOKENS = 1_000_000
 
 
 class RoleModels:
-    """A `ChatModel` that sends each role to its endpoints; `light` is `main` when it is not configured.
+    """A `ChatModel` that sends each role to its endpoints; `light` and `vision` are `main` when not configured.
 
     An endpoint that fails or is silent before the first token is followed by the next of its role.
     """
@@ -30,14 +31,16 @@ class RoleModels:
         self._roles = roles
 
     @classmethod
-    def open(cls, settings: ModelsSettings) -> RoleModels | None:
+    def open(cls, settings: ModelsSettings, meter: Meter | None = None) -> RoleModels | None:
         """Return the configured models, or None when there is none: then answers are extractive."""
+        meter = meter or Unmetered()
         main = settings.main or settings.light
         if main is None:
             return None
         light = settings.light or main
-        opened = {id(one): (_open(one, settings.circuit), one) for one in (main, light)}
-        return cls({"main": opened[id(main)], "light": opened[id(light)]})
+        vision = settings.seeing() or main
+        opened = {id(one): (_open(one, settings.circuit, meter), one) for one in (main, light, vision)}
+        return cls({"main": opened[id(main)], "light": opened[id(light)], "vision": opened[id(vision)]})
 
     async def stream(
         self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, agent: str = ""
@@ -94,20 +97,23 @@ class RoleModels:
         for endpoint in self._endpoints():
             await endpoint.close()
 
+    def targets(self) -> Sequence[Target]:
+        """Return the endpoints of all roles with their state; one that several roles share is named for each."""
+        return [target for fallback, _ in self._roles.values() for target in fallback.targets]
+
     def _endpoints(self) -> Sequence[Endpoint]:
-        targets = [target for fallback, _ in self._roles.values() for target in fallback.targets]
-        return list(dict.fromkeys(target.endpoint for target in targets))
+        return list(dict.fromkeys(target.endpoint for target in self.targets()))
 
 
-def _open(settings: ModelSettings, circuit: CircuitSettings) -> Fallback:
-    targets = [_target(one, circuit) for one in (settings, *settings.fallbacks.values())]
+def _open(settings: ModelSettings, circuit: CircuitSettings, meter: Meter) -> Fallback:
+    targets = [_target(one, circuit, meter) for one in (settings, *settings.fallbacks.values())]
     return Fallback(targets, settings)
 
 
-def _target(settings: FallbackSettings, circuit: CircuitSettings) -> Target:
+def _target(settings: FallbackSettings, circuit: CircuitSettings, meter: Meter) -> Target:
     key = settings.api_key.value() if settings.api_key else ""
     endpoint = Endpoint.open(settings.base_url, key, settings.timeout_s)
-    return Target(endpoint, settings, Circuit(f"{settings.model} at {settings.base_url}", circuit))
+    return Target(endpoint, settings, Circuit(f"{settings.model} at {settings.base_url}", circuit), meter)
 
 
 def _count(budget: Budget, agent: str, attempt: Attempt, used: Piece) -> None:
@@ -116,6 +122,7 @@ def _count(budget: Budget, agent: str, attempt: Attempt, used: Piece) -> None:
         settings.price_completion or 0
     )
     budget.count(agent, used.prompt_tokens, used.completion_tokens, price / PRICED_TOKENS)
+    attempt.target.meter.consumed(agent, used.prompt_tokens, used.completion_tokens, price / PRICED_TOKENS)
 
 
 async def _keep_nothing(_reply: str) -> None:
@@ -123,10 +130,13 @@ async def _keep_nothing(_reply: str) -> None:
 
 
 def _request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
-    messages = [{"role": "system", "content": system}]
+    messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
     for turn in turns:
+        if turn.images:
+            shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in turn.images]
+            messages.append({"role": turn.role, "content": [{"type": "text", "text": turn.text}, *shown]})
         # Some chat templates refuse two messages of one role in a row, such as a quoted message and a question.
-        if messages[-1]["role"] == turn.role:
+        elif messages[-1]["role"] == turn.role and isinstance(messages[-1]["content"], str):
             messages[-1]["content"] += f"\n\n{turn.text}"
         else:
             messages.append({"role": turn.role, "content": turn.text})

@@ -19,6 +19,15 @@ class Notes:
     sorry: str
     outside: str
     inside: str
+    unseen: str
+    not_seen: str
+    not_looked: str
+    unread: str
+    picture: str
+    voice: str
+    video: str
+    file: str
+    other: str
 
 
 ENGLISH = Notes(
@@ -32,6 +41,15 @@ ENGLISH = Notes(
     sorry="Sorry, I could not answer this. {reason}",
     outside="Something that I depend on is not available right now; please ask again in a few minutes.",
     inside="Something went wrong on my side; whoever runs me finds it in the log.",
+    unseen="*I cannot see pictures: this answers your words alone.*",
+    not_seen="*I could not look at the picture: this answers your words alone.*",
+    not_looked="I could not look at the picture. Please write what it shows, or try again in a moment.",
+    unread="*I cannot read what is attached: this answers your words alone.*",
+    picture="I cannot see pictures. Please write what it shows, for example the text of the error.",
+    voice="I cannot listen to voice messages. Please write your question.",
+    video="I cannot watch videos. Please write your question.",
+    file="I cannot read attached files. Please write your question, with the lines that matter.",
+    other="I can only read text. Please write your question.",
 )
 CHINESE = Notes(
     extractive="*以上内容摘自资料原文；当前没有配置语言模型。*",
@@ -44,6 +62,15 @@ CHINESE = Notes(
     sorry="抱歉，这个问题我没能回答。{reason}",
     outside="我依赖的某项服务暂时不可用，请过几分钟再问。",
     inside="我这边出了问题，详情已记录在运行者的日志中。",
+    unseen="*我看不到图片，以上仅根据您的文字回答。*",
+    not_seen="*图片没能看成，以上仅根据您的文字回答。*",
+    not_looked="图片没能看成。请把图中的内容写出来，或稍后再试。",
+    unread="*我读不了附件，以上仅根据您的文字回答。*",
+    picture="我看不到图片。请把图中的内容写出来，例如报错信息的文字。",
+    voice="我听不了语音消息。请把问题写成文字。",
+    video="我看不了视频。请把问题写成文字。",
+    file="我读不了附件。请把问题写成文字，并贴上相关的几行内容。",
+    other="我只能读文字。请把问题写出来。",
 )
 SPOKEN = {"zh": CHINESE}
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from core.budget import Budget
-from core.types import AgentScore, Message, Passage, Reply, SourceState, Turn
+from core.types import AgentScore, Attachment, Message, Passage, Reply, SourceState, Turn
 
-Role = Literal["main", "light"]
+Role = Literal["main", "light", "vision"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,15 @@ class Delivery(Protocol):
 
     async def posted(self, reply_id: str) -> None:
         """Say that the platform has posted it under this id."""
+        ...
+
+
+@runtime_checkable
+class Fetching(Protocol):
+    """An adapter that can fetch what is attached to messages, through its platform and with its own credentials."""
+
+    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+        """Return the content, at most `most` bytes. Raises `PlatformError` for a longer one, or where it cannot."""
         ...
 
 

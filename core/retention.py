@@ -20,6 +20,8 @@ LONGEST_DAYS = 36_500
 async def forget(settings: Settings, journal: Journal) -> None:
     """Remove what is older than the configuration keeps it. A database that refuses is one line of the log."""
     from core.answer_cache import forget_replies
+    from core.feedback.learned import Lessons
+    from core.feedback.record import Opinions
     from core.usage import Ledger
 
     now, keep = datetime.now(UTC), settings.journal
@@ -34,6 +36,8 @@ async def forget(settings: Settings, journal: Journal) -> None:
         if keep.keep_days is not None:
             days = min(keep.keep_days, LONGEST_DAYS)
             answers = await Ledger(journal.database).forget(now.astimezone().date(), days)
+            await Opinions(journal.database).forget(now - timedelta(days=days))
+            await Lessons(journal.database).forget(now - timedelta(days=days))
     except StoreError as fault:
         logger(__name__).error("journal.not_emptied", error=str(fault))
         return

@@ -19,6 +19,9 @@ messages = Table(
     *(Column(name, Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
     *(Column(name, JSON) for name in ("citations", "trace")),
     Column("settled_at", DateTime(timezone=True)),
+    # What else came with it: where it can be fetched, over HTTP its bytes; and what its pictures showed.
+    Column("attachments", JSON),
+    Column("seen", Text),
     Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
     Index("messages_conversation", "platform", "chat", "thread", "number"),
     Index("messages_state", "state"),
@@ -69,4 +72,72 @@ replies = Table(
     Index("replies_question", "scope", "question"),
     Index("replies_sense", "scope", "sense"),
     Index("replies_made_at", "made_at"),
+)
+
+# What commands changed: `scope` is "platform:chat", or "" for the whole deployment.
+overrides = Table(
+    "overrides",
+    tables,
+    Column("scope", String(300), primary_key=True),
+    Column("name", String(200), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+# Who gave which command that changes something, and what it changed or why it did not.
+audit = Table(
+    "audit",
+    tables,
+    Column("number", Integer, primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False),
+    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id")),
+    Column("outcome", String(16), nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("command", "what", "before", "after")),
+    Index("audit_chat", "platform", "chat"),
+)
+
+# How each stored source stands. `unfinished` holds from the beginning of a try to its end: what dies in between leaves
+# it behind. `failures` counts the tries since the last success, `made_by` is a fingerprint of what the last one read.
+refreshes = Table(
+    "refreshes",
+    tables,
+    Column("source", String(63), primary_key=True),
+    *(
+        Column(name, DateTime(timezone=True))
+        for name in ("last_try", "ended_at", "last_success", "changed_at", "asked_at")
+    ),
+    *(Column(name, Boolean, nullable=False, default=False) for name in ("unfinished", "paused")),
+    *(Column(name, Integer, nullable=False, default=0) for name in ("failures", "passages", "documents")),
+    *(Column(name, Text, nullable=False, default="") for name in ("error", "made_by")),
+    Column("counts", JSON),
+)
+
+# What people say about answers: one row per person and answer, which `question` names by the message it answers. A
+# verdict that was taken back is empty; `press` is the id of the last press that counted.
+feedback = Table(
+    "feedback",
+    tables,
+    Column("number", Integer, primary_key=True),
+    *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
+    *(Column(name, String(16), nullable=False) for name in ("verdict", "reason")),
+    Column("press", String(128), nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Index("feedback_person", "platform", "bot", "chat", "question", "author_id", unique=True),
+    Index("feedback_at", "at"),
+)
+
+# Answers that people gave, each with its question: `state` is pending, approved or rejected. `lesson` is the id of the
+# message that the answer was taken from.
+learned = Table(
+    "learned",
+    tables,
+    Column("number", Integer, primary_key=True),
+    *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "lesson", "asked_by", "taught_by")),
+    *(Column(name, Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),
+    Column("state", String(16), nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("reviewed_at", DateTime(timezone=True)),
+    Index("learned_lesson", "platform", "chat", "lesson", unique=True),
+    Index("learned_state", "state"),
+    # A number that people have seen never becomes that of another answer.
+    sqlite_autoincrement=True,
 )

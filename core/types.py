@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 Speaker = Literal["user", "assistant"]
+AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,20 @@ class ConversationKey:
     platform: str
     chat: str
     thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """What came with a message besides its text, never the content itself.
+
+    `size` is in bytes, 0 where the platform does not say. `reference` holds what the adapter needs to fetch it (plain
+    JSON values); nobody else looks inside.
+    """
+
+    kind: AttachmentKind
+    name: str = ""
+    size: int = 0
+    reference: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +57,40 @@ class Message:
     quoted: str = ""
     bot: str = ""
     reference: Mapping[str, Any] = field(default_factory=dict)
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture whose type and size were checked, as a data URI (`data:image/png;base64,...`)."""
+
+    url: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One earlier contribution to a conversation, oldest first in every sequence of turns."""
+    """One earlier contribution to a conversation, oldest first in every sequence of turns.
+
+    `images` are for the model that looks at pictures.
+    """
 
     role: Speaker
     text: str
     author: str = ""
     author_id: str = ""
+    images: tuple[Image, ...] = ()
+
+
+# Fetches the bytes of one attached picture from its platform. Raises `PlatformError`.
+Fetch = Callable[[], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A message that the gate let through, with its conversation (without the question itself).
 
-    `key` is where it was asked; None in the terminal, where one person asks.
+    `key` is where it was asked; None in the terminal, where one person asks. `pictures` fetch what is attached to it,
+    `unread` are the kinds of attachments that nobody can read.
     """
 
     text: str
@@ -67,6 +99,8 @@ class Question:
     author: str = ""
     author_id: str = ""
     key: ConversationKey | None = None
+    pictures: tuple[Fetch, ...] = ()
+    unread: tuple[AttachmentKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +168,17 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: Markdown text in which `[n]` points at `citations`, the passages it was made from, and its trace."""
+    """An answer: Markdown text in which `[n]` points at `citations`, the passages it was made from, and its trace.
+
+    `seen` is what a model said of the pictures that came with the question.
+    """
 
     text: str
     citations: tuple[Citation, ...] = ()
     passages: tuple[Passage, ...] = ()
     extractive: bool = False
     trace: Trace = field(default_factory=lambda: Trace("", "none", (), {}))
+    seen: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,11 +11,12 @@ import numpy as np
 from core.errors import EmbeddingError
 from core.fusion import fuse
 from core.kinds import kind_weight
-from core.settings import AgentSettings, Settings
+from core.settings import Settings
 from core.types import AgentScore, Passage
+from knowledge.indexing import make_indexes
 from knowledge.library import KNOWN_SHARE
 from knowledge.ports import Embedder, Store
-from knowledge.routing import AgentIndex, Fit, cluster, fit
+from knowledge.routing import Fit, fit
 
 Way = Literal["vectors", "words", "option"]
 
@@ -43,22 +43,6 @@ class PassageExplained:
     agents: Mapping[str, float]
     fused: float
     kind_weight: float
-
-
-async def make_indexes(settings: Settings, store: Store, embedder: Embedder) -> Sequence[AgentIndex]:
-    """Return what routing compares queries with, for every agent that has knowledge or a mix-in.
-
-    Raises `StoreError`, `EmbeddingError`.
-    """
-    indexes = []
-    for name, agent in settings.retrieval_agents().items():
-        vectors = np.concatenate([await store.vectors(source) for source in dict.fromkeys(agent.sources)])
-        texts = _mix_in(agent)
-        mix_in = await embedder.embed(texts) if texts else np.empty((0, embedder.dimension), np.float32)
-        if len(vectors) or len(mix_in):
-            centroids = await asyncio.to_thread(cluster, vectors, settings.knowledge.routing.centroids)
-            indexes.append(AgentIndex(name, centroids, mix_in, agent.mix_in_weight, agent.scale))
-    return indexes
 
 
 async def explain_routing(
@@ -104,7 +88,3 @@ def explain_passages(
         )
         for passage in ranked
     ]
-
-
-def _mix_in(agent: AgentSettings) -> Sequence[str]:
-    return [text for text in (agent.description, *agent.examples) if text.strip()]

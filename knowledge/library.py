@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from core.errors import EmbeddingError, UsageError
 from core.fusion import fuse
 from core.logs import logger
-from core.settings import AgentSettings, Settings
-from core.tasks import task_group
+from core.meter import Meter
+from core.settings import Settings
 from core.types import AgentScore, Passage
+from knowledge.indexing import Indexed, MixIn, embed_mix_in, index_agent
 from knowledge.live.asking import LiveSources
 from knowledge.ports import Embedder, Store, Vectors
-from knowledge.routing import AgentIndex, choose, cluster
+from knowledge.routing import AgentIndex, choose
 from knowledge.tokens import query_tokens
+from knowledge.unexpired import Unexpired
 
 # Below this share of known tokens a text's vector means little: only words count then.
 KNOWN_SHARE = 0.5
 QUERIES_KEPT = 256
+# What live sources may take of the time for one search, at whose end the stored passages would be lost with them.
+LIVE_SHARE = 0.8
 # How long a failing embedder is left alone.
 UNAVAILABLE_S = 10.0
 
@@ -31,7 +35,13 @@ class KnowledgeLibrary:
     """Implements `core.ports.Library`. Call `load` before the first question, and `reload` after every refresh."""
 
     def __init__(
-        self, settings: Settings, store: Store, embedder: Embedder, *, unavailable_s: float = UNAVAILABLE_S
+        self,
+        settings: Settings,
+        store: Store,
+        embedder: Embedder,
+        *,
+        meter: Meter | None = None,
+        unavailable_s: float = UNAVAILABLE_S,
     ) -> None:
         self._agents = settings.retrieval_agents()
         self._search = settings.knowledge.search
@@ -39,56 +49,65 @@ class KnowledgeLibrary:
         self._unavailable_s = unavailable_s
         self._unavailable_until = 0.0
         self._query_timeout_s = settings.knowledge.embedding.query_timeout_s
-        self._store = store
+        self._store = Unexpired(store, settings.sources, settings.data_dir)
         self._embedder = embedder
-        self._live = LiveSources(settings.sources, self.similarity)
+        self._live = LiveSources(
+            settings.sources,
+            self.similarity,
+            data_dir=settings.data_dir,
+            patience_s=LIVE_SHARE * settings.budget.search * settings.budget.deadline_s,
+            meter=meter,
+        )
         self._live_agents = [
             name for name, agent in self._agents.items() if all(source in self._live for source in agent.sources)
         ]
-        self._indexes: tuple[AgentIndex, ...] = ()
-        self._mix_ins: Mapping[str, Vectors] | None = None
-        self._passages = 0
+        self._settings = settings
+        self._indexed: Mapping[str, Indexed] = {}
+        self._mix_ins: Mapping[str, MixIn] | None = None
+        self._loading = asyncio.Lock()
         self._queries: OrderedDict[str, asyncio.Task[Vectors]] = OrderedDict()
 
     @property
     def empty(self) -> bool:
         """Tell whether no source of any agent held a passage at the last `load`, and none is live."""
-        return self._passages == 0 and not self._live
+        return not self._live and not any(one.passages for one in self._indexed.values())
 
-    async def load(self) -> None:
+    async def load(self, sources: Collection[str] = ()) -> None:
         """Compute what routing compares questions with: centroids of every agent's vectors, and its mix-in.
 
-        Questions asked meanwhile are routed by what was loaded before. Raises `StoreError`, `EmbeddingError`.
+        With `sources` only for the agents that own one of them. Questions asked meanwhile are routed by what was
+        loaded before. Raises `StoreError`, `EmbeddingError`; then all stays as it was.
         """
-        mix_ins = self._mix_ins or {name: await self._mix_in(agent) for name, agent in self._agents.items()}
-        indexes, passages = [], 0
-        for name, agent in self._agents.items():
-            vectors = np.concatenate([await self._store.vectors(source) for source in dict.fromkeys(agent.sources)])
-            passages += len(vectors)
-            if not len(vectors) and not len(mix_ins[name]):
-                continue
-            centroids = await asyncio.to_thread(cluster, vectors, self._routing.centroids)
-            indexes.append(AgentIndex(name, centroids, mix_ins[name], agent.mix_in_weight, agent.scale))
-        self._mix_ins = mix_ins
-        self._indexes, self._passages = tuple(indexes), passages
+        # One at a time, or a slower one that began earlier would bring back what was.
+        async with self._loading:
+            if self._mix_ins is None:
+                self._mix_ins = {name: await embed_mix_in(one, self._embedder) for name, one in self._agents.items()}
+            indexed = dict(self._indexed)
+            for name, agent in self._agents.items():
+                if not sources or name not in indexed or not set(sources).isdisjoint(agent.sources):
+                    mix_in = self._mix_ins[name]
+                    indexed[name] = await index_agent(name, agent, mix_in, self._settings, self._store)
+            self._indexed = indexed
 
-    async def reload(self) -> None:
-        """Do as `load` after sources were refreshed; the change is seen by the next question."""
-        await self.load()
+    async def reload(self, sources: Collection[str] = ()) -> None:
+        """Do as `load` after these sources (all when none is named) were refreshed; the next question sees it."""
+        await self.load(sources)
 
     async def route(self, query: str) -> Sequence[AgentScore]:
         """Return the agents to ask, best first. A query that the embedder hardly knows goes by words instead.
 
-        An agent with live sources only has no passages to be known by: without a mix-in it is asked every time, and so
-        it is with one where words have to do.
+        An agent with live sources that has no passages to be known by is asked every time, unless it has a mix-in; one
+        with live sources only is so with one, too, where words have to do.
         """
-        indexes = self._indexes
-        unknown = [AgentScore(name, 0.0) for name in self._live_agents if name not in {one.name for one in indexes}]
+        indexes = [one.index for one in self._indexed.values() if one.index]
+        known = {one.name for one in indexes}
+        unknown = [AgentScore(name, 0.0) for name in self._agents if name not in known and self._asks_live(name)]
         if not indexes:
             return unknown
         vector = await self._vector_if_any(query)
         if vector is None:
-            return await self._route_by_words(query, indexes)
+            by_words = await self._route_by_words(query, indexes)
+            return [*by_words, *(one for one in unknown if one.name not in self._live_agents)]
         chosen = choose(vector, indexes, limit=self._routing.agents, threshold=self._routing.threshold)
         return [*chosen, *unknown]
 
@@ -110,16 +129,15 @@ class KnowledgeLibrary:
     async def _found(
         self, query: str, vector: Vectors | None, sources: Sequence[str], candidates: int
     ) -> Sequence[Passage]:
-        """Search what is stored and ask what is live, at once; when live sources fail, the stored ones count."""
+        """Search what is stored and ask what is live; when live sources fail or are slow, the stored ones count."""
         stored = [source for source in sources if source not in self._live]
         if len(stored) == len(sources):
             return await self._store.search(query_tokens(query), vector, stored, candidates)
         if not stored:
             return await self._live.search(sources, query)
-        async with task_group() as tasks:
-            asking = tasks.create_task(self._live.found(sources, query))
-            found = await self._store.search(query_tokens(query), vector, stored, candidates)
-        return [*found, *asking.result()]
+        return await self._live.beside(
+            sources, query, self._store.search(query_tokens(query), vector, stored, candidates)
+        )
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return the cosine of each text with the query; its share of the words where there are no vectors to go by."""
@@ -142,10 +160,6 @@ class KnowledgeLibrary:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._queries.clear()
 
-    async def _mix_in(self, agent: AgentSettings) -> Vectors:
-        texts = [text for text in (agent.description, *agent.examples) if text.strip()]
-        return await self._embedder.embed(texts) if texts else np.empty((0, self._embedder.dimension), np.float32)
-
     async def _vector_if_any(self, query: str) -> Vectors | None:
         """Return the query's vector, or None where words alone have to do: it means little, or cannot be had."""
         if not self._understood(query):
@@ -165,7 +179,10 @@ class KnowledgeLibrary:
         return self._embedder.known_share(query) >= KNOWN_SHARE
 
     async def _route_by_words(self, query: str, indexes: Sequence[AgentIndex]) -> Sequence[AgentScore]:
-        """Order agents by their best passage for the query's words; those without any come last, as configured."""
+        """Order agents by their best passage for the query's words; those without any come last, as configured.
+
+        With a threshold above 0 these are not asked: a search by words would find nothing there.
+        """
         sources = {source for index in indexes for source in self._agents[index.name].sources}
         found = await self._store.search(query_tokens(query), None, sources, self._search.candidates)
         best: dict[str, float] = {}
@@ -177,8 +194,13 @@ class KnowledgeLibrary:
             for index in indexes
             if index.name not in self._live_agents
         ]
+        if self._routing.threshold > 0:
+            scores = [one for one in scores if one.score > 0 or self._asks_live(one.name)]
         chosen = sorted(scores, key=lambda score: -score.score)[: self._routing.agents]
         return [*chosen, *(AgentScore(name, 0.0) for name in self._live_agents)]
+
+    def _asks_live(self, name: str) -> bool:
+        return any(source in self._live for source in self._agents[name].sources)
 
     async def _vector(self, query: str) -> Vectors:
         """Return the query's vector. Who asks for the same query meanwhile or later shares one embedding.
@@ -198,6 +220,8 @@ class KnowledgeLibrary:
 
     async def _embed_query(self, query: str) -> Vectors:
         vector: Vectors = (await self._embedder.embed([query]))[0]
+        if not np.isfinite(vector).all():
+            raise EmbeddingError("the query's vector is no number")
         return vector
 
     def _keep_only_good(self, query: str, task: asyncio.Task[Vectors]) -> None:

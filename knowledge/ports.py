@@ -32,7 +32,8 @@ class Listing:
 class Document:
     """One text of a source. `kind` is how to chunk it: markdown, rst, python, a language's name, faq or text.
 
-    `url` may carry the placeholders `{start}` and `{end}`, filled with each chunk's line range.
+    `url` may carry the placeholders `{start}` and `{end}`, filled with each chunk's line range. `edition` tells it from
+    others of the same path, such as the same file in another branch; the titles of all its passages carry it.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Document:
     kind: str
     title: str = ""
     url: str = ""
+    edition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

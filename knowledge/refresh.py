@@ -1,19 +1,29 @@
-"""Refreshing many sources: one after the other, each failure its own."""
+"""Refreshing sources: one of a name at a time in all processes, each failure its own, and all of it on record."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core.errors import EmbeddingError, SourceError, UsageError
+from core.errors import EmbeddingError, SourceError, StoreError, StoreLocked, UsageError
 from core.logs import logger
-from core.settings import SourceSettings
+from core.settings import FaqSource, LinkedSource, SourceSettings
 from knowledge.live import is_live
-from knowledge.locks import refresh_lock
-from knowledge.ports import Embedder, Store
+from knowledge.locks import source_lock
+from knowledge.ports import Document, Embedder, Listing, Source, Store
+from knowledge.removed import forget_removed
 from knowledge.sources import open_source
-from knowledge.sync import Progress, SyncReport, refresh
+from knowledge.stores.writing import WritesInTurn
+from knowledge.sync import FORMAT, Progress, SyncReport, refresh
+
+if TYPE_CHECKING:
+    from core.upkeep_record import UpkeepRecord
+
+News = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,48 +34,105 @@ class Refreshed:
     failures: Mapping[str, str]
 
 
-async def refresh_sources(
-    sources: Mapping[str, SourceSettings],
-    names: Collection[str],
-    store: Store,
-    embedder: Embedder,
-    data_dir: Path,
-    *,
-    chunk_tokens: int,
-    progress: Callable[[Progress], None] | None = None,
-    news: Callable[[], Awaitable[None]] | None = None,
-) -> Refreshed:
-    """Bring the named sources up to date (all that are stored when none is named).
+@dataclass(frozen=True, slots=True)
+class Refreshing:
+    """What refreshes work with. `record` takes note of them; `hide` takes the secrets out of what it is told."""
 
-    A source that fails keeps its old knowledge and does not stop the others. `news` is awaited after every source that
-    may have changed, early in one that held nothing, and at the end. Raises `UsageError` for an unknown name,
-    `StoreLocked` when another process is at it, `StoreError` when nothing can be written.
+    sources: Mapping[str, SourceSettings]
+    store: Store
+    embedder: Embedder
+    data_dir: Path
+    chunk_tokens: int
+    record: UpkeepRecord | None = None
+    hide: Callable[[str], str] = str
+
+
+async def refresh_source(
+    work: Refreshing,
+    name: str,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    news: News | None = None,
+    turn: asyncio.Semaphore | None = None,
+) -> SyncReport:
+    """Bring one source up to date, and note on record how that went.
+
+    `news` is awaited early in a source that held nothing, `turn` is taken once the source is listed: who waits for a
+    slow server takes nobody's. A source whose remote cannot be reached counts as failed on record. Raises
+    `SourceError`, `EmbeddingError`, `StoreError`, and `StoreLocked` when another process is at it, which is not put on
+    record.
     """
-    chosen = _chosen(sources, names)
-    reports, failures = list[SyncReport](), dict[str, str]()
-    with refresh_lock(data_dir):
-        for name in chosen:
-            changed = True
-            try:
-                source = open_source(name, sources[name], data_dir)
+    settings = work.sources[name]
+    async with source_lock(work.data_dir, name):
+        if work.record:
+            await work.record.begin(name, made_by(settings, work.chunk_tokens))
+        try:
+            async with _InTurn(open_source(name, settings, work.data_dir, work.sources), turn) as source:
                 report = await refresh(
-                    source, store, embedder, chunk_tokens=chunk_tokens, progress=progress, first_batch=news
+                    source,
+                    WritesInTurn(work.store, work.data_dir),
+                    work.embedder,
+                    chunk_tokens=work.chunk_tokens,
+                    link=settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
+                    progress=progress,
+                    first_batch=news,
                 )
-            except (SourceError, EmbeddingError) as fault:
-                logger(__name__).error("source.failed", source=name, error=str(fault))
-                failures[name] = str(fault)
-            else:
-                reports.append(report)
-                if report.stale:
-                    logger(__name__).warning("source.stale", source=name, reason=report.stale)
-                changed = bool(report.added or report.updated or report.deleted)
-            # At the end in any case: another process may have changed what this one found up to date.
-            if news and (changed or name == chosen[-1]):
-                await news()
+        except (asyncio.CancelledError, StoreLocked):
+            if work.record:
+                await work.record.broken_off(name)
+            raise
+        except Exception as fault:
+            await _note_failure(work, name, str(fault) or type(fault).__name__)
+            raise
+        await _note_success(work, report)
+    return report
+
+
+async def refresh_sources(
+    work: Refreshing,
+    names: Collection[str] = (),
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    news: News | None = None,
+) -> Refreshed:
+    """Bring the named sources up to date, one after the other; without names all that are stored.
+
+    The latter also forgets the sources that are no longer configured.
+    A source that fails keeps its old knowledge and does not stop the others, and so does one that another process is
+    refreshing. `news` is awaited after every source that may have changed, early in one that held nothing, and at the
+    end. Raises `UsageError` for an unknown name, `StoreLocked` when other processes are at all of them, `StoreError`
+    when nothing can be written.
+    """
+    chosen = stored(work.sources, names)
+    if not names:
+        await forget_removed(work.store, work.data_dir, chosen, work.record)
+    reports, failures, locked = list[SyncReport](), dict[str, str](), list[StoreLocked]()
+    for name in chosen:
+        changed = True
+        try:
+            report = await refresh_source(work, name, progress=progress, news=news)
+        except (SourceError, EmbeddingError, StoreLocked) as fault:
+            logger(__name__).error("source.failed", source=name, error=str(fault))
+            failures[name] = str(fault)
+            locked += [fault] if isinstance(fault, StoreLocked) else []
+        else:
+            reports.append(report)
+            if report.stale:
+                logger(__name__).warning("source.stale", source=name, reason=report.stale)
+            changed = has_changed(report)
+        # At the end in any case: another process may have changed what this one found up to date.
+        if news and (changed or name == chosen[-1]):
+            await news()
+    if locked and len(locked) == len(chosen):
+        raise locked[0]
     return Refreshed(tuple(reports), failures)
 
 
-def _chosen(sources: Mapping[str, SourceSettings], names: Collection[str]) -> list[str]:
+def stored(sources: Mapping[str, SourceSettings], names: Collection[str] = ()) -> list[str]:
+    """Return the named sources (all when none is named) that are read into the store, in the order of `sources`.
+
+    Raises `UsageError` for an unknown name, and for one of a source that is asked at question time.
+    """
     unknown = sorted(set(names) - set(sources))
     if unknown:
         known = ", ".join(sorted(sources)) or "none are configured"
@@ -74,3 +141,71 @@ def _chosen(sources: Mapping[str, SourceSettings], names: Collection[str]) -> li
     if live:
         raise UsageError(f"{', '.join(live)}: asked at question time, so there is nothing to refresh")
     return [name for name in sources if (not names or name in names) and not is_live(sources[name])]
+
+
+def made_by(settings: SourceSettings, chunk_tokens: int) -> str:
+    """Return a fingerprint of what decides on a source's passages beside its content; another one makes it due."""
+    described = settings.model_dump_json(exclude={"refresh"})
+    return hashlib.sha256(f"{FORMAT}\0{chunk_tokens}\0{described}".encode()).hexdigest()[:32]
+
+
+def has_changed(report: SyncReport) -> bool:
+    """Tell whether a refresh changed any document."""
+    return bool(report.added or report.updated or report.deleted)
+
+
+async def _note_success(work: Refreshing, report: SyncReport) -> None:
+    if work.record is None:
+        return
+    documents = report.added + report.updated + report.unchanged
+    if report.stale:
+        error = work.hide(f"not up to date: {report.stale}")
+        changed, passages = has_changed(report), report.passages
+        await work.record.failed(report.name, error, passages=passages, documents=documents, changed=changed)
+        return
+    numbers = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged")}
+    counts = {**numbers, "skipped": dict(report.skipped), "seconds": round(report.seconds, 3)}
+    await work.record.succeeded(
+        report.name, passages=report.passages, documents=documents, counts=counts, changed=has_changed(report)
+    )
+
+
+async def _note_failure(work: Refreshing, name: str, error: str) -> None:
+    if work.record is None:
+        return
+    before = await work.record.entry(name)
+    passages, documents = before.passages, before.documents
+    try:
+        held = await work.store.manifest(name)
+        passages, documents = sum(one.passages for one in held.values()), len(held)
+    except StoreError as fault:
+        logger(__name__).warning("source.not_counted", source=name, error=str(fault))
+    changed = (passages, documents) != (before.passages, before.documents)
+    await work.record.failed(name, work.hide(error), passages=passages, documents=documents, changed=changed)
+
+
+class _InTurn:
+    """A source that, once listed, waits for its turn to be read; the turn ends with the block."""
+
+    def __init__(self, source: Source, turn: asyncio.Semaphore | None) -> None:
+        self.name = source.name
+        self._source = source
+        self._turn = turn
+        self._taken = False
+
+    async def __aenter__(self) -> Source:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._turn and self._taken:
+            self._turn.release()
+
+    async def listing(self) -> Listing:
+        listing = await self._source.listing()
+        if self._turn:
+            await self._turn.acquire()
+            self._taken = True
+        return listing
+
+    def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
+        return self._source.documents(listing, paths)

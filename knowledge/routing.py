@@ -1,11 +1,14 @@
 """Which retrieval agents a query goes to: centroids of each agent's knowledge, mixed with what its owner says of it.
 
 KIMAs 3.2.2: the vectors of an agent's passages are clustered; a query is compared with the centroids, and with the
-vectors of the agent's description and example questions; the weighted sum is scaled per agent.
+vectors of the agent's description, its examples and its questions with answers; the weighted sum is scaled per agent.
+
+All vectors come from one model and all scores are weighted cosines, so that those of different agents compare.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,11 +26,22 @@ CANDIDATES = 5
 SETTLED = 0.002
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One text that an agent's owner mixed in, of which kind it is, and what its cosine is multiplied with."""
+
+    kind: str
+    text: str
+    weight: float = 1.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AgentIndex:
-    """What a query is compared with: unit vectors, shape (k, d) and (m, d); either may be empty.
+    """What a query is compared with: vectors, shape (k, d) and (m, d); either may be empty.
 
-    `mix_in_weight` (0 to 1) is the weight of `mix_in` against `centroids`, `scale` multiplies the score.
+    A vector is as long as its cosine counts: 1, or the scale of its source's kind, times the weight of what was told.
+    `mix_in_weight` (0 to 1) is the weight of `mix_in` against `centroids`, `scale` multiplies the score. `told` are
+    the texts behind `mix_in`, one a row.
     """
 
     name: str
@@ -35,20 +49,32 @@ class AgentIndex:
     mix_in: Vectors
     mix_in_weight: float
     scale: float
+    told: tuple[Told, ...] = ()
+
+
+def count_centroids(passages: int, most: int) -> int:
+    """Return how many centroids stand for so many passages: the root of eight times as many, and at most `most`.
+
+    So a FAQ of 8 answers has all of its 8, 50 passages have 20, and 128 have 32: with more of them there is more to
+    tell apart, but ever less. Never more than there are passages, and at least 1.
+    """
+    return max(1, min(most, passages, round(math.sqrt(8 * passages))))
 
 
 def cluster(vectors: Vectors, centroids: int, *, seed: int = 0, rounds: int = 20) -> Vectors:
     """Return the centroids of spherical k-means as unit vectors, shape (k, d): the same for the same input and seed.
 
-    `vectors` are unit vectors, shape (n, d). k is at most `centroids` and about sqrt(n / 2), and no more than there
-    are different vectors; each is the mean of one vector at least. k is 0 only when n is.
+    `vectors` are unit vectors, shape (n, d); those that are no numbers are left out. k is `count_centroids`, and no
+    more than there are different vectors; each is the mean of one vector at least. k is 0 only when no vector counts.
     """
     random = np.random.default_rng(seed)
+    count = count_centroids(len(vectors), centroids)
     if len(vectors) > MOST_SAMPLES:
         vectors = vectors[np.sort(random.choice(len(vectors), MOST_SAMPLES, replace=False))]
+    # A damaged vector would make its whole cluster, and what is compared with it, no number.
+    vectors = vectors[np.isfinite(vectors).all(axis=1)]
     if not len(vectors):
         return vectors
-    count = max(1, min(centroids, round((len(vectors) / 2) ** 0.5)))
     means = _spread(vectors, count, random)
     nearest = np.full(len(vectors), -1)
     for _ in range(rounds):
@@ -63,12 +89,16 @@ def cluster(vectors: Vectors, centroids: int, *, seed: int = 0, rounds: int = 20
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What the score of an agent for a query is made of: its best cosine with either side, None for an empty one."""
+    """What the score of an agent for a query is made of: its best cosine with either side, None for an empty one.
+
+    Both cosines are weighted as the index is. `told` is what matched best of the mix-in.
+    """
 
     centroid: float | None
     mix_in: float | None
     mix_in_weight: float
     scale: float
+    told: Told | None = None
 
     @property
     def score(self) -> float:
@@ -78,10 +108,23 @@ class Fit:
             return -np.inf if only is None else self.scale * only
         return self.scale * ((1 - self.mix_in_weight) * self.centroid + self.mix_in_weight * self.mix_in)
 
+    @property
+    def mix_in_part(self) -> float | None:
+        """How much of the score comes from the mix-in; None where there is none."""
+        if self.mix_in is None:
+            return None
+        return self.scale * (1.0 if self.centroid is None else self.mix_in_weight) * self.mix_in
+
 
 def fit(query: Vectors, index: AgentIndex) -> Fit:
     """Return how well a query (a unit vector, shape (d,)) fits an agent, with what that is made of."""
-    return Fit(_best(query, index.centroids), _best(query, index.mix_in), index.mix_in_weight, index.scale)
+    centroid = float((index.centroids @ query).max()) if len(index.centroids) else None
+    if not len(index.mix_in):
+        return Fit(centroid, None, index.mix_in_weight, index.scale)
+    cosines = index.mix_in @ query
+    best = int(cosines.argmax())
+    told = index.told[best] if index.told else None
+    return Fit(centroid, float(cosines[best]), index.mix_in_weight, index.scale, told)
 
 
 def score(query: Vectors, index: AgentIndex) -> float:
@@ -93,17 +136,13 @@ def score(query: Vectors, index: AgentIndex) -> float:
 
 
 def choose(query: Vectors, indexes: Sequence[AgentIndex], *, limit: int, threshold: float) -> list[AgentScore]:
-    """Return the `limit` best agents that score at least `threshold`, best first.
+    """Return the `limit` best agents that score at least `threshold`, best first; of equals, by name.
 
-    An agent with nothing to compare a query with is never chosen.
+    An agent with nothing to compare a query with is never chosen, and none is for a query that is no number.
     """
     scores = [AgentScore(index.name, score(query, index)) for index in indexes]
     chosen = [agent for agent in scores if agent.score >= threshold and agent.score > -np.inf]
     return sorted(chosen, key=lambda agent: (-agent.score, agent.name))[:limit]
-
-
-def _best(query: Vectors, vectors: Vectors) -> float | None:
-    return float((vectors @ query).max()) if len(vectors) else None
 
 
 def _spread(vectors: Vectors, count: int, random: np.random.Generator) -> Vectors:

@@ -80,18 +80,22 @@ async def refresh(
     embedder: Embedder,
     *,
     chunk_tokens: int,
+    link: str = "",
     progress: Callable[[Progress], None] | None = None,
     first_batch: Callable[[], Awaitable[None]] | None = None,
     batch_passages: int = BATCH_PASSAGES,
 ) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
-    A batch is written when it holds `batch_passages`, give or take the documents that are embedded together. When the
+    `link` is what the source makes its links with: with another one every document is read again. A batch is written
+    when it holds `batch_passages`, give or take the documents that are embedded together. When the
     source held nothing before, `first_batch` is awaited as soon as there is something to find.
     Raises `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
     """
     report = progress or (lambda _: None)
-    return await _Refresh(source, store, embedder, chunk_tokens, batch_passages, report, first_batch).run()
+    # Fingerprints stand for content alone.
+    suffix = f":{FORMAT}:{chunk_tokens}" + (f":{hashlib.sha256(link.encode()).hexdigest()[:8]}" if link else "")
+    return await _Refresh(source, store, embedder, chunk_tokens, suffix, batch_passages, report, first_batch).run()
 
 
 @dataclass(slots=True)
@@ -102,6 +106,7 @@ class _Refresh:
     store: Store
     embedder: Embedder
     chunk_tokens: int
+    suffix: str
     batch_passages: int
     report: Callable[[Progress], None]
     first_batch: Callable[[], Awaitable[None]] | None
@@ -115,8 +120,7 @@ class _Refresh:
     async def run(self) -> SyncReport:
         self._tell("listing")
         listing = await self.source.listing()
-        suffix = f":{FORMAT}:{self.chunk_tokens}"
-        self.wanted = {path: fingerprint + suffix for path, fingerprint in listing.fingerprints.items()}
+        self.wanted = {path: fingerprint + self.suffix for path, fingerprint in listing.fingerprints.items()}
         self.held = await self.store.manifest(self.source.name)
         known = {path: held.fingerprint for path, held in self.held.items()}
         changed = [path for path, fingerprint in self.wanted.items() if known.get(path) != fingerprint]
@@ -217,6 +221,8 @@ def _cut(source: str, document: Document, chunk_tokens: int) -> _Prepared:
     passages = []
     for ordinal, piece in enumerate(chunk(document, chunk_tokens)):
         title = piece.title or document.title or document.path
+        if document.edition:
+            title += f" ({document.edition})"
         url = document.url.replace("{start}", str(piece.start_line)).replace("{end}", str(piece.end_line))
         passage = Passage(
             id=passage_id(source, document.path, ordinal),

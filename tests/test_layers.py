@@ -22,21 +22,27 @@ MAY_IMPORT = {
 
 # Where a library may be imported: modules, or a folder that ends in `/`.
 VENDORS = {
+    "PIL": ["bots/charts.py"],
     "aiogram": ["bots/telegram/"],
     # openai sends through aiohttp, whose exceptions come through.
-    "aiohttp": ["bots/discord/", "bots/http/server.py", "bots/slack/", "core/endpoint.py", "knowledge/web/client.py"],
+    "aiohttp": [
+        *("bots/discord/", "bots/http/server.py", "bots/metrics_server.py", "bots/slack/", "core/endpoint.py"),
+        *("bots/posting/download.py", "knowledge/web/client.py"),
+    ],
     "apscheduler": ["core/scheduler.py"],
-    "click": ["bots/cli.py", "bots/command.py"],
+    "click": ["bots/cli.py", "bots/cli_audit.py", "bots/cli_evaluate.py", "bots/cli_feedback.py", "bots/command.py"],
     "ctranslate2": ["knowledge/embedding.py"],
     "discord": ["bots/discord/"],
     "docx": ["knowledge/sources/formats/office.py"],
     "feedparser": ["knowledge/sources/feed.py"],
     "filelock": ["knowledge/locks.py"],
+    "grpc": ["knowledge/stores/weaviate/"],  # what weaviate-client searches through; it takes our certificates
     "httpx": ["knowledge/stores/weaviate/"],  # what weaviate-client is built on; its exceptions come through
     "httpx2": ["core/endpoint.py"],  # what openai is built on; its exceptions come through
     "ir_measures": ["knowledge/evaluation/measures.py"],
     "jmespath": ["knowledge/live/http_api.py"],
-    "lancedb": ["knowledge/stores/lance.py"],
+    # One store, in modules for its table, its process and what it holds in memory.
+    "lancedb": ["knowledge/stores/lance.py", "knowledge/stores/lance_table.py", "knowledge/stores/lance_process.py"],
     "lxml": ["knowledge/sources/website_map.py", "knowledge/sources/website_pages.py"],
     "markdown_it": ["bots/telegram/markup.py", "bots/discord/markup.py", "bots/slack/markup.py", "bots/console.py"],
     "numpy": ["knowledge/"],  # vectors are arrays in every part of the package
@@ -44,14 +50,15 @@ VENDORS = {
     "onnxruntime": ["knowledge/rerank_cross_encoder.py"],
     "openpyxl": ["knowledge/sources/formats/office.py"],
     "pathspec": ["knowledge/sources/"],
+    "prometheus_client": ["core/metrics.py"],
     "pptx": ["knowledge/sources/formats/office.py"],
-    "pyarrow": ["knowledge/stores/lance.py"],
+    "pyarrow": [f"knowledge/stores/lance_{part}.py" for part in ("table", "process", "shelf", "words")],
     # The settings are pydantic models: one module defines them, and those that load them, read their fields and explain
     # their faults know it too. aiogram's types are pydantic models as well, whose refusals are pydantic's.
     "pydantic": ["core/settings/", "core/configuration.py", "core/keys.py", "bots/telegram/"],
     "pydantic_core": ["core/faults.py"],
     "pypdf": ["knowledge/sources/formats/pdf.py"],
-    "rich": ["bots/console.py", "bots/usage.py"],
+    "rich": ["bots/console.py", "bots/sources.py", "bots/usage.py", "bots/feedback.py"],
     "safetensors": ["knowledge/embedding.py"],
     "sdnotify": ["bots/runner.py"],
     "semantic_text_splitter": ["knowledge/chunking/"],
@@ -60,8 +67,11 @@ VENDORS = {
     # One database, its tables apart from what reads and writes them.
     "sqlalchemy": [
         *("core/journal.py", "core/tables.py", "core/database.py", "core/usage.py", "core/answer_cache.py"),
+        "core/administration/",
         "core/commenting/record.py",
+        "core/feedback/",
         "core/gating/room.py",
+        "core/upkeep_record.py",
     ],
     "structlog": ["core/logs.py"],
     "tokenizers": ["knowledge/embedding.py", "knowledge/rerank_cross_encoder.py"],

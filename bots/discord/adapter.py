@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -12,24 +12,29 @@ from weakref import WeakValueDictionary
 from bots.discord.convert import Identity
 from bots.discord.desk import Desk
 from bots.discord.failures import GatewayRefused, IntentRefused, RetryLater, TokenRefused
+from bots.discord.feedback import PRESSED, PressSink, take_press
 from bots.discord.loading import load_client
 from bots.discord.markup import plain
-from bots.discord.menu import application_commands
-from bots.discord.outage import outage_of
+from bots.discord.menu import application_commands, is_hidden
+from bots.discord.outage import INTERRUPTED, outage_of
 from bots.discord.pace import Pace
 from bots.discord.places import Places, Positions
 from bots.discord.reader import Reader
 from bots.discord.sink import DiscordSink
 from bots.discord.targets import ByCommand, InChannel
+from bots.posting.line import Line
+from bots.posting.muted import muted
 from core.commands import COMMANDS
 from core.errors import PlatformError
+from core.feedback.calling import called
+from core.feedback.thumbs import UNSATISFYING, is_press
 from core.logs import logger
 from core.tasks import task_group
-from core.types import Message
+from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.discord.client import Client
-    from core.ports import Delivery, Receive
+    from core.ports import Delivery, Receive, Sink
     from core.settings import DiscordSettings
 
 Result = TypeVar("Result")
@@ -42,6 +47,8 @@ NO_CONTENT = (
     "mentions, replies to it, private chats and slash commands, and no follow-ups in threads"
 )
 SHOWN_QUESTION = 300
+# The client's calls that show nothing to anybody.
+READS = frozenset(("identity", "door", "listen", "channel", "history", "fetch", "close"))
 
 
 class DiscordAdapter:
@@ -49,14 +56,29 @@ class DiscordAdapter:
 
     Discord delivers an event once, and what happens while nobody listens it never delivers. So events are handled in
     order, how far each channel was read is kept in `positions`, and every new session begins by reading what was
-    missed. `skipped` counts events that became no message, by reason.
+    missed. `skipped` counts events that became no message, by reason. In the chats `counted`, other bots' messages are
+    delivered as well, to be counted. With `mute` nothing is ever shown.
     """
 
     name = "discord"
+    inherits = True
 
-    def __init__(self, settings: DiscordSettings, positions: Positions, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        settings: DiscordSettings,
+        positions: Positions,
+        pace: Pace | None = None,
+        *,
+        counted: Collection[str] = (),
+        sources: Sequence[str] = (),
+        mute: bool = False,
+    ) -> None:
+        self._mute = mute
+        self._sources = sources
         self._settings = settings
+        self._counted = counted
         self._positions = positions
+        self.line = Line()
         self._pace = pace or Pace()
         self._client: Client | None = None
         self._me = Identity("", "", "")
@@ -64,15 +86,21 @@ class DiscordAdapter:
         self._sinks: WeakValueDictionary[str, DiscordSink] = WeakValueDictionary()
         self.skipped: Counter[str] = Counter()
 
+    @property
+    def bot(self) -> str:
+        """The bot's own id, once it is open."""
+        return self._me.id
+
     async def open(self) -> None:
         """Learn who the bot is and register its slash commands.
 
         Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
         """
-        self._client = client = (await asyncio.to_thread(_client, self._settings))(self._pace)
+        client = (await asyncio.to_thread(_client, self._settings))(self._pace)
+        self._client = client = muted(client, READS) if self._mute else client
         try:
             self._me = await self._reached(client.identity)
-            self._desk = Desk(client, self._me, self._pace)
+            self._desk = Desk(client, self._me, self._pace, self._sources)
             try:
                 await client.offer_commands(self._me.application, application_commands(COMMANDS))
             except PlatformError as failure:
@@ -95,42 +123,60 @@ class DiscordAdapter:
             deleted=self._deleted,
             skipped=self.skipped,
             follow=self._settings.follow_threads,
+            counted=self._counted,
         )
         events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         async with task_group() as tasks:
 
             def take(kind: str, event: dict[str, Any]) -> None:
-                if kind == "INTERACTION_CREATE" and desk is not None:
+                self._feel(kind)
+                if kind == "INTERACTION_CREATE" and event.get("type") == PRESSED:
+                    tasks.create_task(take_press(event, self._me, receive, self._pace))
+                elif kind == "INTERACTION_CREATE" and desk is not None:
                     tasks.create_task(desk.take(event, receive))
                 else:
                     events.put_nowait((kind, event))
-                if kind in ("READY", "RESUMED"):
-                    logger(__name__).info("discord.connected", resumed=kind == "RESUMED")
 
             tasks.create_task(reader.run(events, receive))
             await self._hold_sessions(client, take)
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> DiscordSink:
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
         """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
         client = self._opened()
+        if is_press(message):
+            return PressSink(client, message, self._pace)
         reference = message.reference
         # Another bot's reply cannot be edited, nor its slash command answered by us.
         ours = message.bot in ("", self._me.id)
         previous = previous if ours else ""
-        make = partial(DiscordSink, delivery=delivery, previous=previous, pace=self._pace)
+        make = partial(DiscordSink, message=message, delivery=delivery, previous=previous, pace=self._pace)
         if "interaction" in reference:
-            asked = " ".join(f"/{message.command} {message.text}".split())[:SHOWN_QUESTION]
-            channel = InChannel(
-                client, reference["channel"], message.id, head=f"> {plain(message.author)}: {plain(asked)}\n"
-            )
+            asked = " ".join(f"/{'ask' if called(message) else message.command} {message.text}".split())
+            head = f"> {plain(message.author)}: {plain(asked[:SHOWN_QUESTION])}\n"
+            channel = InChannel(client, reference["channel"], message.id, head=head, ring=called(message))
             acknowledged = self._desk.answered(message) if self._desk else None
-            command = ByCommand(client, self._me.application, reference["token"], acknowledged)
-            return make(command, otherwise=channel) if ours else make(channel)
+            hidden = is_hidden(message.command)
+            command = ByCommand(client, self._me.application, reference["token"], acknowledged, hidden=hidden)
+            if hidden:
+                # Never into the channel, where everybody would read it.
+                return make(command)
+            # A command is answered once in its place.
+            first = ours and UNSATISFYING not in reference and not called(message)
+            return make(command, otherwise=channel) if first else make(channel)
         # In a private chat it is plain what is answered; only servers need the reply.
         question = "" if message.private else str(reference["message"])
-        sink = make(InChannel(client, reference["channel"], message.id, question))
+        sink = make(InChannel(client, reference["channel"], message.id, question, ring=called(message)))
         self._sinks[message.id] = sink
         return sink
+
+    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+        """Return what is attached to a message. Raises `PlatformError`."""
+        where = attachment.reference
+        return await self._opened().fetch(str(where["channel"]), str(where["message"]), str(where["id"]), most)
+
+    async def is_administrator(self, message: Message) -> bool:
+        """Say whether the author manages the server, as Discord told with the command."""
+        return message.reference.get("administrator") is True and not message.private
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -143,6 +189,14 @@ class DiscordAdapter:
             raise PlatformError("the Discord adapter is not open")
         return self._client
 
+    def _feel(self, kind: str) -> None:
+        """Note what an event says about the connection."""
+        if kind in ("READY", "RESUMED"):
+            self.line.up()
+            logger(__name__).info("discord.connected", resumed=kind == "RESUMED")
+        elif kind == INTERRUPTED:
+            self.line.interrupted()
+
     def _deleted(self, message: str) -> None:
         sink = self._sinks.get(message)
         if sink is not None:
@@ -150,7 +204,7 @@ class DiscordAdapter:
 
     async def _hold_sessions(self, client: Client, take: Callable[[str, dict[str, Any]], None]) -> None:
         """Begin a session whenever there is none. Raises `TokenRefused` and `GatewayRefused`."""
-        outage = outage_of("gateway", self._pace)
+        outage = outage_of("gateway", self._pace, self.line)
         loop = asyncio.get_running_loop()
         reads_all = self._me.reads_all
         if not reads_all:

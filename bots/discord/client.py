@@ -17,6 +17,7 @@ from discord.http import Route
 
 from bots.discord.convert import Identity
 from bots.discord.failures import Acknowledged, Expired, NotAllowed, ReplyRefused, RetryLater, TokenRefused, Unreachable
+from bots.discord.files import address_of
 from bots.discord.gateway import Take, connect
 from bots.discord.http import Http
 from bots.discord.pace import Pace
@@ -34,7 +35,7 @@ TOKEN = re.compile(r"[\w-]{1,100}(?:\.[\w-]{1,100}){0,3}", re.ASCII)
 SILENT = {"allowed_mentions": {"parse": [], "replied_user": False}, "flags": 1 << 2}
 ONLY_FOR_THE_ASKER = 1 << 6
 CONTENT_FLAGS = 1 << 18 | 1 << 19
-DEFERRED = 5
+NOTED, DEFERRED, CHANGED, SUGGESTED = 4, 5, 7, 8
 
 # Discord's error codes, and what they mean.
 _MEANINGS: dict[int, tuple[type[PlatformError], str]] = {
@@ -130,22 +131,45 @@ class Client:
         found = await self._call("GET", "/channels/{channel_id}/messages", {"channel_id": channel}, params=given)
         return _read(lambda: sorted(list[Json](found), key=lambda one: int(one["id"])), "a channel's history")
 
+    async def fetch(self, channel: str, message: str, number: str, most: int) -> bytes:
+        """Return a file of a message. Raises `PlatformError` for one of more than `most` bytes."""
+        where = {"channel_id": channel, "message_id": message}
+        found = await self._call("GET", "/channels/{channel_id}/messages/{message_id}", where)
+        url = _read(lambda: address_of(found, number, self._api_url), "a file")
+        if not url:
+            raise PlatformError("the file is gone, or not on Discord's servers")
+        return await self._http.content(url, most)
+
     async def typing(self, channel: str) -> None:
         """Show for about 10 s that the bot is typing."""
         await self._call("POST", "/channels/{channel_id}/typing", {"channel_id": channel})
 
-    async def send(self, channel: str, text: str, nonce: str, *, reply_to: str = "") -> str:
-        """Send a message and return its id. The same nonce within some minutes makes no second one."""
-        body: Json = {"content": text, "nonce": nonce, "enforce_nonce": True, **SILENT}
+    async def send(
+        self,
+        channel: str,
+        text: str,
+        nonce: str,
+        *,
+        reply_to: str = "",
+        below: Sequence[Mapping[str, Any]] = (),
+        ring: Sequence[str] = (),
+    ) -> str:
+        """Send a message and return its id. The same nonce within some minutes makes no second one.
+
+        `ring` are the users whom a mention in the text notifies.
+        """
+        body: Json = {**_shown(text, below), "nonce": nonce, "enforce_nonce": True}
+        if ring:
+            body["allowed_mentions"] = {"parse": [], "users": list(ring), "replied_user": False}
         if reply_to:
             body["message_reference"] = {"message_id": reply_to, "channel_id": channel, "fail_if_not_exists": True}
         sent = await self._call("POST", "/channels/{channel_id}/messages", {"channel_id": channel}, json=body)
         return _read(lambda: str(sent["id"]), "the message that was sent")
 
-    async def edit(self, channel: str, message: str, text: str) -> None:
-        """Replace the text of one of the bot's messages."""
+    async def edit(self, channel: str, message: str, text: str, *, below: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Replace the text of one of the bot's messages; `below` are the components that it gets."""
         where = {"channel_id": channel, "message_id": message}
-        await self._call("PATCH", "/channels/{channel_id}/messages/{message_id}", where, json=_shown(text))
+        await self._call("PATCH", "/channels/{channel_id}/messages/{message_id}", where, json=_shown(text, below))
 
     async def defer(self, interaction: str, token: str, *, hidden: bool) -> None:
         """Acknowledge a slash command: Discord shows that the bot is thinking. `hidden`: only to who asked."""
@@ -153,19 +177,44 @@ class Client:
         where = {"interaction_id": interaction, "webhook_token": token}
         await self._call("POST", "/interactions/{interaction_id}/{webhook_token}/callback", where, json=answer)
 
-    async def respond(self, application: str, token: str, text: str) -> str:
+    async def answer_press(
+        self, interaction: str, token: str, text: str, below: Sequence[Mapping[str, Any]], *, instead: bool
+    ) -> None:
+        """Acknowledge the press of a button by a note for who pressed it, or by changing the note it stands below."""
+        data = {"content": text, "components": list(below), "flags": ONLY_FOR_THE_ASKER}
+        answer = {"type": CHANGED if instead else NOTED, "data": {**data, "allowed_mentions": {"parse": []}}}
+        where = {"interaction_id": interaction, "webhook_token": token}
+        await self._call("POST", "/interactions/{interaction_id}/{webhook_token}/callback", where, json=answer)
+
+    async def suggest(self, interaction: str, token: str, choices: Sequence[Mapping[str, str]]) -> None:
+        """Offer these choices for the option that somebody is typing."""
+        where = {"interaction_id": interaction, "webhook_token": token}
+        answer = {"type": SUGGESTED, "data": {"choices": list(choices)}}
+        await self._call("POST", "/interactions/{interaction_id}/{webhook_token}/callback", where, json=answer)
+
+    async def respond(self, application: str, token: str, text: str, *, below: Sequence[Mapping[str, Any]] = ()) -> str:
         """Put a text in the place of what an acknowledged slash command shows; return the message's id."""
         where = {"webhook_id": application, "webhook_token": token}
         path = "/webhooks/{webhook_id}/{webhook_token}/messages/@original"
-        shown = await self._call("PATCH", path, where, json=_shown(text))
+        shown = await self._call("PATCH", path, where, json=_shown(text, below))
         return _read(lambda: str(shown["id"]), "the response")
 
-    async def add(self, application: str, token: str, text: str) -> str:
-        """Send a further message in answer to a slash command and return its id."""
+    async def add(
+        self,
+        application: str,
+        token: str,
+        text: str,
+        *,
+        below: Sequence[Mapping[str, Any]] = (),
+        hidden: bool = False,
+    ) -> str:
+        """Send a further message in answer to a slash command and return its id. `hidden`: only to who asked."""
         where = {"webhook_id": application, "webhook_token": token}
-        sent = await self._call(
-            "POST", "/webhooks/{webhook_id}/{webhook_token}", where, json={"content": text, **SILENT}
-        )
+        body = _shown(text, below)
+        if hidden:
+            # Other than what stands in the place of the acknowledgement, it does not inherit that.
+            body["flags"] |= ONLY_FOR_THE_ASKER
+        sent = await self._call("POST", "/webhooks/{webhook_id}/{webhook_token}", where, json=body)
         return _read(lambda: str(sent["id"]), "the message that was sent")
 
     async def withdraw(self, application: str, token: str) -> None:
@@ -210,8 +259,8 @@ def _failure(error: discord.HTTPException, call: str) -> PlatformError:
     return PlatformError(f"Discord refused {call}: {error.status} {said}")
 
 
-def _shown(text: str) -> Json:
-    return {"content": text, **SILENT}
+def _shown(text: str, below: Sequence[Mapping[str, Any]] = ()) -> Json:
+    return {"content": text, **SILENT, **({"components": list(below)} if below else {})}
 
 
 def _read(make: Callable[[], Result], what: str) -> Result:

@@ -11,14 +11,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from bots.discord.files import attached_to, attachments_of
+from bots.discord.menu import manages, written
+from core.commenting.rules import BY_BOT, KIND, POST
+from core.gating.room import CLOSED
 from core.types import ConversationKey, Message
 
 Json = Mapping[str, Any]
 
 EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
 MESSAGE, REPLY, THREAD_STARTER = 0, 19, 21
+NEWS_KIND = 5
 THREAD_KINDS = (10, 11, 12)
+CLOSED_KIND = 12
 PRIVATE_KINDS = (1, 3)
+# A post that a followed channel of another server has published here.
+CROSSPOSTED = 1 << 1
 
 _MARK = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emoji>:\w{1,64}:)\d{1,20})>")
 
@@ -35,12 +43,18 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something was written. `channel` takes the answer; in a thread `chat` is the channel above it."""
+    """Where something was written. `channel` takes the answer; in a thread `chat` is the channel above it.
+
+    `news` says that it is an announcement channel, where messages are posts, `closed` that it is a thread which only
+    those see who were invited.
+    """
 
     channel: str
     chat: str
     thread: str = ""
     guild: str = ""
+    news: bool = False
+    closed: bool = False
 
     @property
     def private(self) -> bool:
@@ -60,8 +74,9 @@ def place_of(channel: Json) -> Place:
     """Return the place that a channel object describes."""
     number, guild = str(channel["id"]), str(channel.get("guild_id") or "")
     if channel.get("type") in THREAD_KINDS:
-        return Place(number, str(channel["parent_id"]), number, guild)
-    return Place(number, number, "", guild)
+        closed = channel["type"] == CLOSED_KIND
+        return Place(number, str(channel["parent_id"]), number, guild, closed=closed)
+    return Place(number, number, "", guild, channel.get("type") == NEWS_KIND)
 
 
 def to_message(
@@ -72,60 +87,70 @@ def to_message(
     roles: Collection[str] = (),
     followed: bool = False,
     edited: bool = False,
+    counted: bool = False,
 ) -> Message | Ignored:
     """Convert one message object, or say why it is none of the bot's business.
 
-    Bots, webhooks and service messages are ignored. `roles` are the bot's own roles, whose mention means the bot;
-    `followed` says that it has answered in this thread before, so that it is meant unless somebody else is. `edited`
-    marks a new state of a message that was delivered before. `reference` holds `channel` and `message`, and for an
-    edited message `edited`.
+    Bots, webhooks and service messages are ignored; where bots' replies are `counted`, what bots write is marked as
+    `by_bot` and never addressed, and what a followed channel publishes is a post. `roles` are the bot's own roles,
+    whose mention means the bot; `followed` says that it has answered in this thread before: it is meant unless somebody
+    else is. `edited` marks a new state of an earlier message. `reference` holds `channel`, `message`, `edited`, `kind`.
     """
-    reason = _none_of_ours(event)
-    if reason:
+    rival = _rival(event)
+    if reason := _none_of_ours(event) or (rival if not counted or edited or _id(event["author"]) == me.id else ""):
         return Ignored(reason)
     answered = _object(event.get("referenced_message"))
     to_us = _id(_object(answered.get("author"))) == me.id
-    others = {_id(user) for user in event.get("mentions") or ()} - {me.id}
-    for_others = bool(others) or (bool(answered) and not to_us)
+    for_others = _mentions_others(event, me) or (bool(answered) and not to_us)
     mentioned, text = _words(str(event.get("content") or ""), event, me, roles)
-    author = event["author"]
     return Message(
         id=str(event["id"]),
         key=ConversationKey("discord", place.chat, place.thread),
-        author_id=_id(author),
-        author=_name(author, _object(event.get("member"))),
+        author_id=_id(event["author"]),
+        author=_name(event["author"], _object(event.get("member"))),
         text=text,
         sent_at=sent_at(str(event["id"])),
         private=place.private,
-        addressed=place.private or mentioned or to_us or (followed and not for_others),
+        addressed=not rival and (place.private or mentioned or to_us or (followed and not for_others)),
         reply_to=str(answered.get("id") or ""),
         quoted=_quoted(event, answered, me),
         bot=me.id,
-        reference={"channel": place.channel, "message": str(event["id"]), **({"edited": True} if edited else {})},
+        reference=_reference(event, place, edited=edited),
+        attachments=attached_to(event, answered),
     )
 
 
 def to_command(event: Json, me: Identity) -> Message | Ignored:
-    """Convert one interaction: a slash command. `reference` holds what answers it: `interaction` and `token`."""
+    """Convert one interaction: a slash command.
+
+    `reference` holds what answers it, `interaction` and `token`, and `administrator` where the author manages the
+    server.
+    """
     data = _object(event.get("data"))
     if event.get("type") != 2 or data.get("type", 1) != 1:
         return Ignored("an interaction that is no slash command", expected=False)
     place = place_of({"guild_id": event.get("guild_id"), **event["channel"]})
     member = _object(event.get("member"))
     author = member.get("user") or event["user"]
-    given = [str(option.get("value", "")) for option in data.get("options") or ()]
+    command = str(data["name"]).lower()
     return Message(
         id=str(event["id"]),
         key=ConversationKey("discord", place.chat, place.thread),
         author_id=_id(author),
         author=_name(author, member),
-        text=" ".join(given).strip(),
+        text=written(command, data.get("options") or ()),
         sent_at=sent_at(str(event["id"])),
         private=place.private,
         addressed=True,
-        command=str(data["name"]).lower(),
+        command=command,
         bot=me.id,
-        reference={"channel": place.channel, "interaction": str(event["id"]), "token": str(event["token"])},
+        reference={
+            "channel": place.channel,
+            "interaction": str(event["id"]),
+            "token": str(event["token"]),
+            **({CLOSED: True} if place.closed else {}),
+            **({"administrator": True} if manages(member.get("permissions")) else {}),
+        },
     )
 
 
@@ -152,15 +177,36 @@ def _none_of_ours(event: Json) -> str:
     author = _object(event.get("author"))
     if not author:
         return "without an author"
+    if event.get("type", MESSAGE) not in (MESSAGE, REPLY):
+        return _rival(event) or "a service message"
+    if not (event.get("content") or _snapshots(event) or attachments_of(event) or _rival(event)):
+        return "without text (the message content intent is off)"
+    return ""
+
+
+def _mentions_others(event: Json, me: Identity) -> bool:
+    return bool({_id(user) for user in event.get("mentions") or ()} - {me.id})
+
+
+def _reference(event: Json, place: Place, *, edited: bool) -> dict[str, Any]:
+    """Return a message's reference, which tells a post and another bot's comment from all else."""
+    rival, is_reply = _rival(event), bool(event.get("referenced_message"))
+    published = bool(rival and int(event.get("flags") or 0) & CROSSPOSTED)
+    if published or (place.news and not (is_reply or rival)):
+        sort: dict[str, Any] = {KIND: POST}
+    else:
+        sort = {BY_BOT: True, KIND: "comment"} if rival else {}
+    closed = {CLOSED: True} if place.closed else {}
+    edit = {"edited": True} if edited else {}
+    return {"channel": place.channel, "message": str(event["id"]), **edit, **closed, **sort}
+
+
+def _rival(event: Json) -> str:
+    """Return which kind of program wrote a message, or nothing for a person."""
     if event.get("webhook_id"):
         return "written by a webhook"
-    if author.get("bot") or author.get("system"):
-        return "written by a bot"
-    if event.get("type", MESSAGE) not in (MESSAGE, REPLY):
-        return "a service message"
-    if not event.get("content") and not _snapshots(event):
-        return "without text (a medium, or the message content intent is off)"
-    return ""
+    author = _object(event.get("author"))
+    return "written by a bot" if author.get("bot") or author.get("system") else ""
 
 
 def _words(text: str, event: Json, me: Identity, roles: Collection[str]) -> tuple[bool, str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bots.discord.convert import Identity, Ignored, to_command
 from bots.discord.failures import Acknowledged, Unreachable
-from bots.discord.menu import HIDDEN
+from bots.discord.menu import is_hidden, suggestions
 from bots.discord.pace import Pace
 from bots.discord.reader import deliver
 from bots.posting.pace import wait_for
@@ -21,6 +21,8 @@ from core.types import Message
 if TYPE_CHECKING:
     from bots.discord.client import Client
     from core.ports import Receive
+
+TYPING = 4
 
 
 @dataclass(slots=True)
@@ -34,14 +36,18 @@ class _Asked:
 class Desk:
     """Takes slash commands. Each is journalled while it is acknowledged; one that nobody answers is cleared away."""
 
-    def __init__(self, client: Client, me: Identity, pace: Pace) -> None:
+    def __init__(self, client: Client, me: Identity, pace: Pace, sources: Sequence[str] = ()) -> None:
         self._client = client
         self._me = me
         self._pace = pace
+        self._sources = sources
         self._asked: dict[str, _Asked] = {}
 
     async def take(self, event: Mapping[str, Any], receive: Receive) -> None:
         """Handle one interaction, to the point where its answer is begun or given up."""
+        if event.get("type") == TYPING:
+            await self._suggest(event)
+            return
         try:
             message = to_command(event, self._me)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -74,13 +80,24 @@ class Desk:
         asked.taken.set()
         return asked.acknowledged
 
+    async def _suggest(self, event: Mapping[str, Any]) -> None:
+        """Complete the name of a source while it is typed. What comes too late is of no use to anybody."""
+        try:
+            options = event["data"].get("options") or ()
+            typed = next((str(one.get("value", "")) for one in options if one.get("focused")), "")
+            await self._client.suggest(str(event["id"]), str(event["token"]), suggestions(typed, self._sources))
+        except (KeyError, TypeError, AttributeError) as error:
+            logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
+        except PlatformError as failure:
+            logger(__name__).debug("discord.not_suggested", error=str(failure))
+
     async def _acknowledge(self, message: Message, acknowledged: asyncio.Future[bool]) -> None:
         reference = message.reference
         done = False
         try:
             async with asyncio.timeout(self._pace.acknowledge_s):
                 while not done:
-                    done = await self._deferred(reference, hidden=message.command in HIDDEN)
+                    done = await self._deferred(reference, hidden=is_hidden(message.command))
         except (PlatformError, TimeoutError) as failure:
             logger(__name__).warning("discord.command_not_acknowledged", error=str(failure) or "it took too long")
         acknowledged.set_result(done)

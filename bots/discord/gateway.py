@@ -16,6 +16,7 @@ import discord
 
 from bots.discord.failures import GatewayRefused, IntentRefused, TokenRefused, Unreachable
 from bots.discord.http import Http
+from bots.discord.outage import INTERRUPTED
 from bots.discord.pace import Pace
 from core.errors import PlatformError
 
@@ -53,7 +54,9 @@ class _Session(discord.Client):
         self._connection.parsers.clear()
 
     def dispatch(self, event: str, /, *arguments: Any, **_: Any) -> None:
-        """Hand on what came in, before the library looks at it; its own events are nobody's business."""
+        """Hand on what came in, before the library looks at it, and that the connection is gone."""
+        if event == "disconnect":
+            self._take(INTERRUPTED, {})
         if event != "socket_raw_receive":
             return
         try:

@@ -17,11 +17,14 @@ import aiohttp
 import discord
 from discord.http import HTTPClient, Route
 
+from bots.discord.failures import Unreachable
 from bots.discord.pace import Pace
+from bots.posting.download import content_of
 
 ANSWER_TIMEOUT_S = 20
 HANDSHAKE_TIMEOUT_S = 20
 FAREWELL_S = 2.0
+CHUNK = 65536
 
 
 class Limits:
@@ -115,6 +118,19 @@ class Http(HTTPClient):
             kinds = {403: discord.Forbidden, 404: discord.NotFound}
             fallback = discord.DiscordServerError if response.status >= 500 else discord.HTTPException
             raise kinds.get(response.status, fallback)(response, data)
+
+    async def content(self, url: str, most: int) -> bytes:
+        """Return a file. Its address holds its own permission: the token is not sent along, no redirect followed."""
+        try:
+            async with (
+                asyncio.timeout(ANSWER_TIMEOUT_S),
+                self._opened().get(url, allow_redirects=False) as response,
+            ):
+                if response.status != 200:
+                    raise Unreachable(f"Discord did not hand over a file: status {response.status}")
+                return await content_of(response.content.iter_chunked(CHUNK), most)
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"Discord did not hand over a file: {type(error).__name__}") from error
 
     async def ws_connect(self, url: str, *, compress: int = 0) -> aiohttp.ClientWebSocketResponse:
         """Open the gateway's WebSocket. Connections that break early are followed by growing pauses."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bots.discord.client import Client
 
+# Several bots load at once, each in its own thread, and what is ignored is ignored by all of them.
+_LOADING = threading.Lock()
+
 
 def load_client() -> type[Client]:
     """Return the client's class. Takes half a second the first time: for a worker thread."""
-    if "discord" not in sys.modules:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
-            import discord  # noqa: F401
-    from bots.discord.client import Client
+    with _LOADING:
+        if "discord" not in sys.modules:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
+                import discord  # noqa: F401
+        from bots.discord.client import Client
 
-    return Client
+        return Client

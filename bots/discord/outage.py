@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from bots.discord.pace import Pace
+from bots.posting.line import Line
 from bots.posting.outage import Outage
 from core.errors import PlatformError
 
+# No event of Discord's: a connection ended, and another one is being made.
+INTERRUPTED = "interrupted"
 
-def outage_of(what: str, pace: Pace) -> Outage:
+
+def outage_of(what: str, pace: Pace, line: Line | None = None) -> Outage:
     """Return a row of failures of this kind, to be waited out."""
-    return Outage("discord", what, pace, _hint)
+    return Outage("discord", what, pace, _hint, line)
 
 
 def _hint(failure: Exception) -> str:

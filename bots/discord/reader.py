@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bots.discord.convert import Identity, Ignored, Place, starts_from_us, to_message
@@ -31,7 +31,8 @@ class Reader:
 
     A message counts as read once `receive` returned. The next event waits for that, so that after a crash reading
     begins where it ended, in every channel. `follow` says whether threads where the bot has answered are followed,
-    `deleted` is told the ids of deleted messages, `skipped` counts what became no message, by reason.
+    `deleted` is told the ids of deleted messages, `skipped` counts what became no message, by reason. In the chats
+    `counted`, what other bots write is delivered too.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Reader:
         deleted: Callable[[str], None],
         skipped: Counter[str],
         follow: bool,
+        counted: Collection[str] = (),
     ) -> None:
         self._client = client
         self._me = me
@@ -52,6 +54,7 @@ class Reader:
         self._deleted = deleted
         self._skipped = skipped
         self._follow = follow
+        self._counted = counted
         self._hidden: set[str] = set()
 
     async def run(self, events: asyncio.Queue[tuple[str, Json]], receive: Receive) -> None:
@@ -134,7 +137,8 @@ class Reader:
         followed = self._follow and await self._places.follows(place.thread)
         roles = self._places.roles(place.guild)
         try:
-            return to_message(event, self._me, place, roles=roles, followed=followed, edited=edited)
+            counted = place.chat in self._counted
+            return to_message(event, self._me, place, roles=roles, followed=followed, edited=edited, counted=counted)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             logger(__name__).warning("discord.message_malformed", message=event.get("id"), error=repr(error)[:300])
             return Ignored("malformed", expected=False)

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bots.discord.failures import Expired, NotAllowed, RetryLater, TokenRefused, Unreachable
+from bots.discord.feedback import components
 from bots.discord.markup import EMPTY, render
 from bots.posting.delivery import announced
 from bots.posting.patience import Patience
 from bots.posting.showing import Showing
 from core.errors import MessageGone, PlatformError
+from core.feedback.thumbs import thumbs
 from core.logs import logger
-from core.types import Citation, Reply
+from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
     from bots.discord.pace import Pace
-    from bots.discord.targets import Target
+    from bots.discord.targets import Below, Target
     from core.ports import Delivery
 
 
@@ -29,14 +31,23 @@ class DiscordSink:
     """
 
     def __init__(
-        self, target: Target, delivery: Delivery, previous: str, pace: Pace, otherwise: Target | None = None
+        self,
+        target: Target,
+        message: Message,
+        *,
+        delivery: Delivery,
+        previous: str,
+        pace: Pace,
+        otherwise: Target | None = None,
     ) -> None:
         self._target = target
+        self._message = message
         self._otherwise = otherwise
         self._delivery = delivery
         self._pace = pace
         self._reply_id = previous
         self._shown = ""
+        self._in_doubt = False
         self._showing = Showing("discord reply")
         self._patience = Patience("discord", pace, self._move)
 
@@ -50,7 +61,7 @@ class DiscordSink:
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._conclude(reply.text, reply.citations)
+        await self._conclude(reply.text, reply.citations, components(thumbs(self._message, reply)))
 
     async def fail(self, text: str) -> None:
         """Show the text in place of the reply."""
@@ -93,27 +104,36 @@ class DiscordSink:
             self._shown = state
         return self._pace.edit_s
 
-    async def _conclude(self, text: str, citations: Sequence[Citation]) -> None:
+    async def _conclude(self, text: str, citations: Sequence[Citation], below: Below = ()) -> None:
         await self._showing.ended()
         first, *others = await asyncio.to_thread(render, text, citations)
-        if first != self._shown:
-            await self._patience.insist(lambda: self._put(first))
+        below_first = () if others else below
+        if first != self._shown or below_first:
+            await self._patience.insist(lambda: self._put(first, below_first))
         for number, part in enumerate(others, 1):
+            last = below if number == len(others) else ()
             await self._patience.insist(
-                lambda part=part, number=number: self._target.add(part, number)  # type: ignore[misc]
+                lambda part=part, number=number, last=last: self._target.add(part, number, last)  # type: ignore[misc]
             )
 
-    async def _put(self, text: str) -> None:
+    async def _put(self, text: str, below: Below = ()) -> None:
         """Show the first part: edit the reply where there is one, post it otherwise."""
         if self._reply_id:
-            await self._target.edit(self._reply_id, text)
+            await self._target.edit(self._reply_id, text, below)
             return
         self._showing.check()
         # Where no answer comes, the post's nonce keeps a second try from doubling it.
-        await self._patience.to_the_end(announced(self._delivery, lambda: self._post(text)))
+        await self._patience.to_the_end(announced(self._delivery, lambda: self._post(text, below)))
+        if self._in_doubt:
+            # A try that seemed lost may have arrived: then the nonce gave that message back, with what it said.
+            await self._target.edit(self._reply_id, text, below)
 
-    async def _post(self, text: str) -> str:
-        self._reply_id = await self._target.post(text)
+    async def _post(self, text: str, below: Below) -> str:
+        try:
+            self._reply_id = await self._target.post(text, below)
+        except Unreachable:
+            self._in_doubt = True
+            raise
         return self._reply_id
 
     def _move(self, failure: PlatformError) -> None:

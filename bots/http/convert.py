@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
+from bots.http.files import attachments_of
 from core import commands
-from core.types import ConversationKey, Message
+from core.feedback.thumbs import CHOICES, press
+from core.types import Attachment, ConversationKey, Message
 
-Kind = Literal["message", "post", "comment", "edit", "delete"]
+Kind = Literal["message", "post", "comment", "edit", "delete", "feedback"]
 KINDS: tuple[str, ...] = get_args(Kind)
 FIELDS = frozenset(
     (
         *("id", "chat", "thread", "author", "text", "kind", "reply_to", "quoted", "changes"),
-        *("private", "addressed", "sent_at"),
+        *("private", "addressed", "sent_at", "attachments"),
     )
 )
 LONGEST_ID = 128
@@ -58,23 +60,22 @@ def to_message(event: object, now: datetime) -> Message | Deleted:
         if kind == "delete":
             return Deleted(_name(fields, "chat", needed=True), changes)
         return _written(fields, "edit", changes, now)
+    if kind == "feedback":
+        return _press(fields, now)
     return _written(fields, cast(Kind, kind), _name(fields, "id", needed=True), now)
 
 
 def _written(fields: Mapping[str, Any], kind: Kind, message_id: str, now: datetime) -> Message:
-    author = fields.get("author")
-    if not isinstance(author, Mapping) or not set(author) <= {"id", "name", "bot"}:
-        raise Malformed("author must be an object with id, name and, where it is a bot, bot")
-    author_id = _name(author, "id", needed=True, within="author.")
-    by_bot = _flag(author, "bot", within="author.")
+    author_id, author, by_bot = _author(fields)
     reply_to = _name(fields, "reply_to")
     private = _flag(fields, "private")
-    command, text = _words(_text(fields, "text", needed=True))
+    attachments = _attachments(fields)
+    command, text = _words(_text(fields, "text", needed=not attachments))
     return Message(
         id=message_id,
         key=ConversationKey("http", _name(fields, "chat", needed=True), _thread(fields, kind, message_id, reply_to)),
         author_id=author_id,
-        author=_name(author, "name", within="author.") or author_id,
+        author=author,
         text=text,
         sent_at=_moment(fields, now),
         private=private,
@@ -88,7 +89,46 @@ def _written(fields: Mapping[str, Any], kind: Kind, message_id: str, now: dateti
             **({"edited": True} if kind == "edit" else {}),
             **({"by_bot": True} if by_bot else {}),
         },
+        attachments=attachments,
     )
+
+
+def _press(fields: Mapping[str, Any], now: datetime) -> Message:
+    """Convert what a person says about a reply, which `reply_to` names by its id or by that of its question."""
+    author_id, name, by_bot = _author(fields)
+    if by_bot:
+        raise Malformed("feedback is taken from people only")
+    number, choice = _name(fields, "id", needed=True), _text(fields, "text", needed=True)
+    if choice not in CHOICES:
+        raise Malformed(f"text must be one of {', '.join(CHOICES)}")
+    return press(
+        choice,
+        _name(fields, "reply_to", needed=True),
+        number=number,
+        platform="http",
+        chat=_name(fields, "chat", needed=True),
+        author_id=author_id,
+        author=name,
+        at=_moment(fields, now),
+        private=_flag(fields, "private"),
+        reference={"event": number, "kind": "feedback"},
+    )
+
+
+def _author(fields: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """Return the author's id and name, and whether it is a bot."""
+    author = fields.get("author")
+    if not isinstance(author, Mapping) or not set(author) <= {"id", "name", "bot"}:
+        raise Malformed("author must be an object with id, name and, where it is a bot, bot")
+    author_id = _name(author, "id", needed=True, within="author.")
+    return author_id, _name(author, "name", within="author.") or author_id, _flag(author, "bot", within="author.")
+
+
+def _attachments(fields: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    try:
+        return attachments_of(fields.get("attachments"))
+    except ValueError as fault:
+        raise Malformed(str(fault)) from fault
 
 
 def _thread(fields: Mapping[str, Any], kind: Kind, message_id: str, reply_to: str) -> str:

@@ -15,6 +15,7 @@ from bots.posting.patience import Patience
 from bots.posting.showing import Showing
 from core.commenting.held import MOST
 from core.errors import MessageGone
+from core.feedback.calling import called
 from core.logs import logger
 from core.types import Citation, Message, Reply
 
@@ -47,8 +48,11 @@ class HttpSink:
         self._delivery = delivery
         self._key = message.key
         self._event = str(message.reference.get("event", message.id))
+        # A question that is answered once more has an id of its own.
+        self._id = message.id
+        self._called = called(message)
         self._most = message.reference.get(MOST)
-        self._reply_id = previous or key_of(message.key.chat, self._event, "reply")
+        self._reply_id = previous or key_of(message.key.chat, self._id, "reply")
         self._posted = bool(previous)
         self._partials = shared.partials
         self._number = 0
@@ -118,8 +122,9 @@ class HttpSink:
                 for one in citations
             ],
             "reply_id": self._reply_id,
+            **({"mentions": list(self._called)} if self._called else {}),
             **({"bot_replies_below": self._most} if self._most and state in ("partial", "final") else {}),
         }
 
     def _key_of(self, state: State, number: int = 0) -> str:
-        return key_of(self._key.chat, self._event, state, number)
+        return key_of(self._key.chat, self._id, state, number)

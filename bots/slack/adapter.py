@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bots.posting.line import Line
+from bots.posting.muted import muted
 from bots.posting.outage import Outage
+from bots.slack.administration import Administrators
 from bots.slack.commands import ACKNOWLEDGED, CommandSink
 from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event, is_for_somebody_else
 from bots.slack.failures import TokenRefused
+from bots.slack.feedback import PRESSED, PressSink, to_press
 from bots.slack.memory import AnsweredIn, Memory
 from bots.slack.pace import Pace, Turns
 from bots.slack.sign import Lacking
 from bots.slack.sink import Shared, SlackSink
+from core.commenting.rules import by_bot
 from core.errors import PlatformError
+from core.feedback.thumbs import is_press
 from core.logs import logger
-from core.types import Message
+from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import Client
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 UNREADABLE = "slack.{which} cannot be read: {error}. docs/slack.md says where it comes from"
+# The client's calls that show nothing to anybody, and what holds the connection.
+READS = frozenset(("identity", "socket_url", "is_administrator", "fetch", "close", "web", "session"))
 
 
 class SlackAdapter:
@@ -34,20 +42,39 @@ class SlackAdapter:
 
     Slack takes an event for delivered once it is acknowledged, and delivers it again otherwise. So every message is
     handed to `receive`, which makes it durable, before the acknowledgement. `skipped` counts payloads that became no
-    message, by reason; `port` is where HTTP is listened on, once it is.
+    message, by reason; `port` is where HTTP is listened on, once it is. In the channels `counted`, other bots' messages
+    are delivered as well, to be counted. With `mute` nothing is ever shown.
     """
 
     name = "slack"
+    inherits = True
 
-    def __init__(self, settings: SlackSettings, answered_in: AnsweredIn, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        settings: SlackSettings,
+        answered_in: AnsweredIn,
+        pace: Pace | None = None,
+        *,
+        counted: Collection[str] = (),
+        mute: bool = False,
+    ) -> None:
+        self._mute = mute
         self._settings = settings
+        self._counted = counted
         self._pace = pace or Pace()
+        self.line = Line()
         self._memory = Memory(answered_in)
+        self._administrators = Administrators()
         self._shared: Shared | None = None
         self._me = Identity("")
         self._url = ""
         self.skipped: Counter[str] = Counter()
         self.port = 0
+
+    @property
+    def bot(self) -> str:
+        """The bot's own id, once it is open."""
+        return self._me.user_id
 
     async def open(self) -> None:
         """Learn who the bot is, and try the app token where there is one.
@@ -55,6 +82,7 @@ class SlackAdapter:
         Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
         """
         client = await _connect(self._settings, self._pace)
+        client = muted(client, READS) if self._mute else client
         self._shared = Shared(client, self._memory, Turns(), Lacking(), self._pace)
         try:
             self._me = await self._reached(client.identity)
@@ -76,6 +104,7 @@ class SlackAdapter:
         if settings.app_token is not None:
             await self._follow(events.follow)
         async with events.serving(settings.host, settings.port, settings.path) as self.port:
+            self.line.up()
             logger(__name__).info("slack.listening", host=settings.host, port=self.port, path=settings.path)
             await asyncio.Event().wait()
 
@@ -84,9 +113,19 @@ class SlackAdapter:
         shared = self._opened()
         # Another bot's reply cannot be edited.
         mine = previous if message.bot in ("", self._me.user_id) else ""
+        if is_press(message):
+            return PressSink(shared.client, message, self._pace)
         if "response_url" in message.reference:
             return CommandSink(shared.client, message, delivery, mine, self._pace)
         return SlackSink(shared, message, delivery, mine)
+
+    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+        """Return what is attached to a message. Raises `PlatformError`."""
+        return await self._opened().client.fetch(str(attachment.reference["file"]), most)
+
+    async def is_administrator(self, message: Message) -> bool:
+        """Say whether the author administers the workspace. Raises `PlatformError`."""
+        return await self._administrators.include(self._opened().client, message)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -101,7 +140,7 @@ class SlackAdapter:
 
     async def _follow(self, connection: Callable[[str, float, Callable[[], None]], Awaitable[None]]) -> None:
         """Keep one Socket Mode connection open."""
-        outage = Outage("slack", "listening", self._pace, _hint)
+        outage = Outage("slack", "listening", self._pace, _hint, self.line)
         refusals = 0
         while True:
             url, self._url = self._url, ""
@@ -132,7 +171,9 @@ class SlackAdapter:
             tell("slack.event_skipped", reason=found.reason, event_id=str(payload.get("event_id", ""))[:100])
         elif found.command:
             await receive(found)
-            return ACKNOWLEDGED if found.command == "ask" else ""
+            return ACKNOWLEDGED if found.command == "ask" and not self._mute else ""
+        elif by_bot(found):
+            await receive(found)
         else:
             event = payload["event"]
             to_us = not is_for_somebody_else(str(event.get("text") or ""), self._me)
@@ -143,8 +184,10 @@ class SlackAdapter:
         try:
             if isinstance(payload.get("command"), str):
                 return from_command(payload, self._me)
+            if payload.get("type") == PRESSED:
+                return to_press(payload, self._me)
             if payload.get("type") == "event_callback":
-                return from_event(payload, self._me)
+                return from_event(payload, self._me, self._counted)
         except Exception as error:
             # It would come again and break the conversion again.
             logger(__name__).warning("slack.event_malformed", error=str(error)[:500])

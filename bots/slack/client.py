@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -15,6 +15,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
+from bots.posting.download import content_of
 from bots.slack.convert import Identity
 from bots.slack.failures import (
     NotAllowed,
@@ -26,8 +27,10 @@ from bots.slack.failures import (
     Unavailable,
     Unreachable,
 )
+from bots.slack.files import address_of
 from core.errors import MessageGone, PlatformError
 
+CHUNK = 65536
 REFUSED = "slack.{which} was refused ({said}): copy it again from api.slack.com/apps, {where}"
 _WHERE = {
     "bot_token": "OAuth & Permissions, Bot User OAuth Token (xoxb-)",
@@ -65,6 +68,10 @@ _MEANINGS: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
 )
 
 
+# Slack's layout of a message, as JSON.
+Blocks = Sequence[dict[str, Any]]
+
+
 class Client:
     """One bot's connection. Every call raises a `PlatformError` of `failures`, chained with slack_sdk's."""
 
@@ -72,6 +79,7 @@ class Client:
         self.web = web
         self.session = session
         self._app_token = app_token
+        self._team = ""
 
     @classmethod
     def connect(cls, bot_token: str, app_token: str, api_url: str, timeout_s: float) -> Client:
@@ -86,7 +94,8 @@ class Client:
     async def identity(self) -> Identity:
         """Return who the bot is."""
         me = await _answered(self.web.auth_test(), "auth.test", "bot_token")
-        return Identity(*(str(me.get(name) or "") for name in ("user_id", "user", "team_id", "team")))
+        self._team = str(me.get("team_id") or "")
+        return Identity(*(str(me.get(name) or "") for name in ("user_id", "user", "team_id", "team", "bot_id")))
 
     async def socket_url(self) -> str:
         """Return the address of a new Socket Mode connection, good for one use within seconds."""
@@ -96,17 +105,26 @@ class Client:
             raise Unreachable("Slack's answer to apps.connections.open has no address")
         return url
 
-    async def post(self, channel: str, thread_ts: str | None, text: str) -> str:
-        """Post a message of mrkdwn, links not unfurled, and return its timestamp."""
+    async def post(self, channel: str, thread_ts: str | None, text: str, blocks: Blocks = ()) -> str:
+        """Post a message of mrkdwn, links not unfurled, and return its timestamp.
+
+        `blocks` are shown in the place of the text.
+        """
         call = self.web.chat_postMessage(
-            channel=channel, thread_ts=thread_ts, text=text, unfurl_links=False, unfurl_media=False
+            channel=channel,
+            thread_ts=thread_ts,
+            text=text,
+            blocks=list(blocks) or None,
+            unfurl_links=False,
+            unfurl_media=False,
         )
         return _ts(await _answered(call, "chat.postMessage"), "chat.postMessage")
 
-    async def update(self, channel: str, ts: str, text: str) -> None:
-        """Replace one of the bot's messages by mrkdwn."""
+    async def update(self, channel: str, ts: str, text: str, blocks: Blocks = ()) -> None:
+        """Replace one of the bot's messages by mrkdwn. `blocks` are shown in the place of the text."""
         # Other than for a new message, names would be linked by default, and old blocks shown in place of the text.
-        await _answered(self.web.chat_update(channel=channel, ts=ts, text=text, parse="none", blocks=[]), "chat.update")
+        call = self.web.chat_update(channel=channel, ts=ts, text=text, parse="none", blocks=list(blocks))
+        await _answered(call, "chat.update")
 
     async def start_stream(self, channel: str, thread_ts: str, text: str, team_id: str, user_id: str) -> str:
         """Begin a streamed message of Markdown and return its timestamp. The recipient is who asked."""
@@ -132,6 +150,29 @@ class Client:
         call = self.web.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, status=status)
         await _answered(call, "assistant.threads.setStatus")
 
+    async def fetch(self, file: str, most: int) -> bytes:
+        """Return a file (scope files:read). Raises `PlatformError` for one of more than `most` bytes."""
+        found = (await _answered(self.web.files_info(file=file), "files.info")).get("file")
+        url = address_of(found, self.web.base_url) if isinstance(found, dict) else ""
+        if not url:
+            raise PlatformError("the file is gone, or not on Slack's servers")
+        headers = {"Authorization": f"Bearer {self.web.token}"}
+        try:
+            async with self.session.get(url, headers=headers, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise Unreachable(f"Slack did not hand over a file: status {response.status}")
+                return await content_of(response.content.iter_chunked(CHUNK), most)
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"Slack did not hand over a file: {type(error).__name__}") from error
+
+    async def is_administrator(self, user: str) -> bool:
+        """Say whether somebody is an administrator or owner of the workspace (scope users:read)."""
+        found = (await _answered(self.web.users_info(user=user), "users.info")).get("user")
+        kinds = ("is_admin", "is_owner", "is_primary_owner")
+        if not isinstance(found, dict) or found.get("is_bot") or not _is_of(self._team, found):
+            return False
+        return any(found.get(one) is True for one in kinds)
+
     async def react(self, channel: str, ts: str, name: str) -> None:
         """Put a reaction on a message. One that is there already is fine."""
         await _answered(
@@ -143,13 +184,26 @@ class Client:
         call = self.web.reactions_remove(channel=channel, timestamp=ts, name=name)
         await _answered(call, "reactions.remove", fine="no_reaction")
 
-    async def respond(self, response_url: str, text: str, *, shared: bool) -> None:
+    async def respond(self, response_url: str, text: str, *, shared: bool, blocks: Blocks = ()) -> None:
         """Answer a slash command, to everybody in the channel or to the asker alone."""
+        kind = "in_channel" if shared else "ephemeral"
+        await self._hook(response_url, text, blocks, response_type=kind)
+
+    async def note(self, response_url: str, text: str, blocks: Blocks, *, instead: bool) -> None:
+        """Answer the press of a button for who pressed it, in the place of the message it stands below or not."""
+        await self._hook(response_url, text, blocks, response_type="ephemeral", replace_original=instead)
+
+    async def _hook(self, response_url: str, text: str, blocks: Blocks, **given: Any) -> None:
         hook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[], logger=quiet())
         hook.proxy = None
-        kind = "in_channel" if shared else "ephemeral"
+        shown: dict[str, Any] = {
+            "text": text,
+            "blocks": list(blocks) or None,
+            "unfurl_links": False,
+            "unfurl_media": False,
+        }
         try:
-            answer = await hook.send(text=text, response_type=kind, unfurl_links=False, unfurl_media=False)
+            answer = await hook.send(**shown, **given)
         except (SlackClientError, aiohttp.ClientError, OSError, ValueError) as error:
             raise Unreachable(f"Slack cannot be reached to answer a command: {type(error).__name__}") from error
         if answer.status_code == 429:
@@ -175,6 +229,13 @@ def without_secrets(error: Exception) -> str:
     """Return what an error says: some errors of the network repeat an address, and with it a token or a ticket."""
     said = re.sub(r"xapp-[\w-]+|xox[a-z]-[\w-]+|\?[^\s'\"]+", "<secret>", str(error))
     return said[:200] or type(error).__name__
+
+
+def _is_of(team: str, user: Mapping[str, Any]) -> bool:
+    """Say whether somebody is of a workspace: a shared channel has people who are administrators of theirs."""
+    everywhere = user.get("enterprise_user")
+    teams = everywhere.get("teams") if isinstance(everywhere, Mapping) else None
+    return user.get("team_id") in (None, team) or (isinstance(teams, list) and team in teams)
 
 
 async def _answered(call: Awaitable[Any], name: str, which: str = "bot_token", *, fine: str = "") -> dict[str, Any]:

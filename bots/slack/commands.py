@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from bots.posting.delivery import announced
 from bots.posting.patience import Patience
+from bots.slack.feedback import blocks_of, mentions
 from bots.slack.markup import render
 from bots.slack.pace import Pace
+from core.feedback.calling import called
+from core.feedback.thumbs import Offer, thumbs
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.slack.client import Client
+    from bots.slack.client import Blocks, Client
     from core.ports import Delivery
 
 # How often Slack takes an answer to one command.
@@ -32,8 +35,9 @@ class CommandSink:
     def __init__(self, client: Client, message: Message, delivery: Delivery, previous: str, pace: Pace) -> None:
         self._client = client
         self._delivery = delivery
+        self._message = message
         self._url = str(message.reference["response_url"])
-        self._shared = message.command == "ask"
+        self._shared = message.command == "ask" or bool(called(message))
         self._previous = previous
         self._patience = Patience("slack", pace)
 
@@ -45,26 +49,34 @@ class CommandSink:
 
     async def finish(self, reply: Reply) -> None:
         """Post the reply with its sources. What five messages do not hold is left out."""
-        await self._conclude(reply.text, reply.citations, shared=self._shared)
+        await self._conclude(reply.text, reply.citations, shared=self._shared, buttons=thumbs(self._message, reply))
 
     async def fail(self, text: str) -> None:
         """Tell the asker alone."""
         await self._conclude(text, (), shared=False)
 
-    async def _conclude(self, text: str, citations: Sequence[Citation], *, shared: bool) -> None:
+    async def _conclude(
+        self, text: str, citations: Sequence[Citation], *, shared: bool, buttons: Sequence[Offer] = ()
+    ) -> None:
         if self._previous:
             return
         parts = await asyncio.to_thread(render, text, citations)
+        parts = [mentions(self._message) + parts[0], *parts[1:]]
         if len(parts) > USES:
             parts = [*parts[: USES - 1], f"{parts[USES - 1]}\n\n…"]
+        # The buttons stand below the last part.
+        last = len(parts) - 1
+        shown = [(part, blocks_of(part, buttons if number == last else ())) for number, part in enumerate(parts)]
         await self._patience.insist(
-            lambda: self._patience.to_the_end(announced(self._delivery, lambda: self._post(parts[0], shared)))
+            lambda: self._patience.to_the_end(announced(self._delivery, lambda: self._post(*shown[0], shared)))
         )
-        for part in parts[1:]:
+        for part, blocks in shown[1:]:
             await self._patience.insist(
-                lambda part=part: self._client.respond(self._url, part, shared=shared)  # type: ignore[misc]
+                lambda part=part, blocks=blocks: self._client.respond(  # type: ignore[misc]
+                    self._url, part, shared=shared, blocks=blocks
+                )
             )
 
-    async def _post(self, text: str, shared: bool) -> str:
-        await self._client.respond(self._url, text, shared=shared)
+    async def _post(self, text: str, blocks: Blocks, shared: bool) -> str:
+        await self._client.respond(self._url, text, shared=shared, blocks=blocks)
         return POSTED

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
+from bots.slack.administration import sub_command
+from bots.slack.files import attachments_of
+from core.commenting.rules import BY_BOT, KIND
 from core.types import ConversationKey, Message
 
 # What people write themselves; every other subtype is a notice of something that happened.
@@ -26,6 +29,7 @@ class Identity:
     name: str = ""
     team_id: str = ""
     team: str = ""
+    bot_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,14 @@ class Deleted:
     ts: str
 
 
-def from_event(payload: Mapping[str, Any], me: Identity) -> Message | Deleted | Ignored:
+def from_event(payload: Mapping[str, Any], me: Identity, counted: Collection[str] = ()) -> Message | Deleted | Ignored:
     """Convert the payload of an event, or say why it is none of the bot's business.
 
     A mention arrives twice, as `message` and as `app_mention`: both become the same message, with its timestamp as its
     id. Follow-ups in threads are not marked as addressed here: that takes what was said before. `reference` holds
     `channel`, `ts`, `thread_ts` (or None: answered outside a thread), `user` and `team` (the asker's) and, for an
-    edited message, `edited`. Raises `ValueError` for a malformed payload.
+    edited message, `edited`. In the channels `counted`, what other bots write becomes a message too, marked as
+    `by_bot` and never addressed. Raises `ValueError` for a malformed payload.
     """
     event = payload.get("event")
     if not isinstance(event, Mapping):
@@ -68,22 +73,17 @@ def from_event(payload: Mapping[str, Any], me: Identity) -> Message | Deleted | 
             return Deleted(_text(event, "channel"), _text(inner, "ts"))
         place = {name: event[name] for name in ("channel", "channel_type") if name in event}
         return _written(payload, {**inner, **place}, me, edited=True)
-    return _written(payload, event, me, edited=False)
+    return _written(payload, event, me, edited=False, counted=event.get("channel") in counted)
 
 
 def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
-    """Convert a slash command, `/kimas ask ...`, `/kimas help` or just `/kimas ...`, which is a question too.
+    """Convert a slash command, `/kimas ask ...`, another command of the table, or just `/kimas ...`, a question too.
 
     `reference` holds `channel`, `user` and `response_url`, where the answer goes. Raises `ValueError` for a malformed
     payload.
     """
     channel, author_id = _text(payload, "channel_id"), _text(payload, "user_id")
-    words = unescape(str(payload.get("text", ""))).strip()
-    first, _, rest = words.partition(" ")
-    named = first.lower().removeprefix("/")
-    command, text = (named, rest.strip()) if named in ("ask", "help", "forget") else ("ask", words)
-    if not words:
-        command = "help"
+    command, text = sub_command(unescape(str(payload.get("text", ""))).strip())
     return Message(
         id=_text(payload, "trigger_id"),
         key=ConversationKey("slack", channel, f"command:{author_id}"),
@@ -105,12 +105,15 @@ def is_for_somebody_else(text: str, me: Identity) -> bool:
     return found is not None and found[1] != me.user_id
 
 
-def _written(payload: Mapping[str, Any], event: Mapping[str, Any], me: Identity, *, edited: bool) -> Message | Ignored:
-    reason = _none_of_ours(event, me)
+def _written(
+    payload: Mapping[str, Any], event: Mapping[str, Any], me: Identity, *, edited: bool, counted: bool = False
+) -> Message | Ignored:
+    by_bot = bool(event.get("bot_id")) or event.get("subtype") == "bot_message"
+    reason = _none_of_ours(event, me) or ("written by a bot" if by_bot and not counted else "")
     if reason:
         return Ignored(reason)
-    channel, ts, raw = _text(event, "channel"), _text(event, "ts"), str(event["text"])
-    thread, author_id = str(event.get("thread_ts") or ""), _text(event, "user")
+    channel, ts, raw = _text(event, "channel"), _text(event, "ts"), str(event.get("text") or "")
+    thread, author_id = str(event.get("thread_ts") or ""), _text(event, "user" if event.get("user") else "bot_id")
     private = event.get("channel_type") == "im" or channel.startswith("D")
     mentioned = event.get("type") == "app_mention" or f"<@{me.user_id}>" in raw or f"<@{me.user_id}|" in raw
     # The answer to a slash command is ours, but nothing that we posted into a thread.
@@ -127,7 +130,7 @@ def _written(payload: Mapping[str, Any], event: Mapping[str, Any], me: Identity,
         text=plain(raw, me),
         sent_at=datetime.fromtimestamp(float(ts), UTC),
         private=private,
-        addressed=private or mentioned or below_ours,
+        addressed=not by_bot and (private or mentioned or below_ours),
         reply_to=thread if thread != ts else "",
         bot=me.user_id,
         reference={
@@ -137,19 +140,21 @@ def _written(payload: Mapping[str, Any], event: Mapping[str, Any], me: Identity,
             "user": author_id,
             "team": str(event.get("user_team") or event.get("team") or payload.get("team_id") or me.team_id),
             **({"edited": True} if edited else {}),
+            **({BY_BOT: True, KIND: "comment"} if by_bot else {}),
         },
+        attachments=attachments_of(event),
     )
 
 
 def _none_of_ours(event: Mapping[str, Any], me: Identity) -> str:
     """Return why a message is to be ignored, or nothing."""
-    if event.get("bot_id") or event.get("subtype") == "bot_message":
-        return "written by a bot"
-    if event.get("user") == me.user_id:
+    if event.get("user") == me.user_id or (me.bot_id and event.get("bot_id") == me.bot_id):
         return "written by ourselves"
+    if event.get("bot_id") or event.get("subtype") == "bot_message":
+        return "" if event.get("bot_id") or event.get("user") else "written by a bot"
     if (event.get("subtype") or "") not in _WRITTEN:
         return f"a notice ({event.get('subtype')})"
-    if not event.get("text"):
+    if not (event.get("text") or attachments_of(event)):
         return "without text"
     return "" if event.get("user") else "without a sender"
 

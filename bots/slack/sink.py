@@ -12,16 +12,18 @@ from bots.posting.pace import wait_for
 from bots.posting.patience import Patience
 from bots.posting.showing import Showing
 from bots.slack.failures import NotEditable, RetryLater, StillStreaming, StreamOver, Unavailable, Unreachable
+from bots.slack.feedback import blocks_of, mentions
 from bots.slack.markup import EMPTY, render, streamable
 from bots.slack.pace import Pace, Turns
 from bots.slack.parts import STREAM_LIMIT
 from bots.slack.sign import Lacking, Sign
 from core.errors import MessageGone
+from core.feedback.thumbs import Offer, thumbs
 from core.logs import logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.slack.client import Client
+    from bots.slack.client import Blocks, Client
     from bots.slack.memory import Memory
     from core.ports import Delivery
 
@@ -75,7 +77,7 @@ class SlackSink:
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._conclude(reply.text, reply.citations)
+        await self._conclude(reply.text, reply.citations, thumbs(self._message, reply))
 
     async def fail(self, text: str) -> None:
         """Show the text in place of the reply."""
@@ -146,39 +148,42 @@ class SlackSink:
         self._open_stream = True
         return ts
 
-    async def _conclude(self, text: str, citations: Sequence[Citation]) -> None:
+    async def _conclude(self, text: str, citations: Sequence[Citation], buttons: Sequence[Offer] = ()) -> None:
         try:
             await self._showing.ended()
             first, *others = await asyncio.to_thread(render, text, citations)
-            if first != self._shown or self._open_stream:
-                await self._patience.insist(lambda: self._put(first))
+            first = mentions(self._message) + first
+            below_first = () if others else buttons
+            if first != self._shown or self._open_stream or below_first:
+                await self._patience.insist(lambda: self._put(first, below_first))
             for part in others:
-                await self._patience.insist(lambda part=part: self._send(part))  # type: ignore[misc]
+                below = buttons if part is others[-1] else ()
+                await self._patience.insist(lambda part=part, below=below: self._send(part, below))  # type: ignore[misc]
         finally:
             if not _cancelled():
                 await self._sign.clear(posted=bool(self._reply_ts) and not self._resumed)
 
-    async def _put(self, text: str) -> None:
+    async def _put(self, text: str, buttons: Sequence[Offer] = ()) -> None:
         """Show the first part: edit the reply where there is one, post it otherwise."""
         if self._reply_ts:
             try:
-                await self._edit(text)
+                await self._edit(text, blocks_of(text, buttons))
             except NotEditable as failure:
                 logger(__name__).info("slack.reply_not_editable", error=str(failure))
                 self._reply_ts = ""
         if not self._reply_ts:
-            await self._post(lambda: self._send(text))
+            await self._post(lambda: self._send(text, buttons))
         self._shown = text
 
-    async def _edit(self, text: str) -> None:
+    async def _edit(self, text: str, blocks: Blocks) -> None:
         if self._open_stream:
             await self._stop_stream()
         try:
-            await self._client.update(self._channel, self._reply_ts, text)
+            await self._client.update(self._channel, self._reply_ts, text, blocks)
         except StillStreaming:
             # Begun by a run that was killed.
             await self._stop_stream()
-            await self._client.update(self._channel, self._reply_ts, text)
+            await self._client.update(self._channel, self._reply_ts, text, blocks)
 
     async def _stop_stream(self) -> None:
         try:
@@ -203,9 +208,9 @@ class SlackSink:
         if self._thread_ts is not None:
             self._shared.memory.answered(self._channel, self._thread_ts)
 
-    async def _send(self, text: str) -> str:
+    async def _send(self, text: str, buttons: Sequence[Offer] = ()) -> str:
         await asyncio.sleep(self._shared.turns.take(f"post {self._channel}", self._pace.post_s))
-        return await self._client.post(self._channel, self._thread_ts, text)
+        return await self._client.post(self._channel, self._thread_ts, text, blocks_of(text, buttons))
 
 
 def _cancelled() -> bool:

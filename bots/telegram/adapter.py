@@ -7,25 +7,33 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from bots.posting.line import Line
+from bots.posting.muted import muted
 from bots.posting.outage import Outage
+from bots.telegram.administration import Administrators, menus
 from bots.telegram.convert import Identity, Ignored, to_message
 from bots.telegram.failures import Conflict, TokenRefused
+from bots.telegram.feedback import PressSink, to_press
+from bots.telegram.files import ALBUM_S, ends_in_album, joined
 from bots.telegram.loading import load_client
 from bots.telegram.pace import Pace
 from bots.telegram.sink import TelegramSink
 from core.commands import COMMANDS
 from core.errors import PlatformError
+from core.feedback.thumbs import is_press
 from core.logs import logger
-from core.types import Message
+from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import Client
-    from core.ports import Delivery, Receive
+    from core.ports import Delivery, Receive, Sink
     from core.settings import TelegramSettings
 
 Result = TypeVar("Result")
 
 UNREADABLE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
+# The client's calls that show nothing to anybody.
+READS = frozenset(("identity", "updates", "parse", "administrators", "fetch", "close"))
 
 
 class UpdateOffsets(Protocol):
@@ -45,25 +53,37 @@ class TelegramAdapter:
 
     Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch is handed to
     `receive`, which makes it durable, then the offset is saved, and only then the next batch is asked for. `skipped`
-    counts updates that became no message, by reason.
+    counts updates that became no message, by reason. With `mute` nothing is ever shown, and a webhook stays.
     """
 
     name = "telegram"
+    inherits = True
 
-    def __init__(self, settings: TelegramSettings, offsets: UpdateOffsets, pace: Pace | None = None) -> None:
+    def __init__(
+        self, settings: TelegramSettings, offsets: UpdateOffsets, pace: Pace | None = None, *, mute: bool = False
+    ) -> None:
+        self._mute = mute
         self._settings = settings
         self._offsets = offsets
         self._pace = pace or Pace()
+        self.line = Line()
         self._client: Client | None = None
         self._me = Identity(0, "")
+        self._administrators = Administrators()
         self.skipped: Counter[str] = Counter()
+
+    @property
+    def bot(self) -> str:
+        """The bot's own id, once it is open."""
+        return str(self._me.id)
 
     async def open(self) -> None:
         """Learn who the bot is, remove a webhook, set the command menu.
 
         Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
         """
-        self._client = client = await asyncio.to_thread(_connect, self._settings)
+        client = await asyncio.to_thread(_connect, self._settings)
+        self._client = client = muted(client, READS) if self._mute else client
         try:
             await self._set_up(client)
         except BaseException:
@@ -72,11 +92,11 @@ class TelegramAdapter:
 
     async def listen(self, receive: Receive) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
-        outage = Outage("telegram", "polling", self._pace, _hint)
+        outage = Outage("telegram", "polling", self._pace, _hint, self.line)
         offset = await self._offsets.load()
         while True:
             try:
-                batch = await self._opened().updates(offset, self._pace.poll_s)
+                batch = await self._batch(offset)
             except PlatformError as failure:
                 if isinstance(failure, TokenRefused):
                     await self._check_token()
@@ -89,11 +109,21 @@ class TelegramAdapter:
             if fault is not None:
                 await outage.wait(fault)
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> TelegramSink:
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
         """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
+        if is_press(message):
+            return PressSink(self._opened(), message)
         # Another bot's reply cannot be edited, and its id may be that of a message of ours.
         ours = message.bot in ("", str(self._me.id))
         return TelegramSink(self._opened(), message, delivery, previous if ours else "", self._pace)
+
+    async def is_administrator(self, message: Message) -> bool:
+        """Say whether the author administers the chat, in person or anonymously. Raises `PlatformError`."""
+        return await self._administrators.include(self._opened(), message)
+
+    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+        """Return what is attached to a message. Raises `PlatformError`."""
+        return await self._opened().fetch(str(attachment.reference["file_id"]), most)
 
     async def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -108,14 +138,24 @@ class TelegramAdapter:
 
     async def _set_up(self, client: Client) -> None:
         self._me = await self._reached(client.identity)
-        webhook = await self._reached(client.remove_webhook)
+        webhook = "" if self._mute else await self._reached(client.remove_webhook)
         if webhook:
             logger(__name__).warning("telegram.webhook_removed", url=webhook, why="it would keep all updates from us")
         try:
-            await client.offer_commands([(command.name, command.summary) for command in COMMANDS])
+            await client.offer_commands(*menus(COMMANDS))
         except PlatformError as failure:
             logger(__name__).warning("telegram.command_menu_not_set", error=str(failure))
         logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.reads_all)
+
+    async def _batch(self, offset: int | None) -> list[Any]:
+        """Return the next updates. Where the rest of an album may be on its way, they are asked for once more."""
+        client = self._opened()
+        # At first and after an outage there is no waiting for news: only a reply tells that it works.
+        batch = await client.updates(offset, self._pace.poll_s if self.line.connected else 0)
+        if not ends_in_album(batch):
+            return batch
+        await asyncio.sleep(ALBUM_S)
+        return await client.updates(offset, 0)
 
     def _reached(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
         return Outage("telegram", "opening", self._pace, _hint).outlasted(call)
@@ -136,9 +176,10 @@ class TelegramAdapter:
         # Not compared with the old offset: after a quiet week Telegram may begin again at a lower number.
         following = 0
         fault: Exception | None = None
-        for raw in batch:
+        converted = joined([self._converted(raw) for raw in batch], Ignored("a further picture of an album"))
+        for raw, message in zip(batch, converted, strict=True):
             try:
-                await self._hand_on(raw, receive)
+                await self._hand_on(raw, message, receive)
             except Exception as error:
                 # Whatever it is: a message that is not safe must not be confirmed.
                 fault = error
@@ -153,8 +194,7 @@ class TelegramAdapter:
             return offset, error
         return following, fault
 
-    async def _hand_on(self, raw: object, receive: Receive) -> None:
-        message = self._converted(raw)
+    async def _hand_on(self, raw: object, message: Message | Ignored, receive: Receive) -> None:
         if isinstance(message, Message):
             await receive(message)
             return
@@ -164,7 +204,10 @@ class TelegramAdapter:
 
     def _converted(self, raw: object) -> Message | Ignored:
         try:
-            return to_message(self._opened().parse(raw), self._me)
+            update = self._opened().parse(raw)
+            if update.callback_query is not None:
+                return to_press(update.callback_query, self._me)
+            return to_message(update, self._me)
         except Exception as error:
             # An update that breaks the conversion would come again for ever, and hold up all others behind it.
             logger(__name__).warning("telegram.update_malformed", update_id=_update_id(raw), error=str(error)[:500])

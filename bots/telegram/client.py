@@ -7,6 +7,7 @@ here uses aiogram outside of type checking.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from aiogram import Bot, types
@@ -14,8 +15,12 @@ from aiogram import exceptions as refusals
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import TelegramAPIServer
 from aiogram.methods import (
+    AnswerCallbackQuery,
     DeleteWebhook,
+    EditMessageReplyMarkup,
     EditMessageText,
+    GetChatAdministrators,
+    GetFile,
     GetMe,
     GetUpdates,
     GetWebhookInfo,
@@ -27,8 +32,15 @@ from aiogram.methods import (
 )
 from aiogram.types import (
     BotCommand,
+    BotCommandScopeAllChatAdministrators,
     BotCommandScopeAllGroupChats,
     BotCommandScopeAllPrivateChats,
+    BotCommandScopeDefault,
+    CallbackQuery,
+    File,
+    InaccessibleMessage,
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
     LinkPreviewOptions,
     Message,
     ReplyParameters,
@@ -40,6 +52,7 @@ from aiogram.types import (
 from aiogram.utils.token import TokenValidationError
 from pydantic import ValidationError
 
+from bots.posting.download import content_of
 from bots.telegram.convert import Identity
 from bots.telegram.failures import (
     Conflict,
@@ -52,12 +65,13 @@ from bots.telegram.failures import (
     TokenRefused,
     Unreachable,
 )
+from bots.telegram.raw import RawAdministrators, RawUpdates
 from core.errors import MessageGone, PlatformError
 
 if TYPE_CHECKING:
     from aiogram.methods.base import TelegramType
 
-ALLOWED_UPDATES = ["message", "edited_message"]
+ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
 ANSWER_TIMEOUT_S = 20
 REFUSED = "telegram.token was refused: get the bot's token from @BotFather (/mybots, API Token), without spaces"
 
@@ -65,9 +79,16 @@ REFUSED = "telegram.token was refused: get the bot's token from @BotFather (/myb
 _USED = (
     *(User, Message, Update, WebhookInfo, ResponseParameters),
     *(ReplyParameters, LinkPreviewOptions, BotCommand, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats),
-    *(GetMe, GetUpdates, GetWebhookInfo, DeleteWebhook, SetMyCommands),
+    *(BotCommandScopeAllChatAdministrators, BotCommandScopeDefault, GetChatAdministrators),
+    *(GetMe, GetUpdates, GetWebhookInfo, DeleteWebhook, SetMyCommands, GetFile, File),
     *(SendMessage, SendMessageDraft, EditMessageText, SendChatAction),
+    *(CallbackQuery, InaccessibleMessage, InlineKeyboardMarkup, InlineKeyboardButton),
+    *(AnswerCallbackQuery, EditMessageReplyMarkup),
 )
+
+Menu = Sequence[tuple[str, str]]
+# Rows of buttons, each with its label and what stands behind it.
+Rows = Sequence[Sequence[tuple[str, str]]]
 
 # What Telegram says, in lower case, and what it means. The first match counts.
 _REFUSED_BECAUSE: tuple[tuple[str, type[PlatformError], str], ...] = (
@@ -96,12 +117,6 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[PlatformError], str], .
     ),
     ((ValidationError,), Unreachable, "Telegram's answer to {call} makes no sense: {said}"),
 )
-
-
-class RawUpdates(GetUpdates):
-    """getUpdates with the updates as they came: aiogram's own refuses the whole batch for one bad update."""
-
-    __returning__ = list[Any]
 
 
 def complete_models() -> None:
@@ -148,14 +163,33 @@ class Client:
             await self._call(DeleteWebhook(drop_pending_updates=False))
         return url
 
-    async def offer_commands(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Set the command menu of private chats and of groups, as (name, description)."""
-        menu = [BotCommand(command=name, description=summary) for name, summary in commands]
-        for scope in (BotCommandScopeAllPrivateChats(), BotCommandScopeAllGroupChats()):
+    async def offer_commands(self, commands: Menu, for_administrators: Menu) -> None:
+        """Set the command menus, as (name, description): everybody's, and that of a group's administrators."""
+        for scope, offered in (
+            (BotCommandScopeDefault(), commands),
+            (BotCommandScopeAllPrivateChats(), commands),
+            (BotCommandScopeAllGroupChats(), commands),
+            (BotCommandScopeAllChatAdministrators(), for_administrators),
+        ):
+            menu = [BotCommand(command=name, description=summary) for name, summary in offered]
             await self._call(SetMyCommands(commands=menu, scope=scope))
 
+    async def administrators(self, chat_id: int) -> frozenset[int]:
+        """Return the ids of the people who administer a group; those who stay anonymous are among them."""
+        call: TelegramMethod[Any] = RawAdministrators(chat_id=chat_id)
+        found = await self._call(call)
+        people = (one["user"] for one in found if isinstance(one, dict) and isinstance(one.get("user"), dict))
+        return frozenset(one["id"] for one in people if isinstance(one.get("id"), int) and not one.get("is_bot"))
+
     async def send(
-        self, chat_id: int, thread_id: int | None, text: str, *, markup: bool, reply_to: int | None = None
+        self,
+        chat_id: int,
+        thread_id: int | None,
+        text: str,
+        *,
+        markup: bool,
+        reply_to: int | None = None,
+        buttons: Rows = (),
     ) -> int:
         """Send a message and return its id. `markup` says whether the text is HTML or plain."""
         reply = ReplyParameters(message_id=reply_to) if reply_to is not None else None
@@ -165,18 +199,20 @@ class Client:
             text=text,
             parse_mode="HTML" if markup else None,
             reply_parameters=reply,
+            reply_markup=_keyboard(buttons),
             link_preview_options=LinkPreviewOptions(is_disabled=True),
         )
         return (await self._call(method)).message_id
 
-    async def edit(self, chat_id: int, message_id: int, text: str, *, markup: bool) -> None:
-        """Replace the text of one of the bot's messages."""
+    async def edit(self, chat_id: int, message_id: int, text: str, *, markup: bool, buttons: Rows = ()) -> None:
+        """Replace the text of one of the bot's messages, and its buttons."""
         await self._call(
             EditMessageText(
                 chat_id=chat_id,
                 message_id=message_id,
                 text=text,
                 parse_mode="HTML" if markup else None,
+                reply_markup=_keyboard(buttons),
                 link_preview_options=LinkPreviewOptions(is_disabled=True),
             )
         )
@@ -197,6 +233,22 @@ class Client:
         """Show for about 5 s that the bot is typing."""
         await self._call(SendChatAction(chat_id=chat_id, message_thread_id=thread_id, action="typing"))
 
+    async def show_buttons(self, chat_id: int, message_id: int, buttons: Rows) -> None:
+        """Replace the buttons below one of the bot's messages."""
+        method = EditMessageReplyMarkup(chat_id=chat_id, message_id=message_id, reply_markup=_keyboard(buttons))
+        await self._call(method)
+
+    async def notify(self, query: str, text: str) -> None:
+        """Answer the press of a button with a notice that only who pressed it sees."""
+        await self._call(AnswerCallbackQuery(callback_query_id=query, text=text))
+
+    async def fetch(self, file_id: str, most: int) -> bytes:
+        """Return a file's content. Raises `PlatformError` for one of more than `most` bytes."""
+        path = (await self._call(GetFile(file_id=file_id))).file_path or ""
+        session = self._bot.session
+        async with aclosing(session.stream_content(session.api.file_url(self._token, path))) as pieces:
+            return await content_of(pieces, most)
+
     async def close(self) -> None:
         """Close the connections. Idempotent."""
         await self._bot.session.close()
@@ -209,6 +261,11 @@ class Client:
             said = (getattr(error, "message", "") or str(error)).replace(self._token, "<token>")
             raise _failure(error, method.__api_method__, said) from error
         return result
+
+
+def _keyboard(rows: Rows) -> InlineKeyboardMarkup | None:
+    made = [[InlineKeyboardButton(text=label, callback_data=data) for label, data in row] for row in rows]
+    return InlineKeyboardMarkup(inline_keyboard=made) if made else None
 
 
 def _failure(error: Exception, call: str, said: str) -> PlatformError:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bots.telegram.files import attached_to, attachments_of, notes_of
 from core import commands
 from core.types import ConversationKey, Message
 
@@ -49,7 +50,8 @@ def to_message(update: Update, me: Identity) -> Message | Ignored:
 
     Other bots, service messages and commands for another bot are ignored. Anonymous administrators and members who
     write as a channel are taken under that name. `reference` holds `chat_id`, `message_id`, `thread_id` (or None),
-    `username` (the asker's, or empty), for an edited message `edited`, and for a post of the linked channel `kind`.
+    `username` (the asker's, or empty), for an edited message `edited`, for a post of the linked channel `kind`, for a
+    part of an album `album`, and where there are no words the asker's `language`.
     """
     event = update.message or update.edited_message
     if event is None:
@@ -72,8 +74,8 @@ def _none_of_ours(event: TelegramMessage) -> str:
         return "without a sender"
     if event.sender_chat is None and event.from_user is not None and event.from_user.is_bot:
         return "written by a bot"
-    if not (event.text or event.caption):
-        return "without text (a service message or a medium)"
+    if not (event.text or event.caption or attachments_of(event)):
+        return "without text (a service message)"
     return ""
 
 
@@ -104,7 +106,9 @@ def _message(event: TelegramMessage, words: _Words, me: Identity, *, edited: boo
             "username": (event.from_user.username or "") if event.from_user and not event.sender_chat else "",
             **({"edited": True} if edited else {}),
             **({"kind": "post"} if event.is_automatic_forward else {}),
+            **notes_of(event),
         },
+        attachments=attached_to(event, answered),
     )
 
 

@@ -8,6 +8,7 @@ those that `client` names: 1.6 s and 27 MB. Any other model of aiogram says "not
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bots.telegram.client import Client
 
+# Several bots load at once, each in its own thread: half a library must not be taken for a whole one.
+_LOADING = threading.Lock()
+
 
 def load_client() -> type[Client]:
     """Return the client's class. Takes seconds the first time: for a worker thread."""
-    if "aiogram" not in sys.modules:
-        with _completion_put_off("aiogram."):
-            import aiogram  # noqa: F401
-    from bots.telegram.client import Client, complete_models
+    with _LOADING:
+        if "aiogram" not in sys.modules:
+            with _completion_put_off("aiogram."):
+                import aiogram  # noqa: F401
+        from bots.telegram.client import Client, complete_models
 
-    complete_models()
+        complete_models()
     return Client
 
 

@@ -18,14 +18,16 @@ from bots.telegram.failures import (
     RetryLater,
     Unreachable,
 )
+from bots.telegram.feedback import mentions, rows_of
 from bots.telegram.markup import EMPTY, render
 from bots.telegram.parts import plain
 from core.errors import MessageGone, PlatformError
+from core.feedback.thumbs import thumbs
 from core.logs import logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.telegram.client import Client
+    from bots.telegram.client import Client, Rows
     from bots.telegram.pace import Pace
     from core.ports import Delivery
 
@@ -46,6 +48,7 @@ class TelegramSink:
         # In a private chat it is plain what is answered; only groups need the reply.
         self._question_id = None if message.private else int(message.reference["message_id"])
         self._draft_id = int(message.reference["message_id"])
+        self._message = message
         self._asker = str(message.reference.get("username", ""))
         self._reply_id = int(previous) if previous else None
         self._drafting = message.private and not previous
@@ -63,7 +66,7 @@ class TelegramSink:
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._conclude(reply.text, reply.citations)
+        await self._conclude(reply.text, reply.citations, rows_of(thumbs(self._message, reply)))
 
     async def fail(self, text: str) -> None:
         """Show the text in place of the reply."""
@@ -113,19 +116,22 @@ class TelegramSink:
             logger(__name__).info("telegram.drafts_unavailable", error=str(failure))
             self._showing.halt()
 
-    async def _conclude(self, text: str, citations: Sequence[Citation]) -> None:
+    async def _conclude(self, text: str, citations: Sequence[Citation], buttons: Rows = ()) -> None:
         await self._showing.ended()
         first, *others = await asyncio.to_thread(render, text, citations, self._asker)
-        if first != self._shown or self._drafting:
-            await self._patience.insist(lambda: self._put(first))
+        first = mentions(self._message) + first
+        below_first = () if others else buttons
+        if first != self._shown or self._drafting or below_first:
+            await self._patience.insist(lambda: self._put(first, below_first))
         for part in others:
-            await self._patience.insist(lambda part=part: self._send(part, None))  # type: ignore[misc]
+            below = buttons if part is others[-1] else ()
+            await self._patience.insist(lambda part=part, below=below: self._send(part, None, below))  # type: ignore[misc]
 
-    async def _put(self, html: str) -> None:
+    async def _put(self, html: str, buttons: Rows = ()) -> None:
         """Show the first part: edit the reply where there is one, post it otherwise."""
         if self._reply_id is not None:
             try:
-                await self._edit(self._reply_id, html)
+                await self._edit(self._reply_id, html, buttons)
                 return
             except NotModified:
                 # It shows this already, which is all that was wanted.
@@ -133,10 +139,10 @@ class TelegramSink:
             except NotEditable as failure:
                 logger(__name__).info("telegram.reply_not_editable", error=str(failure))
                 self._reply_id = None
-        await self._patience.to_the_end(announced(self._delivery, lambda: self._post(html)))
+        await self._patience.to_the_end(announced(self._delivery, lambda: self._post(html, buttons)))
 
-    async def _post(self, html: str) -> str:
-        self._reply_id = await self._send(html, self._question_id)
+    async def _post(self, html: str, buttons: Rows) -> str:
+        self._reply_id = await self._send(html, self._question_id, buttons)
         return str(self._reply_id)
 
     def _move(self, failure: PlatformError) -> None:
@@ -145,17 +151,17 @@ class TelegramSink:
             raise failure
         self._chat_id, self._thread_id, self._question_id, self._reply_id = failure.chat_id, None, None, None
 
-    async def _edit(self, message_id: int, html: str) -> None:
+    async def _edit(self, message_id: int, html: str, buttons: Rows) -> None:
         try:
-            await self._client.edit(self._chat_id, message_id, html, markup=True)
+            await self._client.edit(self._chat_id, message_id, html, markup=True, buttons=buttons)
         except MarkupRejected as failure:
             logger(__name__).warning("telegram.markup_rejected", error=str(failure))
-            await self._client.edit(self._chat_id, message_id, plain(html), markup=False)
+            await self._client.edit(self._chat_id, message_id, plain(html), markup=False, buttons=buttons)
 
-    async def _send(self, html: str, reply_to: int | None) -> int:
+    async def _send(self, html: str, reply_to: int | None, buttons: Rows = ()) -> int:
         target = (self._chat_id, self._thread_id)
         try:
-            return await self._client.send(*target, html, markup=True, reply_to=reply_to)
+            return await self._client.send(*target, html, markup=True, reply_to=reply_to, buttons=buttons)
         except MarkupRejected as failure:
             logger(__name__).warning("telegram.markup_rejected", error=str(failure))
-            return await self._client.send(*target, plain(html), markup=False, reply_to=reply_to)
+            return await self._client.send(*target, plain(html), markup=False, reply_to=reply_to, buttons=buttons)

@@ -189,7 +189,7 @@ class Selecting:
         one = self._question
         related = tuple(one.history[position] for position in selection.positions)
         asked = (one.text, related, one.id, one.author, one.author_id, one.key)
-        return Understood(*asked, selection.analysis, speakers(one))
+        return Understood(*asked, analysis=selection.analysis, labels=speakers(one))
 
 
 def related_by_rule(question: Question) -> tuple[int, ...]:

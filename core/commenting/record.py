@@ -18,12 +18,13 @@ HOUR = timedelta(hours=1)
 async def rivals(database: Database, post: Message) -> int:
     """Return how many replies of other bots the platform has shown below a post. Raises `StoreError`."""
     columns, key = messages.c, post.key
-    below = columns.reply_to == post.id
-    if key.thread:
-        below = or_(below, columns.thread == key.thread)
+    # A thread that somebody opened below a post has the post's id.
+    below = or_(columns.reply_to == post.id, columns.thread == (key.thread or post.id))
     query = select(func.count()).where(
         columns.platform == key.platform,
         columns.chat == key.chat,
+        # Each of several bots of ours has its own record of what others write.
+        columns.bot == post.bot,
         below,
         columns.id != post.id,
         columns.reference[BY_BOT].as_boolean().is_(True),

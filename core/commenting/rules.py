@@ -29,6 +29,8 @@ def by_bot(message: Message) -> bool:
 
 def against(post: Message, settings: AutoCommentSettings, now: datetime) -> str:
     """Return what speaks against a comment by the rules alone, or nothing. `now` is the local time."""
+    if not post.text.strip():
+        return "the post has no words"
     if is_quiet(settings.quiet_hours, now.time()):
         return f"quiet hours ({settings.quiet_hours})"
     if settings.include and not names(post.text, settings.include):

@@ -61,8 +61,8 @@ async def relevance(text: str, library: Library, settings: Settings) -> Relevanc
         words
         for name, agent in agents.items()
         if name not in stored
-        for words in (agent.description, *agent.examples)
-        if words.strip()
+        for texts in agent.mix_ins().values()
+        for words in texts
     ]
     cosines = await library.similarity(query, described)
     return _judged(query, found, cosines, described)

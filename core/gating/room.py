@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
 from core.commenting.rules import BY_BOT
 from core.database import Database
@@ -19,6 +19,8 @@ from core.types import ConversationKey, Message
 LOOKED_THROUGH, MOST_SAID = 20_000, 200
 _READ = ("id", "thread", "author_id", "author", "text", "reply_to", "state", "addressed", "received_at", "reference")
 _ANSWERING = ("answering", "sending", "answered")
+# In a message's reference: only a part of the chat reads its thread.
+CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,15 @@ class Answered:
     age_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A message as another bot of ours received it: `first` says that it was journalled before ours."""
+
+    text: str
+    first: bool
+    addressed: bool
+
+
 class Room:
     """Reads from the journal's database. Every method raises `StoreError` when it refuses."""
 
@@ -71,11 +82,14 @@ class Room:
         return said[::-1]
 
     async def answers_to(self, message: Message, seconds: float) -> int:
-        """Return how many answers its author got in the chat in the last seconds, those in the making included."""
+        """Return how many answers its author got in the chat in the last seconds.
+
+        Those in the making are included, and those that failed: what was refused was told as well.
+        """
         columns = messages.c
         newest = _newest(message, "id").where(
             columns.author_id == message.author_id,
-            columns.state.in_(_ANSWERING),
+            columns.state.in_((*_ANSWERING, "failed")),
             columns.received_at > _ago(seconds),
             columns.id != message.id,
         )
@@ -90,13 +104,48 @@ class Room:
             columns.reply != "",
             columns.command.in_(("", "ask")),
             columns.settled_at > _ago(seconds),
+            readable(message),
         )
         async with self._reading() as connection:
             rows = (await connection.execute(query)).all()
         return [Answered(row.text, row.reply, _age(row.settled_at)) for row in rows if row.citations]
 
-    async def follows_up(self, message: Message, seconds: float) -> bool:
-        """Say whether the bot answered this author in this thread in the last seconds."""
+    async def copies(self, message: Message) -> Sequence[Copy]:
+        """Return the same message as other bots of ours received it in the chat."""
+        columns = messages.c
+        theirs = (columns.author_id == message.author_id, columns.sent_at == message.sent_at)
+        mine = select(columns.id).where(*_at(message.key), columns.bot == message.bot, *theirs)
+        # Where every bot counts messages for itself, the words and the moment tell; what has the id of another message
+        # that reached this bot at that moment is a copy of that one.
+        alike = and_(columns.text == message.text, columns.command == "", columns.id.not_in(mine))
+        query = _newest(message, "number", "addressed", "text").where(
+            *(columns.bot != message.bot, *theirs, columns.command == message.command),
+            or_(columns.id == message.id, alike),
+        )
+        own = select(columns.number).where(*_at(message.key), columns.bot == message.bot, columns.id == message.id)
+        async with self._reading() as connection:
+            rows = (await connection.execute(query)).all()
+            number = await connection.scalar(own) if rows else None
+        return [Copy(row.text, first=number is None or row.number < number, addressed=row.addressed) for row in rows]
+
+    async def shown_by(self, message: Message) -> str | None:
+        """Return which bot posted what this message replies to, or None where none of ours did."""
+        columns = messages.c
+        query = select(columns.bot).where(*_at(message.key), columns.reply_id == message.reply_to)
+        async with self._reading() as connection:
+            found = await connection.scalar(query.limit(1))
+        return None if found is None else str(found)
+
+    async def answered_by(self, key: ConversationKey, bot: str) -> bool:
+        """Say whether one bot has answered in a conversation before."""
+        columns = messages.c
+        answered = (columns.bot == bot, columns.state == "answered", columns.reply != "")
+        query = select(columns.number).where(*_at(key), columns.thread == key.thread, *answered).limit(1)
+        async with self._reading() as connection:
+            return (await connection.execute(query)).first() is not None
+
+    async def follows_up(self, message: Message, seconds: float, *, another: bool = False) -> bool:
+        """Say whether the bot, or `another` one of ours, answered this author in this thread in the last seconds."""
         columns = messages.c
         query = (
             select(columns.number)
@@ -104,6 +153,7 @@ class Room:
                 *_at(message.key),
                 columns.thread == message.key.thread,
                 columns.author_id == message.author_id,
+                columns.bot != message.bot if another else columns.bot == message.bot,
                 columns.state == "answered",
                 columns.settled_at > _ago(seconds),
             )
@@ -111,6 +161,18 @@ class Room:
         )
         async with self._reading() as connection:
             return (await connection.execute(query)).first() is not None
+
+    async def told(self, message: Message, text: str, seconds: float) -> bool:
+        """Say whether its author was told just this in the chat in the last seconds."""
+        columns = messages.c
+        query = select(columns.number).where(
+            *_at(message.key),
+            columns.author_id == message.author_id,
+            columns.reply == text,
+            columns.settled_at > _ago(seconds),
+        )
+        async with self._reading() as connection:
+            return (await connection.execute(query.limit(1))).first() is not None
 
     async def author_of(self, message: Message) -> str | None:
         """Return who wrote what this message replies to, or None where that never reached the bot."""
@@ -121,6 +183,12 @@ class Room:
         async with self._reading() as connection:
             found = await connection.scalar(query)
         return None if found is None else str(found)
+
+
+def readable(message: Message) -> ColumnElement[bool]:
+    """Return that messages may be told of where this one was written: not what stands in another, closed thread."""
+    columns = messages.c
+    return or_(columns.thread == message.key.thread, columns.reference[CLOSED].as_boolean().is_not(True))
 
 
 def _newest(message: Message, *names: str) -> Select[Any]:

@@ -10,12 +10,15 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from core.settings.administration import AdministrationSettings
 from core.settings.agents import AgentSettings
 from core.settings.answering import AnswerSettings, BudgetSettings, ContextSettings, Strategy, StrategySettings
 from core.settings.base import VARIABLE, Name, Secret, Section, Share
+from core.settings.bots import BotSettings, Platform, PlatformSettings
 from core.settings.commenting import AutoCommentSettings
 from core.settings.discord import DiscordSettings
 from core.settings.evidence import EvidenceSettings
+from core.settings.feedback import FeedbackSettings, HandoffSettings
 from core.settings.http import HttpSettings
 from core.settings.knowledge import (
     ChunkingSettings,
@@ -26,9 +29,10 @@ from core.settings.knowledge import (
     StoreSettings,
     WeaviateSettings,
 )
+from core.settings.live import HttpApiSource, LiveSource, RemoteRagSource, SearchApiSource
 from core.settings.models import FallbackSettings, ModelSettings, ModelsSettings
 from core.settings.platforms import GateSettings, TelegramSettings
-from core.settings.running import JournalSettings, LogSettings, RunSettings
+from core.settings.running import JournalSettings, LogSettings, MetricsSettings, RunSettings
 from core.settings.slack import SlackSettings
 from core.settings.sources import (
     FaqSource,
@@ -38,12 +42,13 @@ from core.settings.sources import (
     GithubSource,
     GitlabSource,
     GitSource,
-    HttpApiSource,
+    LearnedSource,
     LinkedSource,
-    LiveSource,
-    RemoteRagSource,
-    SearchApiSource,
+    OwnSource,
+    RefreshSettings,
     SourceSettings,
+    StandingSource,
+    StoredSource,
     WebsiteSource,
     WebSource,
 )
@@ -51,9 +56,11 @@ from core.settings.usage import CacheSettings, LimitsSettings
 
 __all__ = [
     "VARIABLE",
+    "AdministrationSettings",
     "AgentSettings",
     "AnswerSettings",
     "AutoCommentSettings",
+    "BotSettings",
     "BudgetSettings",
     "CacheSettings",
     "ChunkingSettings",
@@ -64,23 +71,31 @@ __all__ = [
     "FallbackSettings",
     "FaqSource",
     "FeedSource",
+    "FeedbackSettings",
     "FilesSource",
     "ForgeSource",
     "GateSettings",
     "GitSource",
     "GithubSource",
     "GitlabSource",
+    "HandoffSettings",
     "HttpApiSource",
     "HttpSettings",
     "JournalSettings",
     "KnowledgeSettings",
+    "LearnedSource",
     "LimitsSettings",
     "LinkedSource",
     "LiveSource",
     "LogSettings",
+    "MetricsSettings",
     "ModelSettings",
     "ModelsSettings",
     "Name",
+    "OwnSource",
+    "Platform",
+    "PlatformSettings",
+    "RefreshSettings",
     "RemoteRagSource",
     "RoutingSettings",
     "RunSettings",
@@ -92,7 +107,9 @@ __all__ = [
     "Share",
     "SlackSettings",
     "SourceSettings",
+    "StandingSource",
     "StoreSettings",
+    "StoredSource",
     "Strategy",
     "StrategySettings",
     "TelegramSettings",
@@ -124,14 +141,19 @@ class Settings(Section):
         default_factory=dict, description="Templates of your own in place of those in core/prompts, by their name"
     )
     gate: GateSettings = GateSettings()
+    administration: AdministrationSettings = AdministrationSettings()
+    feedback: FeedbackSettings = FeedbackSettings()
+    handoff: HandoffSettings = HandoffSettings()
     telegram: TelegramSettings | None = None
     discord: DiscordSettings | None = None
     slack: SlackSettings | None = None
     http: HttpSettings | None = None
+    bots: dict[Name, BotSettings] = Field(default_factory=dict, description="Further bots, each with a name of its own")
     auto_comment: AutoCommentSettings = AutoCommentSettings()
     run: RunSettings = RunSettings()
     journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")
     def _agents_name_known_sources(self) -> Settings:
@@ -140,6 +162,11 @@ class Settings(Section):
                 if source not in self.sources:
                     known = ", ".join(sorted(self.sources)) or "none"
                     raise ValueError(f"agents.{name}.sources: no source is named {source!r} (known: {known})")
+        for name, standing in self.sources.items():
+            if isinstance(standing, StandingSource) and not isinstance(self.sources.get(standing.of), LiveSource):
+                live = sorted(one for one, kind in self.sources.items() if isinstance(kind, LiveSource))
+                known = ", ".join(live) or "none"
+                raise ValueError(f"sources.{name}.of: no live source is named {standing.of!r} (known: {known})")
         for source in self.evidence.weights:
             if source not in self.sources:
                 known = ", ".join(sorted(self.sources)) or "none"
@@ -150,14 +177,31 @@ class Settings(Section):
         """Return every configured secret by its dotted path, for example `models.main.api_key`."""
         return dict(_secrets(self, ()))
 
+    def bots_on(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
+        """Return the bots (of one platform) as name, platform and section; those without a name, which is "", first."""
+        own = BotSettings.model_construct(
+            telegram=self.telegram, discord=self.discord, slack=self.slack, http=self.http
+        )
+        every = [("", own), *self.bots.items()]
+        found = [(name, on, section) for name, bot in every for on, section in bot.platforms()]
+        return [one for one in found if platform in ("", one[1])]
+
     def evidence_tokens(self) -> int:
         """Return the room for evidence in the prompt of the model that writes, in tokens."""
         writer = self.models.main or self.models.light or ModelSettings(base_url="-", model="-")
         return writer.context_tokens
 
     def retrieval_agents(self) -> dict[str, AgentSettings]:
-        """Return the configured agents, or one agent per source where none are configured."""
-        return dict(self.agents) or {name: AgentSettings(sources=(name,)) for name in self.sources}
+        """Return the configured agents, or one agent per source where none are configured.
+
+        Standing queries then belong to the agent of the live source that they are asked of.
+        """
+        if self.agents:
+            return dict(self.agents)
+        owned: dict[str, list[str]] = {}
+        for name, source in self.sources.items():
+            owned.setdefault(source.of if isinstance(source, StandingSource) else name, []).append(name)
+        return {name: AgentSettings(sources=tuple(sources)) for name, sources in owned.items()}
 
 
 def _secrets(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Secret]]:

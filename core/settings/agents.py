@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,13 +29,32 @@ def _known_rewrite(name: str) -> str:
 Rewrite = Annotated[str, AfterValidator(_known_rewrite)]
 
 
+class PairSettings(Section):
+    """A question with its answer, as an example of what an agent knows."""
+
+    question: str = Field(min_length=1, description="As users ask it")
+    answer: str = Field(min_length=1, description="What the agent's sources say to it")
+
+
+class MixInWeightSettings(Section):
+    """What the kinds of mix-in count against each other: each one's cosine is multiplied with its weight."""
+
+    description: float = Field(1.0, ge=0, le=1, description="Of the description; 0 leaves it out")
+    examples: float = Field(1.0, ge=0, le=1, description="Of the examples; 0 leaves them out")
+    pairs: float = Field(1.0, ge=0, le=1, description="Of questions with answers; 0 leaves them out")
+
+
 class AgentSettings(Section):
     """A retrieval agent: one or a few similar sources, and what routing should know about them (KIMAs 3.2.2)."""
 
     sources: tuple[Name, ...] = Field(min_length=1, description="Names of its sources")
     description: str = Field("", description="Mixed into routing: what this agent knows, in the users' words")
-    examples: tuple[str, ...] = Field((), description="Mixed into routing: questions this agent should get")
-    mix_in_weight: float = Field(0.3, ge=0, le=1, description="Weight of description and examples against centroids")
+    examples: tuple[str, ...] = Field((), description="Mixed into routing: questions or passages this agent stands for")
+    pairs: tuple[PairSettings, ...] = Field((), description="Mixed into routing: questions with their answers")
+    mix_in_weight: float = Field(0.3, ge=0, le=1, description="Weight of all that is mixed in against centroids")
+    mix_in_weights: MixInWeightSettings = Field(
+        MixInWeightSettings(), description="What the kinds of mix-in count against each other"
+    )
     scale: PositiveFloat = Field(1.0, description="Multiplies the routing score")
     limit: PositiveInt = Field(12, description="Passages this agent returns at most")
     prompts: dict[Name, Path] = Field(
@@ -54,3 +74,12 @@ class AgentSettings(Section):
     synonyms: dict[str, tuple[str, ...]] = Field(
         default_factory=dict, description="Words or phrases of users, each with what the knowledge says instead"
     )
+
+    def mix_ins(self) -> Mapping[str, Sequence[str]]:
+        """Return the texts mixed into routing by kind, as `mix_in_weights` names them; blank ones are left out.
+
+        A pair is two texts, its question alone and with its answer: users ask in the words of either.
+        """
+        pairs = [text for one in self.pairs for text in (one.question, f"{one.question}\n{one.answer}")]
+        texts = {"description": (self.description,), "examples": self.examples, "pairs": pairs}
+        return {kind: [text for text in of if text.strip()] for kind, of in texts.items()}

@@ -23,6 +23,7 @@ class BudgetSettings(Section):
         0.15, description="Share of the deadline for making a question complete from its conversation"
     )
     requery: Share = Field(0.15, description="Share of the deadline for a retrieval agent's own rewriting of its query")
+    vision: Share = Field(0.3, description="Share of the deadline for fetching pictures and putting them into words")
     context: Share = Field(
         0.02, description="Share of the deadline, from the question on, for choosing the messages that matter"
     )

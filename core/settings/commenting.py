@@ -25,3 +25,8 @@ class AutoCommentSettings(Section):
         "", pattern=rf"^(?:{TIME}-{TIME})?$", description="No comments then, as 22:00-07:00, local time"
     )
     deadline_s: PositiveFloat = Field(10, description="After so many seconds from the post on nothing is posted")
+
+    def chats_on(self, platform: str) -> frozenset[str]:
+        """Return those of the chats that are on one platform, by their names there."""
+        named = (one.partition(":") for one in self.chats)
+        return frozenset(chat for where, _, chat in named if where == platform)

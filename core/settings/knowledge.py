@@ -14,8 +14,14 @@ class RoutingSettings(Section):
     """How questions find their agents."""
 
     agents: PositiveInt = Field(3, description="Agents asked per question at most")
-    centroids: PositiveInt = Field(16, description="k-means centroids per agent at most")
+    centroids: PositiveInt = Field(
+        32, description="k-means centroids per agent at most; of n passages there are about the root of 8 n"
+    )
     threshold: float = Field(0.0, ge=-1, le=1, description="Agents scoring below this are not asked")
+    kind_scales: dict[Name, PositiveFloat] = Field(
+        default_factory=dict,
+        description="By kind of source (files, git, faq, ...): multiplies its agents' scores, beside their own scale",
+    )
 
 
 class EmbeddingSettings(Section):
@@ -137,5 +143,7 @@ class KnowledgeSettings(Section):
     routing: RoutingSettings = RoutingSettings()
     search: SearchSettings = SearchSettings()
     refresh_minutes: float = Field(
-        60, ge=0, description="How often `kimas run` refreshes all sources, beginning at its start; 0 means only then"
+        60,
+        ge=0,
+        description="How often `kimas run` refreshes a source whose `refresh` says nothing else; 0: at each start only",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from core.settings.base import Name, Secret, Section, Share
 
@@ -49,6 +49,7 @@ class ModelSettings(FallbackSettings):
     hedge_share: Share = Field(
         0.1, description="Share of the calls that may be asked twice, so that load stays bounded"
     )
+    images: bool = Field(False, description="For main: it can look at pictures itself, no vision model is needed")
 
 
 class CircuitSettings(Section):
@@ -65,4 +66,18 @@ class ModelsSettings(Section):
     light: ModelSettings | None = Field(
         None, description="For rewriting and look-back; main is used when this is empty"
     )
+    vision: ModelSettings | None = Field(
+        None, description="Puts attached screenshots into words; none, and no images of main: the bot says it sees none"
+    )
     circuit: CircuitSettings = CircuitSettings()
+
+    @model_validator(mode="after")
+    def _vision_serves_a_writer(self) -> ModelsSettings:
+        if self.vision and not (self.main or self.light):
+            raise ValueError("vision needs main or light beside it: a picture in words is still to be answered")
+        return self
+
+    def seeing(self) -> ModelSettings | None:
+        """Return the model that looks at pictures, or None where there is none."""
+        writer = self.main or self.light
+        return self.vision or (writer if writer and writer.images else None)

@@ -16,6 +16,13 @@ class RunSettings(Section):
     grace_s: PositiveFloat = Field(20, description="After SIGTERM: time to finish what is in flight")
 
 
+class MetricsSettings(Section):
+    """Where numbers and health are asked for over HTTP. Nothing is counted without a port."""
+
+    host: str = Field("127.0.0.1", description="The address to listen on")
+    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; null: none")
+
+
 class JournalSettings(Section):
     """How long the journal keeps what people said and were told. null keeps it for ever."""
 

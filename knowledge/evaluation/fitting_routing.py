@@ -1,31 +1,32 @@
-"""Fitting the agents' scales and the threshold of irrelevance to labelled questions (KIMAs 3.2.2)."""
+"""Fitting the mix, the agents' scales and the threshold of irrelevance to labelled questions (KIMAs 3.2.2)."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from core.errors import UsageError
 from core.parts import Parts
-from knowledge.evaluation.asking import RULE, Case, queries
-from knowledge.evaluation.fitting import Indices, Judged, enough, held_out, judge, parts_without_model
+from knowledge.evaluation.asking import Case
+from knowledge.evaluation.fitting import Indices, Judged, enough, held_out, judge
 from knowledge.evaluation.measures import Values
+from knowledge.evaluation.mixing import KINDS, Compared, Cosines, Mix, compare
 from knowledge.evaluation.routing import ROUTED, rate_routing
-from knowledge.explaining import make_indexes
-from knowledge.library import KNOWN_SHARE
 from knowledge.ports import Embedder, Store
-from knowledge.routing import AgentIndex, fit
 
 # Cosines of related and unrelated texts lie about a tenth apart: such a difference should count, and no more.
 TEMPERATURE = 0.05
-# What moving a scale away from 1 costs: with few questions it should not move at all.
+# What moving a weight away from where it was costs: with few questions it should not move at all.
 RESTRAINT = 0.5
 STEPS = (0.1, 0.03, 0.01)
 LEAST, MOST = 0.5, 2.0
+TENTHS = tuple(number / 10 for number in range(11))
+# The mix and the scales lean on each other; after the second round neither moves any more.
+ROUNDS = 2
 # A wanted agent that is not asked loses the answer, one asked in vain costs milliseconds.
 BETA = 2
 THRESHOLDS = 200
@@ -33,66 +34,83 @@ THRESHOLDS = 200
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A scale per agent, and the score below which none is asked."""
+    """A scale per agent, the score below which none is asked, and the mix that the scores come from."""
 
     scales: Values
     threshold: float
+    mix: Mix | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingFitted:
-    """What was fitted to `cases` questions, and the measures with it. `left_out` are routed by words."""
+    """What was fitted to all questions, and the measures with what was fitted to others than those measured.
+
+    `mix_in_weight` is one for all agents, None where none has both passages and a mix-in; `mix_in_weights` holds the
+    kinds that there are, where there are several. `left_out` questions are routed by words.
+    """
 
     scales: Mapping[str, float]
     threshold: float
+    mix_in_weight: float | None
+    mix_in_weights: Mapping[str, float]
     judged: Mapping[str, Judged]
     left_out: int
 
 
 async def fit_routing(cases: Sequence[Case], parts: Parts, store: Store, embedder: Embedder) -> RoutingFitted:
-    """Fit `agents.*.scale` and `knowledge.routing.threshold` to the rule's queries.
+    """Fit `agents.*.mix_in_weight`, `mix_in_weights`, `scale` and `knowledge.routing.threshold` to the rules' queries.
 
     Raises `UsageError` for too few questions or agents.
     """
-    asked, _ = await queries(cases, parts_without_model(parts))
-    known = [number for number, text in enumerate(asked[RULE]) if embedder.known_share(text) >= KNOWN_SHARE]
-    kept = [cases[number] for number in known]
-    enough(kept)
-    indexes = await make_indexes(parts.settings, store, embedder)
-    if len(indexes) < 2:
+    compared = await compare(cases, parts, store, embedder)
+    enough(compared.cases)
+    if len(compared.names) < 2:
         raise UsageError("--fit needs two agents at least that have knowledge or a description")
-    vectors = await embedder.embed([asked[RULE][number] for number in known])
-    plain = [replace(one, scale=1.0) for one in indexes]
-    scores = np.array([[fit(vector, one).score for one in plain] for vector in vectors])
-    return await asyncio.to_thread(_fitted, scores, kept, indexes, parts, len(cases) - len(kept))
+    return await asyncio.to_thread(_fitted, compared, parts)
 
 
-def _fitted(
-    scores: Values, cases: Sequence[Case], indexes: Sequence[AgentIndex], parts: Parts, left_out: int
-) -> RoutingFitted:
-    names = [one.name for one in indexes]
+def _fitted(compared: Compared, parts: Parts) -> RoutingFitted:
     routing = parts.settings.knowledge.routing
-    wanted = np.array([[name in case.wanted for name in names] for case in cases])
     agents = len(parts.settings.retrieval_agents())
-    configured = Weights(np.array([one.scale for one in indexes]), routing.threshold)
+    configured = Weights(compared.scales, routing.threshold, compared.configured)
+    wanted = np.array([[name in case.wanted for name in compared.names] for case in compared.cases])
 
     def rated(weights: Weights, which: Indices) -> Mapping[str, Values]:
-        chosen = [[names[at] for at in row] for row in asked_agents(scores[which], weights, routing.agents)]
-        return rate_routing(chosen, [cases[number].wanted for number in which], agents)
+        scores = compared.cosines.of(which).mixed(weights.mix or compared.configured)
+        chosen = [[compared.names[at] for at in row] for row in asked_agents(scores, weights, routing.agents)]
+        return rate_routing(chosen, [compared.cases[number].wanted for number in which], agents)
 
     def found(which: Indices) -> Weights:
-        return fit_weights(scores[which], wanted[which], routing.agents)
+        return fit_all(compared.cosines.of(which), wanted[which], compared.configured, routing.agents)
 
-    everything = np.arange(len(cases))
-    before, after = rated(configured, everything), held_out(len(cases), found, rated)
+    everything = np.arange(len(compared.cases))
+    before, after = rated(configured, everything), held_out(len(compared.cases), found, rated)
     judged = {name: judge(before[name], after[name]) for name in ROUTED}
     whole = found(everything)
-    scales = dict(zip(names, (round(float(scale), 2) for scale in whole.scales), strict=True))
-    return RoutingFitted(scales, whole.threshold, judged, left_out)
+    scales = dict(zip(compared.names, (round(float(scale), 2) for scale in whole.scales), strict=True))
+    mixing, kinds = _moved(compared.cosines)
+    weight = round(float((whole.mix or compared.configured).mix_in[0]), 2) if mixing else None
+    weights = {KINDS[at]: round(float((whole.mix or compared.configured).kinds[0, at]), 2) for at in kinds}
+    return RoutingFitted(scales, whole.threshold, weight, weights, judged, compared.left_out)
+
+
+def fit_all(cosines: Cosines, wanted: np.ndarray, configured: Mix, limit: int) -> Weights:
+    """Return the mix, the scales and the threshold that fit labelled questions best.
+
+    `wanted` tells which agents should be asked, shape (cases, agents). All agents get the same mix: to tell their
+    weights apart would take many questions of each.
+    """
+    mix, scales = configured, np.ones(len(configured.mix_in))
+    if any(_moved(cosines)):
+        for _ in range(ROUNDS):
+            mix = _fit_mix(cosines, wanted, scales, configured)
+            scales = _fit_scales(cosines.mixed(mix), wanted)
+    found = fit_weights(cosines.mixed(mix), wanted, limit)
+    return Weights(found.scales, found.threshold, mix)
 
 
 def fit_weights(scores: Values, wanted: np.ndarray, limit: int) -> Weights:
-    """Return the weights that fit labelled questions best.
+    """Return the scales and the threshold that fit labelled questions best.
 
     `scores` are unscaled, shape (cases, agents); `wanted` tells which agents should be asked, of the same shape.
     """
@@ -106,10 +124,50 @@ def fit_weights(scores: Values, wanted: np.ndarray, limit: int) -> Weights:
 
 
 def asked_agents(scores: Values, weights: Weights, limit: int) -> Sequence[Sequence[int]]:
-    """Return the agents (columns) that every case goes to, best first."""
+    """Return the agents (columns) that every case goes to, best first. `scores` are mixed and not yet scaled."""
     scaled = scores * weights.scales
     order = np.argsort(-scaled, axis=1, kind="stable")[:, :limit]
     return [[int(at) for at in row if scaled[case, at] >= weights.threshold] for case, row in enumerate(order)]
+
+
+def _moved(cosines: Cosines) -> tuple[bool, Sequence[int]]:
+    """Tell whether any agent has both sides to weigh, and which kinds can be weighed against each other."""
+    told = np.asarray(~np.isnan(cosines.kinds).all(axis=0))
+    passages = np.asarray(~np.isnan(cosines.centroid).all(axis=0))
+    kinds = np.flatnonzero(told.any(axis=0))
+    return bool((told.any(axis=1) & passages).any()), [int(kind) for kind in kinds] if len(kinds) > 1 else []
+
+
+def _fit_mix(cosines: Cosines, wanted: np.ndarray, scales: Values, configured: Mix) -> Mix:
+    """Return one mix for all agents under which wanted agents stand out most, by moving one weight at a time."""
+    related = np.flatnonzero(wanted.any(axis=1))
+    mixing, kinds = _moved(cosines)
+    before = np.array([configured.mix_in.mean(), *configured.kinds.mean(axis=0)])
+    if not len(related):
+        return configured
+    cosines, wanted = cosines.of(related), wanted[related]
+
+    def value(weights: Values) -> float:
+        gone = RESTRAINT * float((weights - before) @ (weights - before)) / math.sqrt(len(related))
+        return _standing_out(cosines.mixed(_common(weights, len(scales))), wanted, scales) - gone
+
+    best = before
+    for _ in range(ROUNDS):
+        for at in [*([0] if mixing else []), *(kind + 1 for kind in kinds)]:
+            # A kind without any weight would take the only thing that some agents are known by.
+            tried = [_with(best, at, tenth) for tenth in TENTHS if tenth or at == 0]
+            best = max([best, *tried], key=lambda weights: round(value(weights), 9))
+    return _common(best, len(scales))
+
+
+def _common(weights: Values, agents: int) -> Mix:
+    return Mix(np.full(agents, weights[0]), weights[None, 1:])
+
+
+def _with(values: Values, at: int, value: float) -> Values:
+    changed = values.copy()
+    changed[at] = value
+    return changed
 
 
 def _fit_scales(scores: Values, wanted: np.ndarray) -> Values:

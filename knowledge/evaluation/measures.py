@@ -14,12 +14,17 @@ Values = NDArray[np.float64]
 # Recall is the share of the relevant documents among the first k, a hit any of them. MRR looks at all that is found.
 MEASURES = ("recall@5", "recall@10", "recall@20", "nDCG@10", "MRR", "hit@1", "hit@3", "hit@10")
 MAIN = "nDCG@10"
+# What is drawn over k.
+DEPTHS = (1, 3, 5, 10, 20)
+DRAWN = ("recall", "nDCG")
 _SEED = 20_240_601
 _AT_ONCE = 50
 
 
-def rate(rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]]) -> Mapping[str, Values]:
-    """Return each measure for each case, shape (cases,), 0 to 1. Blocking.
+def rate(
+    rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]], names: Sequence[str] = MEASURES
+) -> Mapping[str, Values]:
+    """Return each of these measures for each case, shape (cases,), 0 to 1. Blocking.
 
     `rankings` are ids, the best first, each once; of the `relevant` ones there is at least one in every case.
     """
@@ -27,7 +32,7 @@ def rate(rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]])
 
     measures = {
         ir_measures.parse_measure(name.replace("recall", "R").replace("hit", "Success").replace("MRR", "RR")): name
-        for name in MEASURES
+        for name in names
     }
     wanted = {str(case): dict.fromkeys(ids, 1) for case, ids in enumerate(relevant)}
     # Scores say the order: equal ones would be ordered by the ids.
@@ -35,7 +40,7 @@ def rate(rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]])
         str(case): {one: float(len(ranking) - place) for place, one in enumerate(ranking)}
         for case, ranking in enumerate(rankings)
     }
-    values = {name: np.zeros(len(rankings)) for name in MEASURES}
+    values = {name: np.zeros(len(rankings)) for name in names}
     for metric in ir_measures.iter_calc(measures, wanted, runs):
         values[measures[metric.measure]][int(metric.query_id)] = metric.value
     return values

@@ -14,7 +14,7 @@ from core.evaluation.scores import Figure
 from core.parts import Parts
 from core.types import Passage
 from knowledge.evaluation.asking import RAW, Case, at_once, queries
-from knowledge.evaluation.measures import MEASURES, Values, mean, rate
+from knowledge.evaluation.measures import DEPTHS, DRAWN, MEASURES, Values, mean, rate
 
 RETRIEVAL_FORM = '{"id", "question", "relevant": [document id or path], "history"?} (docs/evaluate.md)'
 # Passages of each agent: enough that some 20 documents are among them where a document has several.
@@ -23,11 +23,15 @@ DEPTH = 60
 
 @dataclass(frozen=True, slots=True)
 class WayMeasured:
-    """One way to make the query: the measures, what they differ by from the raw question's, and how many queries do."""
+    """One way to make the query: the measures, what they differ by from the raw question's, and how many queries do.
+
+    `curves` holds what is drawn: by measure, a figure for each of `DEPTHS`.
+    """
 
     measures: Mapping[str, Figure]
     differences: Mapping[str, Figure]
     changed: int
+    curves: Mapping[str, Sequence[Figure]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,12 @@ class Retrieved:
     ways: Mapping[str, WayMeasured]
 
 
-async def measure_retrieval(cases: Sequence[Case], parts: Parts, known: Collection[str]) -> Retrieved:
+async def measure_retrieval(
+    cases: Sequence[Case], parts: Parts, known: Collection[str], *, curves: bool = False
+) -> Retrieved:
     """Search every question in every way. `known` are the documents that can be found, as cases name them.
+
+    `curves` measures at each of `DEPTHS` too.
 
     Where the model fails, the rule's query stands in for its. Raises `StoreError`.
     """
@@ -59,7 +67,8 @@ async def measure_retrieval(cases: Sequence[Case], parts: Parts, known: Collecti
 
     # Most questions are the same in every way: each query is searched once.
     await at_once(search, sorted({query for way in asked.values() for query in way}))
-    rated = await asyncio.to_thread(_rated, cases, asked, found)
+    names = list(dict.fromkeys((*MEASURES, *(_drawn() if curves else ()))))
+    rated = await asyncio.to_thread(_rated, cases, asked, found, names)
     ways = {way: await asyncio.to_thread(_measured, way, rated, asked) for way in asked}
     missing = sum(one not in known for case in cases for one in case.wanted)
     return Retrieved(len(cases), missing, cut + sum("rerank" in budget.cut for budget in budgets), ways)
@@ -80,11 +89,14 @@ async def _search(query: str, parts: Parts, budget: Budget) -> Sequence[Passage]
 
 
 def _rated(
-    cases: Sequence[Case], asked: Mapping[str, Sequence[str]], found: Mapping[str, Sequence[Passage]]
+    cases: Sequence[Case],
+    asked: Mapping[str, Sequence[str]],
+    found: Mapping[str, Sequence[Passage]],
+    names: Sequence[str],
 ) -> Mapping[str, Mapping[str, Values]]:
     wanted = [case.wanted for case in cases]
     return {
-        way: rate([documents(found[query], one) for query, one in zip(texts, wanted, strict=True)], wanted)
+        way: rate([documents(found[query], one) for query, one in zip(texts, wanted, strict=True)], wanted, names)
         for way, texts in asked.items()
     }
 
@@ -95,4 +107,9 @@ def _measured(way: str, rated: Mapping[str, Mapping[str, Values]], asked: Mappin
         {name: mean(rated[way][name]) for name in MEASURES},
         {name: mean(values) for name, values in differences.items()},
         int(np.sum([one != raw for one, raw in zip(asked[way], asked[RAW], strict=True)])),
+        {name: [mean(rated[way][f"{name}@{k}"]) for k in DEPTHS] for name in DRAWN if f"{name}@1" in rated[way]},
     )
+
+
+def _drawn() -> Sequence[str]:
+    return [f"{name}@{k}" for name in DRAWN for k in DEPTHS]

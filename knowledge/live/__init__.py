@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from core.settings import HttpApiSource, RemoteRagSource, SearchApiSource, SourceSettings
+from pathlib import Path
+
+from core.settings import HttpApiSource, LiveSource, RemoteRagSource, SearchApiSource, SourceSettings
+from knowledge.live.allowance import Allowance
 from knowledge.live.http_api import HttpApi
 from knowledge.live.remote_rag import RemoteRag
 from knowledge.live.search_api import as_http_api
 
-__all__ = ["is_live", "open_live"]
+__all__ = ["Live", "is_live", "open_live"]
+
+Live = HttpApi | RemoteRag
 
 
 def is_live(settings: SourceSettings) -> bool:
     """Say whether a source is asked at question time; the others are read into the store by a refresh."""
-    return isinstance(settings, HttpApiSource | SearchApiSource | RemoteRagSource)
+    return isinstance(settings, LiveSource)
 
 
-def open_live(name: str, settings: SourceSettings) -> HttpApi | RemoteRag:
-    """Return a live source. Nothing is sent yet. Raises `SourceError` for a mapping or template that is none."""
+def open_live(name: str, settings: SourceSettings, data_dir: Path | None = None) -> Live:
+    """Return a live source. Nothing is sent yet. With `data_dir`, its requests of a day are counted there.
+
+    Raises `SourceError` for a mapping or template that is none.
+    """
+    if not isinstance(settings, LiveSource):
+        raise TypeError(f"source {name} is not asked at question time")
+    limit = settings.requests_per_day
+    allowance = Allowance(name, data_dir.expanduser() / "live" / f"{name}.json", limit) if data_dir and limit else None
     if isinstance(settings, RemoteRagSource):
-        return RemoteRag(name, settings)
+        return RemoteRag(name, settings, allowance)
     if isinstance(settings, SearchApiSource):
-        return HttpApi(name, as_http_api(settings))
+        return HttpApi(name, as_http_api(settings), allowance)
     if not isinstance(settings, HttpApiSource):
         raise TypeError(f"source {name} is not asked at question time")
-    return HttpApi(name, settings)
+    return HttpApi(name, settings, allowance)

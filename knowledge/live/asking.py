@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from core.errors import SourceError
 from core.logs import logger
-from core.settings import SourceSettings
+from core.meter import LiveOutcome, Meter, Unmetered
+from core.settings import LiveSource, SourceSettings, StandingSource
+from core.tasks import task_group
 from core.types import Passage
-from knowledge.live import is_live, open_live
+from knowledge.live import Live, open_live
+from knowledge.live.twins import without_twins
 from knowledge.tokens import query_tokens
 
 # What a word of middling rarity adds to a passage's BM25 score in a collection of some thousand passages. A live result
@@ -21,11 +27,27 @@ Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 
 
 class LiveSources:
-    """The configured live sources. `similarity` gives the cosines of texts with a query."""
+    """The configured live sources. `similarity` gives the cosines of texts with a query.
 
-    def __init__(self, sources: Mapping[str, SourceSettings], similarity: Similarity) -> None:
-        self._sources = {name: open_live(name, settings) for name, settings in sources.items() if is_live(settings)}
+    `data_dir` is where their requests are counted. Beside stored passages they are waited for `patience_s` seconds at
+    most (None: as long as each source's own limit). `meter` counts how they answer.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, SourceSettings],
+        similarity: Similarity,
+        *,
+        data_dir: Path | None = None,
+        patience_s: float | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self._settings = {name: one for name, one in sources.items() if isinstance(one, LiveSource)}
+        self._sources = {name: open_live(name, sources[name], data_dir) for name in self._settings}
+        self._standing = {name: one.of for name, one in sources.items() if isinstance(one, StandingSource)}
         self._similarity = similarity
+        self._patience_s = patience_s
+        self._meter = meter or Unmetered()
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -33,11 +55,39 @@ class LiveSources:
     def __contains__(self, source: str) -> bool:
         return source in self._sources
 
-    async def found(self, sources: Collection[str], query: str) -> list[Passage]:
-        """Do as `search` beside other sources: when all fail, nothing was found, and the log says why."""
+    async def beside(
+        self, sources: Collection[str], query: str, stored: Coroutine[Any, Any, Sequence[Passage]]
+    ) -> list[Passage]:
+        """Return what is stored, and what the live ones of the sources find meanwhile.
+
+        What is stored is never lost to them: one that fails or takes too long is left out, and the log says so. Those
+        that are asked when needed are asked only where no stored passage is similar enough to the query. A page that
+        standing queries have found, too, comes once.
+        """
+        asked = [name for name in dict.fromkeys(sources) if name in self._sources]
+        always = [name for name in asked if self._settings[name].ask == "always"]
+        ends = None if self._patience_s is None else asyncio.get_running_loop().time() + self._patience_s
+        async with task_group() as tasks:
+            asking = tasks.create_task(self._in_time(always, query, ends))
+            kept = await stored
+            best = max((passage.similarity for passage in kept), default=-1.0)
+            needed = [name for name in asked if name not in always and best < self._settings[name].enough]
+            found = [*await self._in_time(needed, query, ends), *await asking]
+        return without_twins(kept, found, self._standing)
+
+    async def _in_time(self, names: Collection[str], query: str, ends: float | None) -> list[Passage]:
+        outcomes = await asyncio.gather(*(self._found_in_time(name, query, ends) for name in names))
+        return [passage for outcome in outcomes for passage in outcome]
+
+    async def _found_in_time(self, name: str, query: str, ends: float | None) -> list[Passage]:
         try:
-            return await self.search(sources, query)
+            async with asyncio.timeout_at(ends):
+                return await self.search([name], query)
+        except TimeoutError:
+            logger(__name__).warning("live.cut", source=name, patience_s=self._patience_s)
+            return []
         except SourceError:
+            # `search` has logged it; beside other sources that is nothing found.
             return []
 
     async def search(self, sources: Collection[str], query: str) -> list[Passage]:
@@ -49,7 +99,7 @@ class LiveSources:
         asked = [self._sources[name] for name in dict.fromkeys(sources) if name in self._sources]
         if not asked:
             return []
-        outcomes = await asyncio.gather(*(one.search(query) for one in asked), return_exceptions=True)
+        outcomes = await asyncio.gather(*(self._asked(one, query) for one in asked), return_exceptions=True)
         found: list[Passage] = []
         failures: list[SourceError] = []
         for one, outcome in zip(asked, outcomes, strict=True):
@@ -63,6 +113,20 @@ class LiveSources:
         if len(failures) == len(asked):
             raise failures[0]
         return await self._scored(query, found)
+
+    async def _asked(self, source: Live, query: str) -> Sequence[Passage]:
+        """Ask one source, and count how that ended."""
+        started = time.monotonic()
+        outcome: LiveOutcome = "cut"
+        try:
+            found = await source.search(query)
+            outcome = "answered"
+        except Exception:
+            outcome = "failed"
+            raise
+        finally:
+            self._meter.asked(source.name, outcome, time.monotonic() - started)
+        return found
 
     async def close(self) -> None:
         """Let go of all connections. Idempotent."""

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from core.errors import SourceError
 from core.settings import HttpApiSource
 from core.types import Passage
+from knowledge.live.allowance import Allowance
 from knowledge.web.addresses import SCHEMES, shown
 from knowledge.web.client import Request, Response, WebClient
 from knowledge.web.replies import text_of
@@ -32,12 +33,22 @@ _TAG = re.compile(
 )
 
 
+_DATED = re.compile(r"\n\(dated [^\n]{1,40}\)\Z")
+
+
+def split_date(text: str) -> tuple[str, str]:
+    """Return the text of a result, and the line with its date that was put below it ("" where there is none)."""
+    found = _DATED.search(text)
+    return (text[: found.start()], found[0].strip()) if found else (text, "")
+
+
 class HttpApi:
     """One API, asked at question time. `close` it in the end."""
 
-    def __init__(self, name: str, settings: HttpApiSource) -> None:
+    def __init__(self, name: str, settings: HttpApiSource, allowance: Allowance | None = None) -> None:
         self.name = name
         self._settings = settings
+        self._allowance = allowance
         self._client = WebClient(settings.allow_private)
         self._mapping = {key: _compiled(name, key, getattr(settings, key)) for key in MAPPED}
         self._kept: OrderedDict[str, tuple[float, Sequence[Passage]]] = OrderedDict()
@@ -53,7 +64,8 @@ class HttpApi:
         """Return what the API finds for a query, best first, with its rank as score (1 down to 0).
 
         Results of the same query are used again for `cache_s` seconds. Raises `SourceError` when the API cannot be
-        reached, refuses, or answers with something else than what the mapping expects.
+        reached, refuses, or answers with something else than what the mapping expects, and when the requests of the day
+        are used up.
         """
         kept = self._kept.get(query)
         if kept is not None and time.monotonic() - kept[0] < self._settings.cache_s:
@@ -61,6 +73,8 @@ class HttpApi:
         settings = self._settings
         paged = any("{page}" in text for text in _texts([settings.url, settings.params, settings.body]))
         numbers = range(settings.first_page, settings.first_page + (settings.pages if paged else 1))
+        if self._allowance:
+            await self._allowance.take(len(numbers))
         pages = await asyncio.gather(*(self._page(query, number) for number in numbers))
         distinct = {passage.id: passage for page in reversed(pages) for passage in reversed(page)}
         passages = list(reversed(distinct.values()))[: settings.limit]

@@ -15,6 +15,7 @@ from core.errors import SourceError
 from core.logs import logger
 from core.settings import RemoteRagSource
 from core.types import Passage
+from knowledge.live.allowance import Allowance
 from knowledge.web.addresses import SCHEMES, shown
 from knowledge.web.client import Request, Response, WebClient
 from knowledge.web.markup import without_hidden
@@ -36,9 +37,10 @@ LINKS = ("url", "link", "source_url")
 class RemoteRag:
     """One service, asked at question time. `close` it in the end."""
 
-    def __init__(self, name: str, settings: RemoteRagSource) -> None:
+    def __init__(self, name: str, settings: RemoteRagSource, allowance: Allowance | None = None) -> None:
         self.name = name
         self._settings = settings
+        self._allowance = allowance
         self._client = WebClient(settings.allow_private)
         self._standard_until: dict[str, float] = {}
         self._kept: OrderedDict[str, tuple[float, Sequence[Passage]]] = OrderedDict()
@@ -52,12 +54,14 @@ class RemoteRag:
         """Return what all bases find for a query, best first, their scores (0 to 1) multiplied with the bases' weights.
 
         A base that fails is logged and left out. Results of the same query are used again for `cache_s` seconds, unless
-        a base failed. Raises `SourceError` when all bases fail.
+        a base failed. Raises `SourceError` when all bases fail, and when the requests of the day are used up.
         """
         kept = self._kept.get(query)
         if kept is not None and time.monotonic() - kept[0] < self._settings.cache_s:
             return kept[1]
         bases = self._settings.bases
+        if self._allowance:
+            await self._allowance.take(len(bases))
         outcomes = await asyncio.gather(*(self._outcome(base, query) for base in bases))
         failures = [outcome for outcome in outcomes if isinstance(outcome, SourceError)]
         if len(failures) == len(outcomes):

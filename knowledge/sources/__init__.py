@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from core.errors import SourceError
 from core.settings import (
@@ -12,7 +14,10 @@ from core.settings import (
     GithubSource,
     GitlabSource,
     GitSource,
+    LearnedSource,
+    OwnSource,
     SourceSettings,
+    StandingSource,
     WebsiteSource,
 )
 from knowledge.ports import Source
@@ -21,27 +26,35 @@ from knowledge.sources.feed import Feed
 from knowledge.sources.files import FilesFolder
 from knowledge.sources.forge import ForgeProject
 from knowledge.sources.git import GitRepository
+from knowledge.sources.learned import Learned
+from knowledge.sources.own import PluggedIn
+from knowledge.sources.standing import StandingQueries
 from knowledge.sources.website import Website
 
 __all__ = ["open_source"]
 
 
-def open_source(name: str, settings: SourceSettings, data_dir: Path) -> Source:
-    """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git/<name>`, pages to
-    `data_dir/web/<name>`, issues and releases to `data_dir/forge/<name>`.
+def open_source(
+    name: str, settings: SourceSettings, data_dir: Path, sources: Mapping[str, SourceSettings] = MappingProxyType({})
+) -> Source:
+    """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git`, pages to
+    `data_dir/web/<name>`, issues and releases to `data_dir/forge/<name>`, results of standing queries to
+    `data_dir/standing/<name>`. `sources` are all that are configured, for those that ask another one.
 
-    Raises `SourceError` for globs or a branch name that cannot be used, and for a source that is asked live.
+    Raises `SourceError` for globs or a branch name that cannot be used, for a source that is asked live, and for
+    standing queries of none such.
     """
-    if isinstance(settings, FilesSource):
-        return FilesFolder(name, settings)
-    if isinstance(settings, FaqSource):
-        return FaqFile(name, settings)
-    if isinstance(settings, WebsiteSource):
-        return Website(name, settings, data_dir.expanduser() / "web" / name)
-    if isinstance(settings, FeedSource):
-        return Feed(name, settings, data_dir.expanduser() / "web" / name)
+    if isinstance(settings, FilesSource | FaqSource):
+        return FilesFolder(name, settings) if isinstance(settings, FilesSource) else FaqFile(name, settings)
+    if isinstance(settings, WebsiteSource | FeedSource):
+        pages = data_dir.expanduser() / "web" / name
+        return Website(name, settings, pages) if isinstance(settings, WebsiteSource) else Feed(name, settings, pages)
     if isinstance(settings, GithubSource | GitlabSource):
         return ForgeProject(name, settings, data_dir.expanduser() / "forge" / name)
     if isinstance(settings, GitSource):
-        return GitRepository(name, settings, data_dir.expanduser() / "git" / name)
+        return GitRepository(name, settings, data_dir.expanduser() / "git")
+    if isinstance(settings, StandingSource):
+        return StandingQueries(name, settings, sources.get(settings.of), data_dir)
+    if isinstance(settings, OwnSource | LearnedSource):
+        return PluggedIn(name, settings, data_dir) if isinstance(settings, OwnSource) else Learned(name, data_dir)
     raise SourceError(f"source {name} is asked at question time: there is nothing to read in")

@@ -5,81 +5,112 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import aclosing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from core.errors import SourceError
+from core.logs import logger
 from core.settings import GitSource
 from knowledge.ports import Document, Listing
 from knowledge.sources.formats import readable
-from knowledge.sources.git_clone import REFERENCE, GitClone, unknown_branch
+from knowledge.sources.git_clone import GitClone, Tips, unknown_branch
 from knowledge.sources.git_command import Git, GitFailure
+from knowledge.sources.git_looked import LookedAt
+from knowledge.sources.git_tree import MISSING, Tree, judged, listed
 from knowledge.sources.links import derived_template, fill, without_credentials
-from knowledge.sources.reading import defect
-from knowledge.sources.selection import PACKED, Selection
+from knowledge.sources.selection import Selection
 
-_NOT_FILES = {"120000": "symbolic link", "160000": "submodule"}
-_MISSING = "not in the repository"
 _BAD_IN_BRANCH = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|[/.]$")
+_SHOWN_SUBMODULES = 5
 
 
 class GitRepository:
-    """The committed files of one branch or tag. A listing's revision is the commit, its fingerprints are blob ids."""
+    """The committed files of branches or tags. A listing's fingerprints are blob ids, its revision is the commit.
 
-    def __init__(self, name: str, settings: GitSource, clone_directory: Path) -> None:
+    With several branches a path starts with its branch (`v1:docs/a.md`), and the revision names a commit for each. A
+    file that an earlier branch holds unchanged is not listed again.
+    """
+
+    def __init__(self, name: str, settings: GitSource, folder: Path) -> None:
         self.name = name
         self._settings = settings
+        self._branches = settings.branches or (settings.branch,)
         self._selection = Selection(name, settings)
         self._shown = without_credentials(settings.url)
-        # Blob ids whose content was looked at, with what is wrong with it: content under an id never changes.
-        self._looked_at: dict[str, str] = {}
-        if settings.branch and _BAD_IN_BRANCH.search(settings.branch):
-            raise SourceError(f"source {name}: {settings.branch!r} cannot be the name of a branch or tag.")
+        self._looked_at = LookedAt(name, folder / f"{name}.json")
+        for branch in self._branches:
+            if branch and _BAD_IN_BRANCH.search(branch):
+                raise SourceError(f"source {name}: {branch!r} cannot be the name of a branch or tag.")
         if settings.url.startswith("-") or re.match(r"[\w+.-]+::", settings.url):
             raise SourceError(f"source {name}: {self._shown!r} is not an address that is allowed (https, ssh, a path).")
-        self._clone = None if is_local(settings.url) else GitClone(name, settings, clone_directory)
+        self._clone = None if is_local(settings.url) else GitClone(name, settings, self._branches, folder)
 
     async def listing(self) -> Listing:
         """Fetch and list. Raises `SourceError` when there is nothing to list; an unreachable remote makes it stale."""
-        stale = await self._clone.refresh() if self._clone else ""
         try:
-            return await self._list(stale)
+            tips = await self._clone.refresh() if self._clone else await self._local_tips()
+            return await self._list(tips)
         except GitFailure as error:
             if self._clone is None:
                 raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
-        await self._clone.remake()
+        tips = await self._clone.remake()
         try:
-            return await self._list("")
+            return await self._list(tips)
         except GitFailure as error:
             raise SourceError(f"source {self.name}: the new clone of {self._shown} is damaged: {error}.") from error
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
-        """Yield files as they are in the listing's commit."""
+        """Yield files as they are in the listing's commits."""
         places: dict[str, list[str]] = {}
         for path in paths:
             if path in listing.fingerprints:
                 places.setdefault(listing.fingerprints[path], []).append(path)
         git = self._git()
         template = self._settings.link or derived_template(await self._remote(git))
+        commits = self._commits_of(listing.revision)
         try:
             async with aclosing(git.blobs(list(places))) as blobs:
                 async for blob, data in blobs:
-                    for path in places[blob]:
-                        text, kind = await asyncio.to_thread(readable, path, self._selection.kind(path), data)
-                        url = fill(template, path, listing.revision)
-                        yield Document(path=path, text=text, kind=kind, url=url)
+                    for path in places.pop(blob):
+                        yield await self._document(path, data, template, commits)
+            if places and self._clone:
+                raise GitFailure(f"{len(places)} files are missing in the clone")
         except GitFailure as error:
+            # The next listing is to notice what is wrong.
+            await self._looked_at.forget()
             raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
 
     async def newest(self) -> str:
-        """Return the commit that the branch is at, changing nothing; a remote is asked. Raises `SourceError`."""
+        """Return the commit that the first branch is at, changing nothing; a remote is asked. Raises `SourceError`."""
         if self._clone:
             return await self._clone.remote_commit()
         try:
-            return await self._commit(self._git())
+            return (await self._local_tips()).commits[self._branches[0]]
         except GitFailure as error:
             raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
+
+    async def _document(self, path: str, data: bytes, template: str, commits: Mapping[str, str]) -> Document:
+        branch, inner = self._place(path)
+        text, kind = await asyncio.to_thread(readable, inner, self._selection.kind(inner), data)
+        parts = PurePosixPath(inner).parts
+        several = len(commits) > 1
+        title = "/".join(parts[-2:]) if several else ""
+        url = fill(template, inner, commits[branch])
+        return Document(path, text, kind, title, url, branch if several else "")
+
+    def _place(self, path: str) -> tuple[str, str]:
+        """Return the branch and the path in it of a listed path."""
+        if len(self._branches) == 1:
+            return self._branches[0], path
+        branch, _, inner = path.partition(":")
+        return branch, inner
+
+    def _commits_of(self, revision: str) -> Mapping[str, str]:
+        if len(self._branches) == 1:
+            return {self._branches[0]: revision}
+        parts = (part.rpartition("=") for part in revision.split())
+        return {branch: commit for branch, _, commit in parts}
 
     def _git(self) -> Git:
         if self._clone:
@@ -96,61 +127,55 @@ class GitRepository:
             raise SourceError(f"source {self.name}: {path} is not a git repository. Check url, or use kind: files.")
         return directory
 
-    async def _list(self, stale: str) -> Listing:
+    async def _list(self, tips: Tips) -> Listing:
         git = self._git()
-        commit = await self._commit(git)
-        output = await git.run("ls-tree", "-r", "-z", "--long", commit)
-        skipped: Counter[str] = Counter()
-        found: dict[str, str] = {}
-        for line in output.decode("utf-8", "replace").split("\0"):
-            fields, _, path = line.partition("\t")
-            if path and self._selection.takes(path):
-                mode, _, blob, size = fields.split()
-                refusal = self._refusal(mode, path, size)
-                if refusal:
-                    skipped[refusal] += 1
-                else:
-                    found[path] = blob
-        packed = {blob for path, blob in found.items() if self._selection.kind(path) in PACKED}
-        await self._look_at(git, set(found.values()), packed)
-        defects = {path: self._looked_at[blob] for path, blob in found.items() if self._looked_at[blob]}
-        skipped.update(defects.values())
-        fingerprints = {path: blob for path, blob in found.items() if path not in defects}
+        trees = {branch: await self._tree(git, commit) for branch, commit in tips.commits.items()}
+        blobs = {blob for tree in trees.values() for blob in tree.blobs.values()}
+        packed = {blob for tree in trees.values() for blob in tree.packed}
+        faults = await self._looked_at.faults(git, blobs, packed)
+        skipped = sum((tree.skipped for tree in trees.values()), Counter[str]())
+        several = len(self._branches) > 1
+        fingerprints: dict[str, str] = {}
+        taken: set[tuple[str, str]] = set()
+        for branch, tree in trees.items():
+            for path, blob in tree.blobs.items():
+                fault = faults.get(blob, MISSING) or ("same in an earlier branch" if (path, blob) in taken else "")
+                if fault:
+                    skipped[fault] += 1
+                    continue
+                taken.add((path, blob))
+                fingerprints[f"{branch}:{path}" if several else path] = blob
         if not fingerprints:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "nothing"
             problem = f"source {self.name}: {self._shown} has no file that can be used (skipped: {counts})"
             raise SourceError(f"{problem}. Check branch, include and exclude.")
-        return Listing(fingerprints, commit, dict(skipped), stale)
+        revision = " ".join(f"{branch}={commit}" if several else commit for branch, commit in tips.commits.items())
+        return Listing(fingerprints, revision, dict(skipped), tips.stale)
 
-    def _refusal(self, mode: str, path: str, size: str) -> str:
-        """Return why an entry is skipped, or an empty string. Git gives the size BAD to an object that it lacks."""
-        if mode in _NOT_FILES:
-            return _NOT_FILES[mode]
-        return self._selection.refusal(path, int(size) if size.isdigit() else 0)
+    async def _tree(self, git: Git, commit: str) -> Tree:
+        """Return the files of a commit, as far as can be told without their content. Raises `GitFailure`."""
+        tree = await asyncio.to_thread(judged, await listed(git, commit), self._selection)
+        if tree.skipped[MISSING] and self._clone:
+            raise GitFailure(f"{tree.skipped[MISSING]} files are missing in the clone")
+        if tree.submodules:
+            shown = tree.submodules[:_SHOWN_SUBMODULES]
+            logger(__name__).info(
+                "source.submodules_ignored", source=self.name, count=len(tree.submodules), paths=shown
+            )
+        return tree
 
-    async def _look_at(self, git: Git, blobs: set[str], packed: set[str]) -> None:
-        """Learn what is wrong with the content of blobs that were not looked at before; `packed` may be binary."""
-        seen = {blob: fault for blob, fault in self._looked_at.items() if blob in blobs and fault != _MISSING}
-        async with aclosing(git.blobs(sorted(blobs - seen.keys()))) as contents:
-            async for blob, data in contents:
-                seen[blob] = defect(data, packed=blob in packed)
-        lost = blobs - seen.keys()
-        if lost and self._clone:
-            raise GitFailure(f"{len(lost)} files are missing in the clone")
-        # A local repository may lack files on purpose (a partial clone). They may come later: not remembered.
-        self._looked_at = seen | dict.fromkeys(lost, _MISSING)
+    async def _local_tips(self) -> Tips:
+        git = self._git()
+        return Tips({branch: await self._local_commit(git, branch) for branch in self._branches})
 
-    async def _commit(self, git: Git) -> str:
-        branch = self._settings.branch
-        local = [f"refs/{kind}/{branch}" for kind in ("heads", "tags", "remotes/origin")] if branch else ["HEAD"]
-        for reference in [REFERENCE] if self._clone else local:
+    async def _local_commit(self, git: Git, branch: str) -> str:
+        kinds = ("heads", "tags", "remotes/origin")
+        for reference in [f"refs/{kind}/{branch}" for kind in kinds] if branch else ["HEAD"]:
             try:
                 output = await git.run("rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
             except GitFailure:
                 continue
             return output.decode().strip()
-        if self._clone:
-            raise GitFailure("its last commit cannot be read")
         output = await git.run("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags")
         names = output.decode("utf-8", "replace").split()
         if not names:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
+from knowledge.sources.git_access import Access
 from knowledge.sources.links import without_credentials
 
 _OPTIONS = (
@@ -23,6 +26,11 @@ _OPTIONS = (
 )
 _PROTOCOLS = "file:git:http:https:ssh"
 _BATCH = 64
+_REST_BYTES = 1 << 16
+_NO_ACCESS = Access()
+# Files for what a command writes, and for its errors.
+Written = tuple[IO[bytes], IO[bytes]]
+_CHANGED_KEY = b"REMOTE HOST IDENTIFICATION HAS CHANGED"
 
 
 class GitFailure(Exception):
@@ -34,22 +42,27 @@ class GitTimeout(GitFailure):
 
 
 class Git:
-    """Git commands in one repository, each with the same time-out in seconds."""
+    """Git commands in one repository, each with the same time-out in seconds. Those that ask a remote need `access`."""
 
-    def __init__(self, directory: Path, timeout: float) -> None:
+    def __init__(self, directory: Path, timeout: float, access: Access = _NO_ACCESS) -> None:
         self.directory = directory
         self._timeout = timeout
+        self._access = access
 
     async def run(self, *arguments: str) -> bytes:
         """Return what a command writes. Raises `GitFailure`; a cancelled or late command is killed."""
-        async with _process(self.directory, arguments) as process:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    output, errors = await process.communicate()
-            except TimeoutError as error:
-                raise GitTimeout(f"no answer within {self._timeout:g} s") from error
+        # Into files: a connection that the user's ssh keeps open for later would hold a pipe for as long.
+        with _written() as written:
+            async with _process(self.directory, arguments, self._access, written) as process:
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        await process.wait()
+                except TimeoutError as error:
+                    raise GitTimeout(f"no answer within {self._timeout:g} s") from error
+            output, errors = await asyncio.to_thread(lambda: [_content(file) for file in written])
         if process.returncode:
-            raise GitFailure(_last_words(errors) or f"git {arguments[0]} ended with code {process.returncode}")
+            words = _last_words(errors) or f"git {arguments[0]} ended with code {process.returncode}"
+            raise GitFailure(words.replace(self._access.secret, "***") if self._access.secret else words)
         return output
 
     async def blobs(self, ids: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:
@@ -57,7 +70,7 @@ class Git:
 
         Raises `GitFailure` when the repository is damaged. Close the iterator when leaving it early.
         """
-        async with _process(self.directory, ("cat-file", "--batch")) as process:
+        async with _process(self.directory, ("cat-file", "--batch"), self._access) as process:
             for start in range(0, len(ids), _BATCH):
                 batch = ids[start : start + _BATCH]
                 # A batch of names fits into the pipe, so that writing cannot wait for reading.
@@ -82,28 +95,57 @@ class Git:
         return content[:-1]
 
 
+@contextmanager
+def _written() -> Iterator[Written]:
+    """Make files for what a command writes and for its errors; they go with the block. Raises `GitFailure`."""
+    with ExitStack() as files:
+        try:
+            output, errors = (files.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+        except OSError as error:
+            raise GitFailure(f"no file can be made for git's output: {error.strerror or error}") from error
+        yield output, errors
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
 @asynccontextmanager
-async def _process(directory: Path, arguments: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    options = [part for option in _OPTIONS for part in ("-c", option)]
-    command = ["git", f"--git-dir={directory}", *options, *arguments]
-    pipe = asyncio.subprocess.PIPE
-    reads = arguments[0] == "cat-file"
+async def _process(
+    directory: Path, arguments: Sequence[str], access: Access, written: Written | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    starting = asyncio.create_task(_started(directory, arguments, access, written))
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=pipe if reads else asyncio.subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=asyncio.subprocess.DEVNULL if reads else pipe,
-            env=_environment(),
-            # Its own session: no terminal to ask for a password on, and one group to stop it with its children.
-            start_new_session=True,
-        )
+        process = await asyncio.shield(starting)
     except FileNotFoundError as error:
         raise GitFailure("the git command is not installed") from error
+    except asyncio.CancelledError:
+        # Given up while it starts, asyncio would stop git alone, and its children would live on.
+        with suppress(OSError):
+            await _stop(await starting)
+        raise
     try:
         yield process
     finally:
         await _stop(process)
+
+
+async def _started(
+    directory: Path, arguments: Sequence[str], access: Access, written: Written | None
+) -> asyncio.subprocess.Process:
+    """Start git; without files for what it writes it is talked to through pipes."""
+    options = [part for option in _OPTIONS for part in ("-c", option)]
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    return await asyncio.create_subprocess_exec(
+        *("git", f"--git-dir={directory}", *options, *arguments),
+        stdin=nothing if written else pipe,
+        stdout=written[0] if written else pipe,
+        stderr=written[1] if written else nothing,
+        env=_environment() | dict(access.variables),
+        # Its own session: no terminal to ask for a password on, and one group to stop it with its children.
+        start_new_session=True,
+    )
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
@@ -113,7 +155,14 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     if process.stdin is not None:
         process.stdin.close()
-    await asyncio.shield(process.wait())
+    await asyncio.shield(_ended(process))
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    # A process whose output nobody takes does not count as ended for asyncio.
+    while process.stdout is not None and await process.stdout.read(_REST_BYTES):
+        pass
+    await process.wait()
 
 
 def _environment() -> dict[str, str]:
@@ -154,6 +203,9 @@ def _stdout(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
 
 def _last_words(errors: bytes) -> str:
     """Return the first line that git, ssh or the server wrote as an error."""
+    if _CHANGED_KEY in errors:
+        # Of a page of warnings in a frame of @ signs.
+        return "the server's host key has changed"
     lines = (line.strip() for line in errors.decode("utf-8", "replace").splitlines())
     line = next((line for line in lines if line and not line.lower().startswith(("warning:", "hint:"))), "")
     for speaker in ("fatal: ", "error: ", "remote: "):

@@ -53,11 +53,12 @@ _KINDS = {
 # Of these most bytes are no text.
 PACKED = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
 _BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
-_TEXT_NAMES = """
+_NAMES = """
     dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
     cmakelists.txt license licence copying notice readme changelog changes news authors contributors contributing
     install todo faq codeowners maintainers security support
 """
+_TEXT_NAMES = frozenset(_NAMES.split())
 
 
 class PathGlobs:
@@ -105,11 +106,12 @@ class Selection:
             return "generated"
         if self._hidden.match_file(path):
             return "hidden"
-        if not self.kind(path):
+        kind = self.kind(path)
+        if not kind:
             return "unknown kind"
-        if self.kind(path) in PACKED:
+        if kind in PACKED:
             return "too large" if size > self._max_packed_bytes else ""
-        bulk = PurePosixPath(path).suffix.lower() in _DATA_SUFFIXES and size > _DATA_BYTES
+        bulk = _suffix(_name(path)) in _DATA_SUFFIXES and size > _DATA_BYTES
         return "too large" if bulk or size > self._max_bytes else ""
 
     def kind(self, path: str) -> str:
@@ -117,16 +119,23 @@ class Selection:
 
         A suffix that an include glob names (`*.foo`) is read as plain text.
         """
-        suffix = PurePosixPath(path).suffix.lower()
-        return kind_of(path) or ("text" if suffix in self._named_suffixes else "")
+        return kind_of(path) or ("text" if _suffix(_name(path)) in self._named_suffixes else "")
 
 
 def kind_of(path: str) -> str:
     """Return the kind of a path by its suffix or name, or an empty string."""
-    name = PurePosixPath(path).name.lower()
-    if name in _TEXT_NAMES.split():
-        return "text"
-    return _BY_SUFFIX.get(PurePosixPath(name).suffix, "")
+    name = _name(path)
+    return "text" if name in _TEXT_NAMES else _BY_SUFFIX.get(_suffix(name), "")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2].lower()
+
+
+def _suffix(name: str) -> str:
+    """Return what `PurePosixPath(name).suffix` does, for many names at little cost."""
+    stem, dot, rest = name.rpartition(".")
+    return f".{rest}" if dot and stem and rest else ""
 
 
 def _spec(name: str, key: str, patterns: Sequence[str]) -> pathspec.GitIgnoreSpec:

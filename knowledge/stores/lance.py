@@ -1,15 +1,17 @@
-"""The embedded passage store: LanceDB through its async API. The only module that knows lancedb and pyarrow."""
+"""The embedded passage store: LanceDB through its async API. Its table is described in `lance_table`."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import os
 import shutil
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,20 +19,16 @@ from core.errors import StoreError, StoreMismatch
 from core.types import Passage
 from knowledge.ports import Held, Row, Vectors
 from knowledge.stores.lance_faults import differing, explained, mapped
-from knowledge.stores.lance_process import light_import, trim_memory
-from knowledge.stores.lance_view import EMPTY, PASSAGE_COLUMNS, View, listed, quoted
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from knowledge.stores.lance_process import import_lancedb, return_memory
+from knowledge.stores.lance_table import fits, index_vectors, prepare, schema, table_of, tidy
+from knowledge.stores.lance_view import View, listed, quoted
 
 T = TypeVar("T")
 
 TABLE = "passages"
 FORMAT = "1"
-# Tables whose vectors fit are searched in memory: 21,000 passages of 384 numbers. Beyond that an index is faster.
-MEMORY = 32 << 20
-# Fewer rows are searched as they are: an index would be trained on next to nothing.
-FEWEST_INDEXED = 1_000
+# Tables whose vectors fit are searched in memory: 131,000 passages of 384 numbers. Texts and words take as much again.
+MEMORY = 192 << 20
 # A damaged index can make LanceDB wait for ever. Reads take milliseconds, writes and optimising minutes at most.
 READ_SECONDS, WRITE_SECONDS = 20.0, 900.0
 KEPT_VERSIONS = timedelta(hours=1)
@@ -38,7 +36,7 @@ STALENESS = timedelta(seconds=1)
 # LanceDB's own limits are 6 GB and 1 GB; these hold the indexes of about a million passages.
 INDEX_CACHE, METADATA_CACHE = 256 << 20, 32 << 20
 COMMIT_ATTEMPTS = 5
-PRIMARY_KEY = b"lance-schema:unenforced-primary-key:position"
+PROCESSORS = max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2)
 
 
 async def open_lance(
@@ -57,7 +55,7 @@ async def open_lance(
     (`embedder_name`, `dimension`) or format, `StoreError` when it is damaged or cannot be accessed.
     """
     directory = await asyncio.to_thread(lambda: directory.expanduser().absolute())
-    await asyncio.to_thread(_import_lancedb)
+    await asyncio.to_thread(import_lancedb)
     import lancedb
 
     async with mapped(directory, "opened", read_seconds):
@@ -90,7 +88,11 @@ class LanceStore:
         self._memory = memory
         self._read_seconds = read_seconds
         self._view: View | None = None
+        self._made = b""
+        self._renewing = asyncio.Lock()
         self._writer = asyncio.Lock()
+        # More threads than processors would only wait for each other, and the event loop for all of them.
+        self._searchers = ThreadPoolExecutor(PROCESSORS, "searching")
 
     async def check(self) -> None:
         """Raise `StoreMismatch` or `StoreError` when the store cannot be used."""
@@ -122,16 +124,15 @@ class LanceStore:
             if table is None and not (rows or empty):
                 return
             table = table or await self._create("keep")
-            await self._prepare(table)
+            await table.checkout_latest()
+            await prepare(table)
             gone = f"source = {quoted(source)} AND path IN {listed({*paths, *(empty or ())})}"
             if not (rows or empty):
                 await table.delete(gone)
-                return
-            batch = await asyncio.to_thread(self._batch, source, rows, empty or {})
-            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-            # Rows of paths without passages carry a null vector, which "error" would refuse.
-            merge = merge.when_not_matched_by_source_delete(gone)
-            await merge.execute(batch, on_bad_vectors="null")
+            else:
+                await self._merge(table, source, rows, empty or {}, gone)
+        await self._seen()
+        await asyncio.to_thread(return_memory)
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
@@ -152,13 +153,18 @@ class LanceStore:
     async def optimise(self) -> None:
         """Merge small files and bring the indexes up to date; versions older than an hour go.
 
-        Without it searches get slower with every `replace`. Raises `StoreError`; nothing is lost then.
+        Without it searches in a table too large for memory get slower with every `replace`; a table in memory is left
+        alone until its files are many. Raises `StoreError`; nothing is lost then.
         """
         async with self._writer, mapped(self._directory, "written", WRITE_SECONDS):
             table = await self._open()
             if table is None:
                 return
-            await self._prepare(table)
+            in_memory = await fits(table, self._dimension, self._memory)
+            if in_memory and await tidy(table):
+                return
+            await table.checkout_latest()
+            await prepare(table)
             for attempt in range(1, COMMIT_ATTEMPTS + 1):
                 try:
                     await table.optimize(cleanup_older_than=KEPT_VERSIONS)
@@ -167,13 +173,28 @@ class LanceStore:
                     if "conflict" not in str(fault).lower() or attempt == COMMIT_ATTEMPTS:
                         raise
                     await table.checkout_latest()
-            await self._index_vectors(table)
-        await asyncio.to_thread(_return_memory)
+            if not in_memory:
+                await index_vectors(table)
+        await self._seen()
+        await asyncio.to_thread(return_memory)
 
     async def close(self) -> None:
         """Let go of the files. Idempotent."""
         self._table = self._view = None
+        await asyncio.to_thread(self._searchers.shutdown, cancel_futures=True)
         self._connection.close()
+
+    async def _merge(self, table: Any, source: str, rows: Sequence[Row], empty: Mapping[str, str], gone: str) -> None:
+        wrong = next((row.vector.shape for row in rows if row.vector.shape != (self._dimension,)), None)
+        if wrong:
+            raise StoreMismatch(f"the passage store {self._directory} takes vectors of {self._dimension}, not {wrong}")
+        strange = next((row.passage for row in rows if not np.isfinite(row.vector).all()), None)
+        if strange:
+            raise StoreError(f"the vector of a passage of {source}, {strange.path}, is no number: it is not stored")
+        batch = await asyncio.to_thread(table_of, source, rows, empty, schema(self._dimension, self._labels))
+        merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        # Rows of paths without passages carry a null vector, which "error" would refuse.
+        await merge.when_not_matched_by_source_delete(gone).execute(batch, on_bad_vectors="null")
 
     async def _open(self) -> Any | None:
         """Return the table, or None where nothing was written yet; what it holds is compared with what is asked for."""
@@ -192,18 +213,46 @@ class LanceStore:
         if held != self._labels:
             self._table = None
             raise StoreMismatch(differing(self._directory, held, self._labels))
+        self._made = metadata.get(b"made", b"")
         return self._table
 
     async def _newest(self) -> View | None:
-        """Return the newest version of the table, at most a second old."""
+        """Return the newest version of the table, at most a second old.
+
+        Who comes while somebody else is reading it searches in the version before: it was the newest a moment ago.
+        """
         table = await self._open()
         if table is None:
             return None
         version = await table.version()
-        if self._view is None or self._view.version != version:
-            fixed = await self._connection.open_table(TABLE, version=version)
-            self._view = View(fixed, version, self._dimension, self._memory)
-        return self._view
+        if self._view is not None and (self._current(version) or self._renewing.locked()):
+            return self._view
+        return await self._renewed(table, version)
+
+    async def _renewed(self, table: Any, version: int) -> View:
+        async with self._renewing:
+            if self._view is None or not self._current(version):
+                fixed = await self._connection.open_table(TABLE, version=version)
+                view = View(fixed, version, self._made, self._dimension, self._searchers)
+                await view.load(self._memory, self._view)
+                self._view = view
+            return self._view
+
+    def _current(self, version: int) -> bool:
+        return self._view is not None and (self._view.version, self._view.made) == (version, self._made)
+
+    async def _seen(self) -> None:
+        """Read what was just written, where somebody searches in this process: the next question need not wait."""
+        if self._view is None:
+            return
+        try:
+            async with mapped(self._directory, "read", self._read_seconds):
+                table = await self._open()
+                if table is not None:
+                    await self._renewed(table, await table.version())
+        except StoreError:
+            # The write itself has succeeded. The next search reads it, or says why it cannot be read.
+            self._table = self._view = None
 
     async def _read(self, work: Callable[[View], Awaitable[T]], nothing: T) -> T:
         """Read from the table; on failure once more from a newly opened one: another process may have rebuilt it."""
@@ -218,81 +267,12 @@ class LanceStore:
 
     async def _create(self, mode: str) -> Any:
         choice = {"mode": mode} if mode == "overwrite" else {"exist_ok": True}
-        self._table = await self._connection.create_table(TABLE, schema=self._schema(), **choice)
+        # Every table that is made has a mark of its own: what was read of the one before is worth nothing then.
+        labels = self._labels | {"made": uuid.uuid4().hex}
+        self._table = await self._connection.create_table(TABLE, schema=schema(self._dimension, labels), **choice)
+        self._view = None
         return self._table
-
-    def _schema(self) -> pa.Schema:
-        import pyarrow as pa
-
-        text, number = pa.string(), pa.int32()
-        types = {"start_line": number, "end_line": number, "vector": pa.list_(pa.float32(), self._dimension)}
-        columns = (*PASSAGE_COLUMNS, "fingerprint", "tokens", "vector")
-        return pa.schema([pa.field(name, types.get(name, text), name == "vector") for name in columns], self._labels)
-
-    async def _prepare(self, table: Any) -> None:
-        """Add what a new table, or one whose creator was killed, lacks: the primary key and the indexes."""
-        from lancedb.index import FTS, Bitmap, BTree
-
-        if PRIMARY_KEY not in ((await table.schema()).field("id").metadata or {}):
-            await table.set_unenforced_primary_key("id")
-        # The tokens are ours: everything that would change them is switched off.
-        words = FTS(
-            base_tokenizer="whitespace",
-            max_token_length=None,
-            lower_case=False,
-            stem=False,
-            remove_stop_words=False,
-            ascii_folding=False,
-        )
-        present = {column for index in await table.list_indices() for column in index.columns}
-        for column, config in {"tokens": words, "source": Bitmap(), "id": BTree(), "path": BTree()}.items():
-            if column not in present:
-                await table.create_index(column, config=config)
-
-    async def _index_vectors(self, table: Any) -> None:
-        """Give a table that has outgrown memory its vector index; `optimize` keeps it up to date from then on."""
-        from lancedb.index import IvfSq
-
-        rows = await table.count_rows("vector IS NOT NULL")
-        if rows < FEWEST_INDEXED or rows * self._dimension * 4 <= self._memory:
-            return
-        if not any("vector" in index.columns for index in await table.list_indices()):
-            await table.create_index("vector", config=IvfSq(distance_type="cosine"))
-
-    def _batch(self, source: str, rows: Sequence[Row], empty: Mapping[str, str]) -> pa.Table:
-        import pyarrow as pa
-
-        wrong = next((row.vector.shape for row in rows if row.vector.shape != (self._dimension,)), None)
-        if wrong:
-            raise StoreMismatch(f"the passage store {self._directory} takes vectors of {self._dimension}, not {wrong}")
-        columns: dict[str, Any] = {name: [getattr(row.passage, name) for row in rows] for name in PASSAGE_COLUMNS} | {
-            "fingerprint": [row.fingerprint for row in rows],
-            "tokens": [row.tokens for row in rows],
-        }
-        for path, fingerprint in empty.items():
-            marker = EMPTY + hashlib.sha256(f"{source}\0{path}".encode()).hexdigest()
-            known = {"id": marker, "source": source, "path": path, "fingerprint": fingerprint}
-            for name, values in columns.items():
-                values.append(known.get(name, 0 if name.endswith("_line") else ""))
-        numbers = np.zeros((len(rows) + len(empty), self._dimension), np.float32)
-        if rows:
-            numbers[: len(rows)] = [row.vector for row in rows]
-        nothing = pa.array([False] * len(rows) + [True] * len(empty))
-        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), self._dimension, mask=nothing)
-        return pa.table(columns, schema=self._schema())
 
 
 def _any_file(directory: Path) -> bool:
     return directory.is_dir() and next(directory.iterdir(), None) is not None
-
-
-def _import_lancedb() -> None:
-    with light_import():
-        import lancedb.index  # noqa: F401
-
-
-def _return_memory() -> None:
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
-    trim_memory()

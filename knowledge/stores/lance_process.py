@@ -12,6 +12,8 @@ from contextlib import contextmanager
 REST_CLIENT = "lance_namespace_urllib3_client"
 # LanceDB starts some eighty threads. With an arena each, glibc holds 150 MB more after an ingest of 10,000 passages.
 M_ARENA_MAX, ARENAS = -8, 2
+# By itself glibc soon keeps freed pieces of up to 32 MB for later: 150 MB after a large table was read into memory.
+M_MMAP_THRESHOLD, RETURNED_AT_ONCE = -3, 4 << 20
 
 
 @contextmanager
@@ -22,6 +24,7 @@ def light_import() -> Iterator[None]:
     LanceDB reads its log level from the environment once, at this moment; the user's own setting wins.
     """
     _libc("mallopt", M_ARENA_MAX, ARENAS)
+    _libc("mallopt", M_MMAP_THRESHOLD, RETURNED_AT_ONCE)
     spec = importlib.util.find_spec(REST_CLIENT) if REST_CLIENT not in sys.modules else None
     quiet = "LANCEDB_LOG" not in os.environ
     if spec is not None:
@@ -37,8 +40,17 @@ def light_import() -> Iterator[None]:
             os.environ.pop("LANCEDB_LOG", None)
 
 
-def trim_memory() -> None:
+def import_lancedb() -> None:
+    """Import lancedb, once; call it in a thread, for it takes a second."""
+    with light_import():
+        import lancedb.index  # noqa: F401
+
+
+def return_memory() -> None:
     """Give what a write used back to the system, where the C library can: some 40 MB each time. Takes milliseconds."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
     _libc("malloc_trim", 0)
 
 

@@ -11,17 +11,39 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import crowd, daemon, history, ingest, line, search, waterfall
+from tests.benchmarks import (
+    crowd,
+    daemon,
+    evaluation,
+    history,
+    ingest,
+    kills,
+    line,
+    load,
+    repository,
+    routing,
+    scale,
+    search,
+    stores,
+    waterfall,
+)
 from tests.benchmarks.figures import Figure
 
 SUITES = {
     "ingest": ingest.measure,
+    "repository": repository.measure,
     "search": search.measure,
+    "routing": routing.measure,
+    "evaluation": evaluation.measure,
+    "scale": scale.measure,
+    "stores": stores.measure,
     "line": line.measure,
     "history": history.measure,
     "crowd": crowd.measure,
     "waterfall": waterfall.measure,
     "daemon": daemon.measure,
+    "kills": kills.measure,
+    "load": load.measure,
 }
 
 

@@ -199,6 +199,16 @@ async def test_a_lost_answer_to_the_post_makes_no_second_message(
     assert delivered.told[-1] == peer.messages(room)[0].id
 
 
+async def test_what_a_lost_post_showed_gives_way_to_the_final_reply(peer: DiscordPeer, ask: Ask, room: str) -> None:
+    sink = await ask()
+    peer.fail(SEND, drop="after")
+    await sink.open()
+    await sink.update("half a")
+    await peer.wait_for_reply(room, 3)
+    await sink.finish(Reply("a whole answer"))
+    assert [shown.content for shown in peer.messages(room)] == ["a whole answer"]
+
+
 async def test_a_failure_takes_the_place_of_what_was_shown(peer: DiscordPeer, ask: Ask, room: str) -> None:
     sink = await ask()
     await sink.open()

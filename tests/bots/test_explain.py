@@ -42,7 +42,9 @@ def test_every_score_adds_up(deployment: Deployment) -> None:
     assert (gardener["name"], gardener["asked"]) == ("gardener", False)
     mixed = 0.75 * developer["centroid"] + 0.25 * developer["mix_in"]
     assert developer["score"] == pytest.approx(mixed, abs=2e-4) == pytest.approx(plain["agents"][0]["score"], abs=2e-4)
-    assert gardener["mix_in"] is None
+    assert developer["mix_in_part"] == pytest.approx(0.25 * developer["mix_in"], abs=2e-4)
+    assert developer["matched"] == {"kind": "description", "text": "ports, servers and keys", "weight": 1.0}
+    assert gardener["mix_in"] is gardener["mix_in_part"] is gardener["matched"] is None
     assert gardener["score"] == pytest.approx(gardener["centroid"] * 0.5, abs=2e-4)
 
     assert [one["passage_id"] for one in told["scores"]] == [one["passage_id"] for one in plain["passages"]]
@@ -57,11 +59,12 @@ def test_every_score_adds_up(deployment: Deployment) -> None:
 def test_the_tables_stand_below_each_other(deployment: Deployment) -> None:
     lines = deployment.call("search", "default port of the server", "--explain").stdout.splitlines()
     assert lines[0].startswith("routed by meaning")
-    assert lines[2].split() == ["agent", "score", "centroid", "mix-in", "weight", "scale", "asked"]
+    assert lines[2].split() == ["agent", "score", "centroid", "mix-in", "weight", "mixed", "in", "scale", "asked"]
     assert lines[3].split()[0] == "developer"
     assert lines[3].endswith("yes")
     assert lines[4].endswith("no")
     assert len({len(line) for line in lines[2:5]}) == 1
+    assert lines[6] == "developer: best of the mix-in (description, weight 1): ports, servers and keys"
     found = next(line for line in lines if line.startswith("rocket: rocket/server.py:"))
     assert "python x0.5" in found
 

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bots.app import make_adapters
+from bots.adapters import make_adapters
 from bots.http.adapter import HttpAdapter
 from core.errors import PlatformError
 from core.journal import Journal

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -152,6 +153,35 @@ async def test_a_platform_that_fails_for_good_ends_the_daemon_after_the_answers(
             await asyncio.wait_for(running, SOON_S)
     assert fault.value.exit_code == 69
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
+
+
+async def test_what_is_due_is_refreshed_at_the_start_and_nothing_else(deployment: Deployment) -> None:
+    (deployment.folder / "new").mkdir()
+    (deployment.folder / "new" / "moon.md").write_text("# Moon\n\nThe moon is reached in three days.\n", "utf-8")
+    deployment.settings["sources"]["moon"] = {"kind": "files", "path": "new"}
+
+    async def stands() -> dict[str, dict[str, Any]]:
+        # Beside the daemon, as its operator would.
+        shown = await asyncio.to_thread(deployment.json, "sources")
+        return {one["name"]: one for one in shown["sources"]}
+
+    before = await stands()
+    async with daemon(deployment) as running, asyncio.timeout(SOON_S):
+        first = before
+        # The copied folder has another path, and the other source was never read.
+        while any(first[name]["last_success"] == before[name]["last_success"] for name in before):
+            await asyncio.sleep(0.1)
+            first = await stands()
+        terminate()
+        assert await running == 0
+    assert [one["documents"] for one in first.values()] == [1, 1]
+    async with daemon(deployment) as running:
+        await asyncio.sleep(3)
+        terminate()
+        assert await asyncio.wait_for(running, 5) == 0
+    assert {name: one["last_try"] for name, one in (await stands()).items()} == {
+        name: one["last_try"] for name, one in first.items()
+    }
 
 
 async def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(

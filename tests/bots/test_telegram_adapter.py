@@ -122,8 +122,9 @@ async def test_open_sets_the_menu_and_close_is_idempotent(peer: TelegramPeer, ma
     await adapter.open()
     await adapter.close()
     await adapter.close()
-    assert set(peer.commands) == {"all_private_chats", "all_group_chats"}
-    assert [command["command"] for command in peer.commands["all_group_chats"]] == ["ask", "help", "forget", "start"]
+    assert set(peer.commands) == {"default", "all_private_chats", "all_group_chats", "all_chat_administrators"}
+    offered = [command["command"] for command in peer.commands["all_group_chats"]]
+    assert offered == ["ask", "help", "sources", "why", "forget", "escalate", "start", "learn"]
 
 
 async def test_identify_changes_nothing(peer: TelegramPeer, tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ async def test_an_update_is_confirmed_only_after_it_was_received(
         await peer.wait_until(lambda: not peer.pending(), 5)
     assert offsets.saved == [number + 1]
     assert peer.confirmed == [number]
-    assert peer.allowed_updates == ["message", "edited_message"]
+    assert peer.allowed_updates == ["message", "edited_message", "callback_query"]
 
 
 async def test_killed_while_receiving_it_is_delivered_again(peer: TelegramPeer, make: Make) -> None:

@@ -16,6 +16,8 @@ from rich.console import Console
 from sqlalchemy import text as sql
 
 from bots.console import ConsoleSink
+from bots.terminal import Terminal as Commands
+from bots.terminal import question_in
 from core.errors import KimasError
 from core.intake import Answer, Intake
 from core.journal import Journal
@@ -211,6 +213,14 @@ class Bot:
         """Let somebody write, and wait until the message is settled."""
         return await self.settled(room, await self.driver.say(room, text, who=who, reply_to=reply_to, **more))
 
+    async def command(self, room: Room, name: str, text: str = "") -> Entry:
+        """Give a command, and wait until it is settled."""
+        return await self.settled(room, await self.driver.command(room, name, text))
+
+    def anywhere(self) -> Room:
+        """Return a room with other people, where the platform has any."""
+        return self.group()
+
     async def asked_while_held(self) -> None:
         """Ask elsewhere and wait for the answer: what was said before is known by then. The gate stays closed."""
         gate, self.script.before = self.script.before, None
@@ -243,7 +253,8 @@ class Bot:
 class Terminal(Bot):
     """The console: one person who asks, line by line, as `kimas chat` holds a conversation."""
 
-    def __init__(self, answer: Answer | None = None) -> None:
+    def __init__(self, folder: Path, answer: Answer | None = None) -> None:
+        self._commands = Commands(settings(data_dir=str(folder)))
         self.script = Script()
         self.answer = answer or self.script
         self.out = StringIO()
@@ -264,12 +275,22 @@ class Terminal(Bot):
     def private(self, person: Person = ANN) -> Room:
         return Room("terminal", "terminal", private=True)
 
+    def anywhere(self) -> Room:
+        return self.private()
+
+    async def command(self, room: Room, name: str, text: str = "") -> Entry:
+        return await self.asked(room, f"/{name} {text}".strip())
+
     async def asked(self, room: Room, text: str, *, who: Person = ANN) -> Entry:
         state, reply = "answered", ""
         begun = self.out.tell()
         with closing(ConsoleSink(self._console)) as sink:
             try:
-                reply = (await self.answer(Question(text, tuple(self._history)), sink)).text
+                if (told := await self._commands.heard(text)) is not None:
+                    await sink.finish(Reply(told))
+                else:
+                    text = question_in(text)
+                    reply = (await self.answer(Question(text, tuple(self._history)), sink)).text
             except KimasError as fault:
                 state = "failed"
                 await sink.fail(str(fault))

@@ -39,7 +39,7 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path, empty_journal: Pat
     async with AsyncExitStack() as stack:
         made: Bot
         if request.param == "console":
-            made = Terminal()
+            made = Terminal(tmp_path)
         else:
             driver = DRIVERS[request.param]()
             await driver.open(stack)

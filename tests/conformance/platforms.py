@@ -14,7 +14,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from bots.app import Offsets, Positions
+from bots.adapters import Offsets, Positions
 from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
@@ -328,6 +328,7 @@ class Discord(Driver):
 
     async def attach(self, room: Room, text: str = "") -> None:
         picture = {"id": "1", "filename": "screen.png", "size": 10, "url": "http://127.0.0.1/screen.png"}
+        picture["content_type"] = "image/png"
         await self.say(room, text, attachments=[picture])
 
     async def say_as_bot(self, room: Room, text: str) -> None:
@@ -424,7 +425,9 @@ class Slack(Driver):
         return str(self.peer.command(f"{name} {text}".strip(), channel=room.place).payload["trigger_id"])  # type: ignore[index]
 
     async def attach(self, room: Room, text: str = "") -> None:
-        await self.say(room, text, subtype="file_share", files=[{"id": "F1", "name": "screen.png"}])
+        await self.say(
+            room, text, subtype="file_share", files=[{"id": "F1", "name": "screen.png", "mimetype": "image/png"}]
+        )
 
     async def say_as_bot(self, room: Room, text: str) -> None:
         self.peer.say(room.place, text, user=slack.BOT)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
+from core.notes import notes_in
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Person, Room, until
 from tests.conformance.scenarios import NO_EVENTS, ONE_PERSON, cannot
 
-NO_COMMANDS = "a terminal has no slash commands: `kimas ask` and `kimas --help` are its commands"
+NO_WRONG_COMMANDS = "`kimas chat` tells it before it looks for a command: tests/bots/test_new_user.py"
 DISCORD_CHECKS_COMMANDS = "Discord offers and takes registered commands only"
 
 
@@ -88,44 +87,44 @@ async def test_a_follow_up_that_is_for_somebody_else_is_left_alone(bot: Bot) -> 
     assert len(bot.script.questions) == 1
 
 
-@pytest.mark.parametrize("private", [True, False], ids=["in private", "in a group"])
-@cannot(console=NO_COMMANDS)
-async def test_the_ask_command_is_answered(bot: Bot, private: bool) -> None:
-    room = bot.private() if private else bot.group()
-    message = await bot.driver.command(room, "ask", "How do I install it?")
-    assert (await bot.settled(room, message)).state == "answered"
+async def test_the_ask_command_is_answered_in_private(bot: Bot) -> None:
+    room = bot.private()
+    assert (await bot.command(room, "ask", "How do I install it?")).state == "answered"
     assert bot.texts(room) == ["Answer to: How do I install it?"]
 
 
-@cannot(console=NO_COMMANDS)
-async def test_the_help_command_tells_what_is_known(bot: Bot) -> None:
+@cannot(console=ONE_PERSON)
+async def test_the_ask_command_is_answered_in_a_group(bot: Bot) -> None:
     room = bot.group()
-    message = await bot.driver.command(room, "help")
-    assert (await bot.settled(room, message)).state == "answered"
+    assert (await bot.command(room, "ask", "How do I install it?")).state == "answered"
+    assert bot.texts(room) == ["Answer to: How do I install it?"]
+
+
+async def test_the_help_command_tells_what_is_known(bot: Bot) -> None:
+    room = bot.anywhere()
+    assert (await bot.command(room, "help")).state == "answered"
     [text] = bot.texts(room)
     assert "I answer questions from these sources" in text
     assert "docs" in text
     assert bot.script.questions == []
 
 
-@cannot(console=NO_COMMANDS, discord="Discord does not let /ask go without its question")
+@cannot(discord="Discord does not let /ask go without its question")
 async def test_the_ask_command_without_a_question_helps(bot: Bot) -> None:
-    room = bot.group()
-    message = await bot.driver.command(room, "ask")
-    assert (await bot.settled(room, message)).state == "answered"
+    room = bot.anywhere()
+    assert (await bot.command(room, "ask")).state == "answered"
     assert "I answer questions from these sources" in bot.texts(room)[0]
     assert bot.script.questions == []
 
 
 @cannot(
-    console=NO_COMMANDS,
+    console=NO_WRONG_COMMANDS,
     discord=DISCORD_CHECKS_COMMANDS,
     slack="there is one command, /kimas, and what follows it is a question unless it is known",
 )
 async def test_an_unknown_command_is_told_what_there_is(bot: Bot) -> None:
     room = bot.private()
-    message = await bot.driver.command(room, "dance")
-    assert (await bot.settled(room, message)).state == "answered"
+    assert (await bot.command(room, "dance")).state == "answered"
     assert "I do not know /dance" in bot.texts(room)[0]
     assert "/ask" in bot.texts(room)[0]
 
@@ -364,11 +363,25 @@ async def test_a_question_deleted_while_its_answer_is_written_keeps_the_answer(b
 
 
 @cannot(console=ONE_PERSON)
-async def test_a_message_with_only_an_attachment_is_skipped_for_a_reason(bot: Bot) -> None:
+async def test_who_sends_only_a_picture_is_told_that_it_cannot_be_looked_at(bot: Bot) -> None:
     room = bot.private()
     await bot.asked(room, "hello")
     await bot.driver.attach(room)
-    await bot.skipped("without text")
+    await until(lambda: len(bot.shown(room)) == 2, "the second answer")
+    assert bot.texts(room)[1] == notes_in("").picture
+    assert bot.script.asked == ["hello"]
+
+
+@cannot(console=ONE_PERSON)
+async def test_a_picture_in_a_group_is_none_of_the_bots_business(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, "hello")
+    await bot.driver.attach(room)
+    async with asyncio.timeout(8):
+        while len(entries := await bot.entries(room)) < 2:
+            await asyncio.sleep(0.02)
+    entry = await bot.settled(room, entries[1].id)
+    assert (entry.state, entry.reason) == ("silent", "a picture without words, and the bot was not addressed")
     assert len(bot.shown(room)) == 1
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import SourceError
-from core.settings import FaqSource, FilesSource, GithubSource, GitSource, SourceSettings, WebsiteSource
+from core.settings import FaqSource, FilesSource, GithubSource, GitSource, OwnSource, SourceSettings, WebsiteSource
 from knowledge.ports import Source
 from knowledge.sources import open_source
+from tests.knowledge.test_own_sources import install
 from tests.peers.forge import NOW, REPOSITORY, ForgePeer, Ticket
 from tests.peers.web import Page
 
@@ -25,6 +26,24 @@ GIT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
 }
+PLUG_IN = """
+import hashlib
+from pathlib import Path
+from knowledge.ports import Document, Listing
+
+class Texts:
+    def __init__(self, name, options, data_dir):
+        self.name, self.folder = name, Path(options["folder"])
+
+    async def listing(self):
+        files = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+        return Listing({name: hashlib.sha256(data).hexdigest() for name, data in files.items()})
+
+    async def documents(self, listing, paths):
+        for path in paths:
+            if path in listing.fingerprints:
+                yield Document(path, (self.folder / path).read_text("utf-8"), "markdown")
+"""
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -46,7 +65,8 @@ class World:
     @property
     def place(self) -> str:
         """What an error names."""
-        return {"website": self.web.url("/"), "forge": REPOSITORY}.get(self.kind, str(self.folder))
+        named = {"website": self.web.url("/"), "forge": REPOSITORY, "own": "'contract-texts'"}
+        return named.get(self.kind, str(self.folder))
 
     def away(self) -> None:
         """Make all of it unreachable."""
@@ -106,6 +126,8 @@ class World:
                 settings = GithubSource.model_validate({"kind": "github", "full_days": 1e-9, **place})
             case "faq":
                 settings = FaqSource(kind="faq", path=self.folder / "faq.yaml")
+            case "own":
+                settings = OwnSource(kind="own", plugin="contract-texts", options={"folder": str(self.folder)})
             case "files":
                 settings = FilesSource(kind="files", path=self.folder)
             case "git":
@@ -115,8 +137,15 @@ class World:
         return open_source("docs", settings, self.data)
 
 
-@pytest.fixture(params=["files", "git", "git-remote", "faq", "website", "forge"])
-async def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Callable[[], World]]:
+@pytest.fixture(params=["files", "git", "git-remote", "faq", "website", "forge", "own"])
+async def make_world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Callable[[], World]]:
+    if request.param == "own":
+        packages = tmp_path / "packages"
+        packages.mkdir()
+        install(packages, "contract_texts", PLUG_IN, **{"contract-texts": "Texts"})
+        monkeypatch.syspath_prepend(packages)
     async with ForgePeer() as web:
         yield lambda: World(tmp_path, request.param, web)
 

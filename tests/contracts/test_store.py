@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,9 +27,10 @@ from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import Row, Store, Vectors
-from knowledge.stores.lance import FEWEST_INDEXED, MEMORY, open_lance
+from knowledge.stores.lance import MEMORY, open_lance
+from knowledge.stores.lance_table import FEWEST_INDEXED
 from knowledge.stores.weaviate import open_weaviate
-from knowledge.stores.weaviate.client import connect
+from knowledge.stores.weaviate.connecting import connect
 
 DIMENSION = 16
 WORDS = [f"word{number}" for number in range(60)]
@@ -400,10 +401,37 @@ async def test_vectors_of_a_wrong_length_are_refused(store: Store) -> None:
     assert (await store.manifest("docs"))["a.md"].fingerprint == "1"
 
 
+async def test_vectors_that_are_no_numbers_are_refused(store: Store) -> None:
+    await put(store, [row("a", "a.md")])
+    bad = np.full(DIMENSION, np.nan, np.float32)
+    with pytest.raises(StoreError, match=r"a passage of docs, b\.md, is no number"):
+        await store.replace("docs", ["b.md"], [Row(row("b", "b.md").passage, "2", "a b", bad)])
+    assert set(await store.manifest("docs")) == {"a.md"}
+    assert [one.id for one in await store.search("a", unit(0), ["docs"], 5)] == ["a"]
+
+
+async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_is_now(store: Store) -> None:
+    rows = [row(f"a{number}", "a.md", tokens=f"apple number{number}", seed=number) for number in range(6)]
+    await put(store, rows)
+    assert len(await store.search("apple", unit(0), ["docs"], 9)) == 6
+    for edition in ("second", "third"):
+        changed = replace(rows[0].passage, title=edition, text=f"{edition} text")
+        await put(store, [Row(changed, rows[0].fingerprint, edition, unit(77)), *rows[1:]])
+        await store.optimise()
+        found = await store.search(edition, unit(77), ["docs"], 9)
+        assert len(found) == len({one.id for one in found}) == 6
+        best = max(found, key=lambda one: one.similarity)
+        assert (best.title, best.text) == (edition, f"{edition} text")
+        assert best.similarity == pytest.approx(1.0, abs=0.02)
+        assert best.lexical > 0
+    assert not [one for one in await store.search("second number0", None, ["docs"], 9) if one.lexical]
+
+
 @pytest.mark.parametrize("folder", ["_versions", "data", "_indices"])
 @pytest.mark.parametrize("damage", ["cut", "gone"])
 async def test_damage_is_reported_with_the_way_out(directory: Path, folder: str, damage: str) -> None:
-    async with opened(directory) as store:
+    # A table in memory does without its indexes: only one that is searched on the disk notices all of this.
+    async with opened(directory, memory=0) as store:
         await put(store, random_rows(50))
         await store.optimise()
     for path in [path for path in (directory / "passages.lance" / folder).rglob("*") if path.is_file()]:
@@ -428,7 +456,7 @@ async def test_a_file_in_the_place_of_the_folder_is_reported(tmp_path: Path) -> 
 
 async def use(directory: Path) -> None:
     # Some damage makes LanceDB wait for ever: patience ends it.
-    async with opened(directory, read_seconds=2) as store:
+    async with opened(directory, read_seconds=2, memory=0) as store:
         await store.search("word1", unit(1), ["docs"], 5)
         await store.vectors("docs")
         await put(store, [row("a", "a.md")])

@@ -31,6 +31,7 @@ AGENTS = {
     "You write a short passage": "rewrite_hyde",
     "You translate a question": "rewrite_translation",
     "You take a question apart": "rewrite_decompose",
+    "You put pictures into words": "see",
     "does not say which": "look_back",
     "Nothing was searched": "talk",
     "因此没有检索": "talk",

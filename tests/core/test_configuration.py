@@ -184,9 +184,9 @@ class TestFaults:
             f"{file}:7: sources.docs.max_file_kb: must be an integer, not 'many'",
             f"{file}:8: sources.docs.inclued: unknown key; did you mean include?",
             f"{file}:9: sources.two.kind: unknown kind 'fils'; the kinds are faq, feed, files, git, github, gitlab, "
-            "http_api, remote_rag, search_api, website",
+            "http_api, learned, own, remote_rag, search_api, standing, website",
             f"{file}:10: sources.three.kind: is missing; the kinds are faq, feed, files, git, github, gitlab, "
-            "http_api, remote_rag, search_api, website",
+            "http_api, learned, own, remote_rag, search_api, standing, website",
             f"{file}:10: sources.three.path: does not exist: {tmp_path / 'x'}",
             f"{file}:11: sources.four.url: is missing",
             f"{file}:12: sources.Five!: is no name: use small letters, digits, - and _, at most 63, "
@@ -209,7 +209,8 @@ class TestFaults:
         assert first.startswith(f"{file}:1: sources.a.git: unknown key")
         assert second == (
             f"{file}:1: sources.a.pth: unknown key; known here: "
-            "branch, exclude, include, kind, link, max_document_kb, max_file_kb, timeout_s, url"
+            "branch, branches, exclude, host_keys, include, kind, known_hosts, link, max_document_kb, max_file_kb, "
+            "refresh, ssh_key, timeout_s, token, url, username"
         )
 
     def test_are_told_in_the_order_of_the_files(self, tmp_path: Path) -> None:
@@ -386,7 +387,10 @@ class TestShippedFiles:
         live, example = read_yaml(ROOT / "config/default.yaml"), read_yaml(write(tmp_path, optional))
         lines = {**_leaf_lines(text, live.lines), **_leaf_lines(optional, example.lines)}
         for key in known_keys():
-            if key.path[-1] in ("env", "file") or key.path[:2] == ("models", "light") or key.path in _OPTIONAL:
+            # The platform of a further bot has the keys of the section of that name.
+            if key.path[:2] == ("bots", "*") and len(key.path) > 3:
+                continue
+            if key.path[-1] in ("env", "file") or key.path[:2] in _LIKE_MAIN or key.path in _OPTIONAL:
                 continue
             found = [
                 (path, _at(data, path))
@@ -400,7 +404,7 @@ class TestShippedFiles:
                 continue
             for path, value in found:
                 assert "  # " in lines[path], f"{'.'.join(map(str, path))} has no comment"
-                if not key.field.is_required() and not key.is_secret():
+                if not key.field.is_required() and not key.is_secret() and key.path not in _EXAMPLES:
                     default = key.field.get_default(call_default_factory=True)
                     shown = list(default) if isinstance(default, tuple) else default
                     assert (str(value) if key.is_path() else value) == (str(shown) if key.is_path() else shown), path
@@ -418,10 +422,13 @@ class TestShippedFiles:
             "github",
             "gitlab",
             "http_api",
+            "learned",
             "remote_rag",
             "search_api",
+            "standing",
             "website",
             "feed",
+            "own",
         }
         assert settings.telegram
         assert settings.models.main
@@ -432,7 +439,13 @@ def _optional_parts(text: str) -> str:
     return "\n".join(line[1:] for line in text.split("\n") if re.match("#(  |[a-z])", line))
 
 
-_OPTIONAL = {("telegram",), ("models", "main")}
+# Models with the keys of `main`, which are not shown again.
+_LIKE_MAIN = {("models", "light"), ("models", "vision")}
+# The parts of a pair stand in the line of the whole.
+_PAIR = ("agents", "*", "pairs")
+_OPTIONAL = {("telegram",), ("models", "main"), (*_PAIR, "question"), (*_PAIR, "answer")}
+# Empty by default, and not valid without an example.
+_EXAMPLES = {("sources", "*", "queries")}
 
 
 def _is_section(field: object) -> bool:

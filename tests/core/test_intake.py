@@ -79,6 +79,19 @@ async def test_a_question_is_answered_once_though_delivered_twice(journal: Journ
     assert await state_of(journal, ASKED) == ("answered", "")
 
 
+async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
+    room, intake = Room(), Intake(settings(), journal, echo)
+    async with journal.database.writing():
+        delivering = asyncio.create_task(intake.receiver(room)(ASKED))
+        # It waits for its turn to write by now.
+        await asyncio.sleep(0.05)
+        delivering.cancel()
+    await asyncio.gather(delivering, return_exceptions=True)
+    await intake.receiver(room)(ASKED)
+    assert await intake.drain(5) == 0
+    assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
+
+
 async def test_order_is_kept_within_a_conversation_and_history_grows(journal: Journal) -> None:
     async def slow_first(question: Question, sink: Sink) -> Reply:
         await asyncio.sleep(0.05 if question.text == "0" else 0)

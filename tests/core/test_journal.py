@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from sqlalchemy import insert
 
 from core.answer_cache import AnswerCache, Asked
 from core.database import Database
@@ -21,6 +22,7 @@ from core.errors import StoreError
 from core.journal import FORGOTTEN_AT_ONCE, Journal
 from core.retention import forget
 from core.settings import CacheSettings
+from core.tables import cursors
 from core.types import Citation, ConversationKey, Message, Question, Reply, Turn
 from core.usage import Consumed, Ledger
 from tests.core.stand import settings
@@ -34,6 +36,22 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     opened = await Journal.open(tmp_path / "journal.db")
     yield opened
     await opened.close()
+
+
+async def test_who_writes_at_the_same_time_takes_turns(journal: Journal) -> None:
+    written: list[int] = []
+
+    async def write(number: int) -> None:
+        async with journal.database.writing() as connection:
+            values = {"name": str(number), "position": number}
+            await connection.execute(insert(cursors).values(values))
+            written.append(number)
+            await asyncio.sleep(0.02)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(14):
+            tasks.create_task(write(number))
+    assert written == list(range(14))
 
 
 async def test_a_message_is_received_once(journal: Journal) -> None:

@@ -1,14 +1,18 @@
-"""Recurring work goes on, whatever a run of it raises."""
+"""When recurring work is due, and that it goes on, whatever a run of it raises."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import ValidationError
 
 from core.logs import configure_logs
-from core.scheduler import every
-from core.settings import LogSettings
+from core.scheduler import Timetable, every, open_alarms
+from core.settings import LogSettings, RefreshSettings
 
 
 async def test_a_run_that_fails_unexpectedly_is_logged_and_the_next_one_comes() -> None:
@@ -28,3 +32,110 @@ async def test_a_run_that_fails_unexpectedly_is_logged_and_the_next_one_comes() 
     event = json.loads(log.getvalue().splitlines()[0])
     assert (event["event"], event["error"], event["level"]) == ("recurring_work.failed", "too deep", "error")
     assert "Traceback" in event["exception"]
+
+
+SATURDAY = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "following"),
+    [
+        ("0 8 * * *", "UTC", "2026-11-22T08:00"),
+        ("1 8 * * *", "UTC", "2026-11-21T08:01"),
+        ("*/15 * * * *", "UTC", "2026-11-21T08:15"),
+        ("30 6 * * mon-fri", "Europe/Berlin", "2026-11-23T05:30"),
+        ("30 6 * * mon-fri", "Asia/Shanghai", "2026-11-22T22:30"),
+        # As cron has it: 0 and 7 are Sunday, 5 is Friday, and one of the two days is enough.
+        ("0 0 * * 0", "UTC", "2026-11-22T00:00"),
+        ("0 0 * * 7", "UTC", "2026-11-22T00:00"),
+        ("0 0 * * 1-5", "UTC", "2026-11-23T00:00"),
+        ("0 0 * * fri-mon", "UTC", "2026-11-22T00:00"),
+        ("0 0 13 * 5", "UTC", "2026-11-27T00:00"),
+        ("0 0 29 2 *", "UTC", "2028-02-29T00:00"),
+    ],
+)
+def test_cron_means_what_it_means_to_cron(cron: str, zone: str, following: str) -> None:
+    found = Timetable(cron=cron, timezone=zone, jitter=0).after(SATURDAY)
+    assert found == datetime.fromisoformat(following).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "first", "times"),
+    [
+        # The clock leaves out 02:00 to 03:00 on 29 March 2026, and shows it twice on 25 October.
+        ("0 0 * * *", "Europe/Berlin", "2026-03-28", ["28T23:00", "29T22:00", "30T22:00"]),
+        ("30 0 * * mon", "Europe/Berlin", "2026-03-28", ["29T22:30"]),
+        ("0 0 1 * *", "Europe/Berlin", "2026-03-30", ["31T22:00"]),
+        ("30 2 * * *", "Europe/Berlin", "2026-03-28", ["28T01:30", "29T01:30", "30T00:30"]),
+        ("30 2 * * *", "Europe/Berlin", "2026-10-24", ["24T00:30", "25T00:30", "26T01:30"]),
+        ("*/30 2 * * *", "Europe/Berlin", "2026-10-25", ["25T00:00", "25T00:30", "25T01:00", "25T01:30", "26T01:00"]),
+        ("15 * * * *", "Europe/Berlin", "2026-10-25", [f"25T{hour:02}:15" for hour in range(6)]),
+        # Half an hour: 02:00 on 4 October 2026 is 02:30 at once.
+        ("0 0 * * *", "Australia/Lord_Howe", "2026-10-03", ["03T13:30", "04T13:00"]),
+    ],
+)
+def test_no_run_is_lost_when_the_clock_is_changed(cron: str, zone: str, first: str, times: list[str]) -> None:
+    table = Timetable(cron=cron, timezone=zone, jitter=0)
+    following, found = datetime.fromisoformat(first).replace(tzinfo=UTC) - timedelta(seconds=1), list[str]()
+    for _ in times:
+        following = table.after(following) or pytest.fail("it never comes again")
+        found.append(f"{following:%dT%H:%M}")
+    assert found == times
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", ""])
+@pytest.mark.parametrize("cron", ["*/15 1-3 * * *", "*/20 * * * *", "30 2 * * *", "59 23 * * 6"])
+def test_the_next_time_is_always_later(cron: str, zone: str) -> None:
+    table = Timetable(cron=cron, timezone=zone, jitter=0)
+    # The days on which one of these clocks is changed in 2026, and those before.
+    for day in (45, 46, 65, 66, 79, 80, 86, 87, 93, 94, 275, 276, 296, 297, 303, 304):
+        for hour in (0, 1, 6, 7, 15):
+            last = datetime(2026, 1, 1, hour, 15, tzinfo=UTC) + timedelta(days=day)
+            following = table.after(last)
+            assert following is not None
+            assert last < following <= last + timedelta(days=8)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"cron": "61 * * * *"}, "61"),
+        ({"cron": "* * *"}, "five fields"),
+        ({"cron": "0 0 * * 8"}, "no weekday"),
+        ({"cron": "0 0 * * someday"}, "no weekday"),
+        ({"cron": "0 0 * * mon,"}, "no weekday"),
+        ({"cron": "0 0 30 2 *"}, "no such day"),
+        ({"cron": "0 0 * * *", "timezone": "Mars/Crater"}, "Mars/Crater"),
+        ({"cron": "0 0 * * *", "timezone": "../../etc/passwd"}, "unknown"),
+        ({"cron": "0 0 * * *", "minutes": 5}, "not both"),
+        ({"timezone": "UTC"}, "belongs to cron"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_a_fault_of_the_configuration(given: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        RefreshSettings.model_validate(given)
+
+
+def test_jitter_only_delays() -> None:
+    hourly = Timetable(60, jitter=0.1)
+    assert hourly.after(SATURDAY, 0) == SATURDAY + timedelta(minutes=60)
+    assert hourly.after(SATURDAY, 1) == SATURDAY + timedelta(minutes=66)
+    daily = Timetable(cron="0 8 * * *", timezone="UTC", jitter=0.5)
+    assert daily.after(SATURDAY, 0.5) == SATURDAY + timedelta(days=1, hours=6)
+    assert Timetable(0).after(SATURDAY) is None
+    assert (Timetable(1e15).after(SATURDAY) or SATURDAY) > SATURDAY + timedelta(days=36_000)
+
+
+async def test_an_alarm_rings_at_its_time_and_can_be_moved() -> None:
+    rung: list[str] = []
+    last = asyncio.Event()
+    now = datetime.now(UTC)
+    async with open_alarms() as alarms, asyncio.timeout(10):
+        alarms.set("missed", now - timedelta(days=3), lambda: rung.append("missed"))
+        alarms.set("moved", now + timedelta(seconds=0.1), lambda: rung.append("too early"))
+        alarms.set("moved", now + timedelta(days=1), lambda: rung.append("too early"))
+        alarms.set("soon", now + timedelta(seconds=0.4), last.set)
+        await last.wait()
+        alarms.set("late", datetime.now(UTC) + timedelta(seconds=0.1), lambda: rung.append("after the end"))
+    await asyncio.sleep(0.2)
+    assert rung == ["missed"]

@@ -130,6 +130,12 @@ async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
     )
 
 
+async def test_what_a_picture_shows_is_not_quoted() -> None:
+    shown = "The pump. ![How the pump connects to the tank of the house.](pump.svg) It needs a valve for the tank."
+    quoted = await extract("How does the pump connect to the tank?", [passage("page", shown)], ShelfLibrary())
+    assert quoted == "> It needs a valve for the tank. [p1]"
+
+
 async def test_imports_are_no_code_worth_quoting() -> None:
     module = passage("module", "import os\nimport sys\nfrom typing import Any\n\nimport re", kind="python")
     assert await extract("Which imports?", [module], ShelfLibrary()) == ""

@@ -58,6 +58,7 @@ class DictSource:
     texts: dict[str, str] = field(default_factory=dict)
     vanished: Collection[str] = ()
     stale: str = ""
+    edition: str = ""
     read: list[str] = field(default_factory=list)
 
     async def listing(self) -> Listing:
@@ -68,7 +69,8 @@ class DictSource:
         for path in paths:
             if path not in self.vanished:
                 self.read.append(path)
-                yield Document(path, self.texts[path], "markdown", "", "https://x.org/" + path + "#L{start}-L{end}")
+                url = "https://x.org/" + path + "#L{start}-L{end}"
+                yield Document(path, self.texts[path], "markdown", "", url, self.edition)
 
 
 @pytest.fixture

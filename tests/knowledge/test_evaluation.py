@@ -15,10 +15,12 @@ from core.types import Passage
 from knowledge.evaluation.asking import read_retrieval, read_routing
 from knowledge.evaluation.corpus import CORPUS_FORM, Entry, corpus_store, read_entry, with_corpus
 from knowledge.evaluation.fitting import FEWEST, enough, held_out, split
-from knowledge.evaluation.fitting_routing import Weights, asked_agents, fit_weights
+from knowledge.evaluation.fitting_routing import Weights, asked_agents, fit_all, fit_weights
 from knowledge.evaluation.measures import MEASURES, mean, rate
+from knowledge.evaluation.mixing import KINDS, Cosines, Mix, cosines_of
 from knowledge.evaluation.retrieval import RETRIEVAL_FORM, documents
 from knowledge.evaluation.routing import ROUTING_FORM, rate_routing
+from knowledge.routing import AgentIndex, Told, score
 from tests.knowledge.conftest import WordEmbedder
 
 
@@ -196,3 +198,51 @@ class TestFits:
         enough(cases)
         with pytest.raises(UsageError, match=f"--fit needs {FEWEST} questions at least; there are {FEWEST - 1}"):
             enough(cases[1:])
+
+
+class TestMixes:
+    def test_give_the_scores_of_routing(self) -> None:
+        dice = np.random.default_rng(7)
+
+        def units(count: int) -> np.ndarray:
+            rows = dice.standard_normal((count, 8)).astype(np.float32)
+            unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+            return unit
+
+        told = tuple(Told(kind, "x", weight) for kind, weight in (("description", 0.5), ("pairs", 0.8), ("pairs", 0.8)))
+        weights = np.array([[one.weight] for one in told], np.float32)
+        indexes = [
+            AgentIndex("both", units(4), units(3) * weights, 0.3, 1.0, told),
+            AgentIndex("passages", units(2), units(0), 0.3, 1.0),
+            AgentIndex("told", units(0), units(3) * weights, 0.7, 1.0, told),
+        ]
+        queries = units(20)
+        mix = Mix(np.array([0.3, 0.3, 0.7]), np.array([[0.5, 1.0, 0.8], [1.0, 1.0, 1.0], [0.5, 1.0, 0.8]]))
+        expected = [[score(query, index) for index in indexes] for query in queries]
+        np.testing.assert_allclose(cosines_of(queries, indexes).mixed(mix), expected, atol=1e-5)
+
+    def test_a_side_that_misleads_is_weighed_less(self) -> None:
+        dice = np.random.default_rng(8)
+        wanted = np.eye(3, dtype=bool)[dice.integers(3, size=240)]
+        noise = dice.normal(0, 0.12, size=(240, 3))
+        kinds = np.full((240, 3, len(KINDS)), np.nan)
+        kinds[:, :, KINDS.index("description")] = 0.45 + dice.normal(0, 0.15, size=(240, 3))
+        kinds[:, :, KINDS.index("examples")] = 0.3 + 0.25 * wanted + dice.normal(0, 0.04, size=(240, 3))
+        cosines = Cosines(0.3 + noise, kinds)
+        configured = Mix(np.full(3, 0.3), np.ones((3, len(KINDS))))
+        fitted = fit_all(cosines, wanted, configured, 1)
+        assert fitted.mix is not None
+        assert fitted.mix.mix_in[0] > 0.6, "the passages say nothing here"
+        assert fitted.mix.kinds[0, 0] < 0.7, "descriptions say nothing either"
+        assert fitted.mix.kinds[0, 1] == 1
+
+        def accuracy(mix: Mix, weights: Weights) -> float:
+            chosen = asked_agents(cosines.mixed(mix), weights, 1)
+            return float(np.mean([bool(one) and wanted[case, one[0]] for case, one in enumerate(chosen)]))
+
+        assert accuracy(fitted.mix, fitted) > accuracy(configured, Weights(np.ones(3), -1.0)) + 0.2
+
+    def test_where_nothing_is_mixed_in_the_mix_stays(self) -> None:
+        cosines = Cosines(np.random.default_rng(9).random((30, 2)), np.full((30, 2, len(KINDS)), np.nan))
+        configured = Mix(np.full(2, 0.3), np.ones((2, len(KINDS))))
+        assert fit_all(cosines, np.eye(2, dtype=bool)[[0, 1] * 15], configured, 1).mix is configured

@@ -2,20 +2,47 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from knowledge.stores.lance_words import Words
+from knowledge.stores.lance_words import Counted, Words, scores
+
+
+def scored(texts: list[str], tokens: str, alive: list[bool] | None = None) -> list[float]:
+    words = Words.of(pa.array(texts, pa.string()))
+    mask = None if alive is None else np.array(alive)
+    counted = Counted.of([(words, mask)])
+    rarities = counted.rarities(tokens, [(words, mask)])
+    found: list[float] = scores(words, rarities, counted.damping(words), mask).tolist()
+    return found
 
 
 def test_scores_are_bm25_and_a_repeated_word_counts_as_often() -> None:
-    words = Words.of(["cat cat dog", "dog", "bird"])
+    texts = ["cat cat dog", "dog", "bird"]
     rarity = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
     cat = rarity * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 3 / (5 / 3)))
-    assert words.scores("cat unknown").tolist() == [pytest.approx(cat), 0.0, 0.0]
-    assert words.scores("cat cat").tolist() == [pytest.approx(2 * cat), 0.0, 0.0]
-    assert words.scores("").tolist() == [0.0, 0.0, 0.0]
+    assert scored(texts, "cat unknown") == [pytest.approx(cat), 0.0, 0.0]
+    assert scored(texts, "cat cat") == [pytest.approx(2 * cat), 0.0, 0.0]
+    assert scored(texts, "") == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("texts", [[], [""], ["", ""]])
+@pytest.mark.parametrize("texts", [[], [""], ["", ""], ["  ", " x ", ""]])
 def test_passages_without_words_score_nothing(texts: list[str]) -> None:
-    assert Words.of(texts).scores("cat").tolist() == [0.0] * len(texts)
+    assert scored(texts, "cat") == [0.0] * len(texts)
+
+
+def test_dead_passages_count_for_nothing() -> None:
+    left = scored(["cat cat dog", "bird"], "cat bird")
+    assert scored(["cat cat dog", "cat bird cat", "bird"], "cat bird", [True, False, True]) == pytest.approx(
+        [left[0], 0.0, left[1]]
+    )
+
+
+def test_blocks_count_as_one() -> None:
+    texts = ["cat cat dog", "dog fish", "bird cat", "fish", "cow cat"]
+    blocks = [(Words.of(pa.array(part)), None) for part in (texts[:2], texts[2:3], texts[3:])]
+    counted = Counted.of(blocks)
+    rarities = counted.rarities("cat fish", blocks)
+    apart = np.concatenate([scores(words, rarities, counted.damping(words)) for words, _ in blocks])
+    assert apart.tolist() == pytest.approx(scored(texts, "cat fish"))

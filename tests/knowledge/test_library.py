@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pytest
 
+from core.answer import answer
 from core.errors import UsageError
+from core.parts import Parts
+from core.prompts import Prompts
 from core.settings import Settings
+from core.types import Passage, Question
 from knowledge.library import KnowledgeLibrary
-from knowledge.ports import Store
+from knowledge.ports import Store, Vectors
 from knowledge.sync import refresh
+from tests.core.stand import MemorySink, OrderKeeper
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
 FRUIT = {f"fruit{n}.md": f"The apple and the pear are sweet fruit, number {n}." for n in range(12)}
@@ -226,3 +231,146 @@ async def test_questions_are_answered_during_a_reload(library: KnowledgeLibrary)
         await asyncio.sleep(0)
     await reload
     assert asked > 0
+
+
+def told(**of_mute: object) -> dict[str, object]:
+    return {"cook": {"sources": ["fruit"]}, "mute": {"sources": ["nothing"], **of_mute}}
+
+
+async def scores(filled: Store, embedder: WordEmbedder, query: str, **changes: object) -> dict[str, float]:
+    library = KnowledgeLibrary(settings(**changes), filled, embedder)
+    await library.load()
+    return {agent.name: agent.score for agent in await library.route(query)}
+
+
+async def test_each_kind_of_mix_in_has_its_weight(filled: Store, embedder: WordEmbedder) -> None:
+    every = {"routing": {"threshold": -1}}
+    pair = {"question": "which umbrella?", "answer": "the large one"}
+    texts: dict[str, object] = {"description": "weather reports", "examples": ["rain tomorrow?"], "pairs": [pair]}
+    queries = {"description": "weather reports", "examples": "rain tomorrow?", "pairs": "which umbrella?"}
+    for kind, query in queries.items():
+        plain = await scores(filled, embedder, query, agents=told(**texts), knowledge=every)
+        assert plain["mute"] == pytest.approx(1, abs=1e-5)
+        for weight in (0.5, 0.0):
+            weighed = told(**texts, mix_in_weights={kind: weight})
+            found = await scores(filled, embedder, query, agents=weighed, knowledge=every)
+            assert found["mute"] < 0.75, "what is left is another text, or this one for half"
+        only = told(**{kind: texts[kind]}, mix_in_weights={kind: 0})
+        assert "mute" not in await scores(filled, embedder, query, agents=only, knowledge=every)
+    whole = "which umbrella? the large one"
+    answered = await scores(filled, embedder, whole, agents=told(pairs=[pair]), knowledge=every)
+    assert answered["mute"] == pytest.approx(1, abs=1e-5)
+
+
+async def test_scales_are_by_agent_and_by_kind_of_source(filled: Store, embedder: WordEmbedder) -> None:
+    kinds = {"fruit": "files", "tools": "git", "chinese": "files", "nothing": "faq"}
+    sources = {
+        name: {"kind": kind, **({"url": "/nowhere"} if kind == "git" else {"path": "/nowhere/a.csv"})}
+        for name, kind in kinds.items()
+    }
+    agents = {
+        "cook": {"sources": ["fruit"], "description": "pears"},
+        "smith": {"sources": ["tools"]},
+        "fruiterer": {"sources": ["fruit"]},
+        "both": {"sources": ["fruit", "tools"]},
+        "mute": {"sources": ["nothing"], "description": "pear tree"},
+    }
+
+    async def found(scales: dict[str, float]) -> dict[str, float]:
+        knowledge = {"routing": {"kind_scales": scales, "threshold": -1, "agents": 9}}
+        return await scores(filled, embedder, "is a pear sweet?", sources=sources, agents=agents, knowledge=knowledge)
+
+    plain, scaled = await found({}), await found({"files": 0.5, "faq": 2})
+    assert scaled["cook"] == pytest.approx(plain["cook"] / 2, rel=1e-4)
+    assert scaled["smith"] == pytest.approx(plain["smith"], rel=1e-4)
+    assert scaled["mute"] == pytest.approx(plain["mute"] * 2, rel=1e-4)
+    # Each kind has its own centroids now: those of the fruit or those of the tools count half.
+    for one in (await found({"files": 0.5}), await found({"git": 0.5})):
+        assert one["both"] == pytest.approx(max(one["fruiterer"], one["smith"]), rel=1e-4)
+
+
+class Watched:
+    """A store that tells whose vectors are read, and waits before it gives the first ones away."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.read, self.ready = store, list[str](), asyncio.Event()
+        self.searches = 0
+        self.ready.set()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.store, name)
+
+    async def vectors(self, source: str) -> object:
+        self.read.append(source)
+        found = await self.store.vectors(source)
+        if len(self.read) == 1:
+            await self.ready.wait()
+        return found
+
+    async def search(
+        self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
+    ) -> Sequence[Passage]:
+        self.searches += 1
+        return await self.store.search(tokens, vector, sources, limit)
+
+
+async def test_only_the_agents_of_refreshed_sources_are_reloaded(filled: Store, embedder: WordEmbedder) -> None:
+    watched = Watched(filled)
+    library = KnowledgeLibrary(settings(), watched, embedder)  # type: ignore[arg-type]
+    await library.load()
+    assert sorted(watched.read) == ["chinese", "fruit", "tools"]
+    watched.read.clear()
+    await refresh(DictSource("fruit", {"new.md": "The plum is purple."}), filled, embedder, chunk_tokens=200)
+    await library.reload(["fruit", "nothing"])
+    assert watched.read == ["fruit"]
+    assert (await names(library, "purple plum"))[0] == "cook"
+    assert (await names(library, "a saw or a hammer?"))[0] == "smith"
+
+
+async def test_of_reloads_at_once_the_newest_counts(filled: Store, embedder: WordEmbedder) -> None:
+    watched = Watched(filled)
+    watched.ready.clear()
+    library = KnowledgeLibrary(settings(agents={"cook": {"sources": ["fruit"]}}), watched, embedder)  # type: ignore[arg-type]
+    old = asyncio.create_task(library.load())
+    while not watched.read:
+        await asyncio.sleep(0.001)
+    await refresh(DictSource("fruit", {}), filled, embedder, chunk_tokens=200)
+    new = asyncio.create_task(library.reload())
+    await asyncio.sleep(0.01)
+    watched.ready.set()
+    await asyncio.gather(old, new)
+    assert library.empty
+
+
+async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
+    filled: Store, embedder: WordEmbedder
+) -> None:
+    chosen = settings(knowledge={"routing": {"threshold": 0.4}})
+    watched = Watched(filled)
+    library = KnowledgeLibrary(chosen, watched, embedder)  # type: ignore[arg-type]
+    await library.load()
+    parts = Parts(chosen, library, OrderKeeper(), None, Prompts.read())
+    for question, searches in (("Is the apple or the pear sweet fruit?", 1), ("Who won the cup yesterday?", 0)):
+        watched.searches = 0
+        sink = MemorySink()
+        reply = await answer(Question(question), sink, parts)
+        assert bool(reply.trace.agents) == bool(reply.passages) == bool(searches)
+        assert bool(watched.searches) == bool(searches)
+        assert ("I found nothing about this" in reply.text) == (not searches)
+
+
+async def test_by_words_a_threshold_leaves_out_those_without_any(filled: Store, embedder: WordEmbedder) -> None:
+    strict = {"routing": {"threshold": 0.2}}
+    assert list(await scores(filled, embedder, "安装", knowledge=strict)) == ["chinese"]
+    assert len(await scores(filled, embedder, "安装")) == 3
+    assert await scores(filled, embedder, "完全无关", knowledge=strict) == {}
+
+
+async def test_a_query_without_a_usable_vector_goes_by_words(filled: Store, embedder: WordEmbedder) -> None:
+    library = KnowledgeLibrary(settings(), filled, embedder)
+    await library.load()
+    embedder.directions["pear"] = np.full(32, np.nan, np.float32)
+    found = await library.search("cook", "pear", 5)
+    assert found
+    assert all(one.similarity == 0 for one in found)
+    assert await names(library, "pear")

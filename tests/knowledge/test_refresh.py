@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from core.errors import StoreError
-from core.settings import FilesSource, GitSource, SourceSettings
+from core.database import Database
+from core.errors import EmbeddingError, SourceError, StoreError, StoreLocked
+from core.settings import FeedSource, FilesSource, GitSource, SourceSettings
+from core.upkeep_record import UpkeepRecord
 from knowledge.library import KnowledgeLibrary
-from knowledge.locks import make_data_dir, refresh_lock
+from knowledge.locks import make_data_dir, refresh_lock, source_lock
 from knowledge.ports import Store
-from knowledge.refresh import Refreshed, refresh_sources
+from knowledge.refresh import Refreshed, Refreshing, refresh_source, refresh_sources
+from knowledge.stores.lance import open_lance
 from knowledge.sync import refresh
 from tests.knowledge.conftest import DictSource, WordEmbedder
 from tests.knowledge.test_library import settings
+from tests.knowledge.test_sources_feed import rss
+from tests.peers.web import WebPeer
 
 
 def folder(path: Path, *texts: str, **more: object) -> FilesSource:
@@ -32,7 +39,7 @@ async def test_a_source_that_cannot_even_be_opened_does_not_stop_the_others(
         "branch": GitSource(kind="git", url="https://example.org/x.git", branch="-x"),
         "good": folder(tmp_path / "b", "banana"),
     }
-    done = await refresh_sources(sources, (), store, embedder, tmp_path, chunk_tokens=200)
+    done = await refresh_sources(Refreshing(sources, store, embedder, tmp_path, 200))
     assert [report.name for report in done.reports] == ["good"]
     assert "glob" in done.failures["glob"]
     assert "'-x'" in done.failures["branch"]
@@ -47,7 +54,7 @@ async def test_news_come_with_every_change_and_at_the_end(tmp_path: Path, store:
 
     async def run() -> Refreshed:
         held.clear()
-        return await refresh_sources(sources, (), store, embedder, tmp_path, chunk_tokens=200, news=news)
+        return await refresh_sources(Refreshing(sources, store, embedder, tmp_path, 200), news=news)
 
     await run()
     assert [1, 0] in held, "the first source could be asked before the second was read"
@@ -87,3 +94,145 @@ def test_a_data_directory_that_is_a_file_or_below_one_is_named(tmp_path: Path, b
         make_data_dir(tmp_path / "file" / below)
     with pytest.raises(StoreError, match="data_dir"), refresh_lock(tmp_path / "file" / below):
         pytest.fail("locked nothing")
+
+
+@pytest.fixture
+async def record(tmp_path: Path) -> AsyncIterator[UpkeepRecord]:
+    database = await Database.open(tmp_path / "journal.db")
+    yield UpkeepRecord(database)
+    await database.close()
+
+
+async def test_a_source_that_another_process_refreshes_is_left_to_it(
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: UpkeepRecord
+) -> None:
+    sources = {"fruit": folder(tmp_path / "a", "apple"), "tools": folder(tmp_path / "b", "hammer")}
+    work = Refreshing(sources, store, embedder, tmp_path, 200, record)
+    async with source_lock(tmp_path, "fruit"):
+        done = await refresh_sources(work)
+        assert [report.name for report in done.reports] == ["tools"]
+        assert "another process is refreshing source fruit" in done.failures["fruit"]
+        assert "fruit" not in await record.entries(), "that somebody else is at it is no failed try"
+        with pytest.raises(StoreLocked, match="source fruit"):
+            await refresh_sources(work, ["fruit"])
+    assert (await refresh_sources(work)).failures == {}
+
+
+async def test_the_record_tells_success_failure_and_what_was_broken_off(
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: UpkeepRecord
+) -> None:
+    sources = {"fruit": folder(tmp_path / "a", "apple", "pear")}
+    work = Refreshing(sources, store, embedder, tmp_path, 200, record, lambda text: text.replace(str(tmp_path), "***"))
+    await refresh_source(work, "fruit")
+    first = await record.entry("fruit")
+    assert (first.documents, first.passages, first.failures, first.error, first.unfinished) == (2, 2, 0, "", False)
+    assert first.counts["added"] == 2
+    assert first.last_try is not None
+    assert first.last_success is not None
+    assert first.last_try < first.last_success == first.changed_at == first.ended_at
+
+    (tmp_path / "a" / "0.md").write_text("apricot", "utf-8")
+    embedder.broken = True
+    for failures in (1, 2):
+        with pytest.raises(EmbeddingError):
+            await refresh_source(work, "fruit")
+        entry = await record.entry("fruit")
+        assert (entry.failures, entry.error, entry.documents) == (failures, "the embedder is broken", 2)
+        assert (entry.last_success, entry.changed_at) == (first.last_success, first.changed_at)
+    (tmp_path / "a").rename(tmp_path / "elsewhere")
+    with pytest.raises(SourceError):
+        await refresh_source(work, "fruit")
+    assert "***" in (await record.entry("fruit")).error
+    assert str(tmp_path) not in (await record.entry("fruit")).error
+
+    (tmp_path / "elsewhere").rename(tmp_path / "a")
+    embedder.broken, embedder.delay = False, 30
+    refreshing = asyncio.create_task(refresh_source(work, "fruit"))
+    async with asyncio.timeout(10):
+        while not (await record.entry("fruit")).unfinished:
+            await asyncio.sleep(0.01)
+    refreshing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await refreshing
+    broken_off = await record.entry("fruit")
+    assert (broken_off.unfinished, broken_off.failures) == (True, 3)
+
+
+async def test_a_source_whose_remote_is_gone_has_failed_on_record(
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: UpkeepRecord
+) -> None:
+    async with WebPeer() as web:
+        web.pages["/feed"] = rss(("one", "Rocket 1 is out.", 1))
+        values = {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"]}
+        work = Refreshing({"news": FeedSource.model_validate(values)}, store, embedder, tmp_path, 200, record)
+        await refresh_source(work, "news")
+        first = await record.entry("news")
+        web.status = 503
+        report = await refresh_source(work, "news")
+    assert report.stale
+    entry = await record.entry("news")
+    assert entry.error.startswith("not up to date: ")
+    assert (entry.last_success, entry.documents, entry.failures) == (first.last_success, 1, 1)
+
+
+async def test_another_link_reaches_documents_that_have_not_changed(
+    tmp_path: Path, store: Store, embedder: WordEmbedder
+) -> None:
+    source = folder(tmp_path / "a", "apple", link="https://old.org/{path}")
+    for link in ("https://old.org/{path}", "https://new.org/{path}"):
+        given = source.model_copy(update={"link": link})
+        report = await refresh_source(Refreshing({"fruit": given}, store, embedder, tmp_path, 200), "fruit")
+    assert (report.updated, report.unchanged) == (1, 0)
+    (found,) = await store.search("apple", (await embedder.embed(["apple"]))[0], ["fruit"], 5)
+    assert found.url == "https://new.org/0.md"
+
+
+async def test_a_source_that_is_no_longer_configured_is_forgotten_by_a_whole_ingest(
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: UpkeepRecord
+) -> None:
+    sources = {name: folder(tmp_path / name, "apple", "pear") for name in ("fruit", "trees")}
+    await refresh_sources(Refreshing(sources, store, embedder, tmp_path, 200, record))
+    # Another deployment's, whose refreshes are not on record here.
+    await refresh(DictSource("others", {"a.md": "plum"}), store, embedder, chunk_tokens=200)
+    left = Refreshing({"fruit": sources["fruit"]}, store, embedder, tmp_path, 200, record)
+
+    await refresh_sources(left, ["fruit"])
+    assert len(await store.manifest("trees")) == 2, "who refreshes one source changes no other"
+    async with source_lock(tmp_path, "trees"):
+        assert (await refresh_sources(left)).failures == {}
+    assert len(await store.manifest("trees")) == 2, "a process with another configuration is at it"
+    assert set(await record.entries()) == {"fruit", "trees"}
+
+    await refresh_sources(left)
+    assert await store.manifest("trees") == {}
+    assert set(await record.entries()) == {"fruit"}
+    assert [len(await store.manifest(name)) for name in ("fruit", "others")] == [2, 1]
+
+
+async def test_many_sources_are_refreshed_at_once_into_a_new_store_by_two_processes(
+    tmp_path: Path, store: Store, embedder: WordEmbedder
+) -> None:
+    """Two handles on one directory see each other's commits as two processes do: late, unless they look."""
+    sources = {f"source-{number}": folder(tmp_path / str(number), "apple", "pear") for number in range(6)}
+    other = await open_lance(tmp_path / "passages", "words", 32)
+
+    async def read() -> None:
+        while True:
+            await store.manifest("source-0")
+            await asyncio.sleep(0)
+
+    reading = asyncio.create_task(read())
+    handles = [store, other] * 3
+    done = await asyncio.gather(
+        *(
+            refresh_source(Refreshing(sources, handle, embedder, tmp_path, 200), name)
+            for name, handle in zip(sources, handles, strict=True)
+        )
+    )
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await other.close()
+    assert [report.added for report in done] == [2] * 6
+    fresh = await open_lance(tmp_path / "passages", "words", 32)
+    assert [len(await fresh.vectors(name)) for name in sources] == [2] * 6
+    await fresh.close()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from knowledge.ports import Vectors
-from knowledge.routing import AgentIndex, choose, cluster, score
+from knowledge.routing import AgentIndex, Told, choose, cluster, count_centroids, fit, score
 
 NONE = np.empty((0, 2), np.float32)
 
@@ -49,7 +49,9 @@ def test_the_same_input_gives_the_same_centroids() -> None:
     assert not np.array_equal(cluster(vectors, 8, seed=3), cluster(vectors, 8, seed=4))
 
 
-@pytest.mark.parametrize(("size", "most", "expected"), [(0, 16, 0), (1, 16, 1), (2, 16, 1), (50, 16, 5), (600, 16, 16)])
+@pytest.mark.parametrize(
+    ("size", "most", "expected"), [(0, 16, 0), (1, 16, 1), (2, 16, 2), (50, 32, 20), (600, 16, 16)]
+)
 def test_the_number_of_centroids_follows_the_size(size: int, most: int, expected: int) -> None:
     vectors = unit(*np.random.default_rng(0).standard_normal((size, 8))) if size else np.empty((0, 8), np.float32)
     assert cluster(vectors, most).shape == (expected, 8)
@@ -145,3 +147,31 @@ def test_choosing_among_twenty_agents_is_fast() -> None:
         choose(query, agents, limit=3, threshold=0)
         times.append(time.perf_counter() - started)
     assert float(np.median(times)) < 0.002
+
+
+def test_more_passages_have_more_centroids_but_ever_less() -> None:
+    assert [count_centroids(size, 32) for size in (0, 1, 2, 8, 50, 128, 10**6)] == [1, 1, 2, 8, 20, 32, 32]
+    # The samples that are clustered do not bound them.
+    assert count_centroids(80_000, 1_000) == 800
+
+
+def test_a_damaged_vector_spoils_no_centroid() -> None:
+    vectors = np.concatenate([unit(*[[1, 0]] * 4), np.full((2, 2), np.nan, np.float32)])
+    np.testing.assert_allclose(cluster(vectors, 4), [[1, 0]])
+    assert cluster(np.full((3, 2), np.nan, np.float32), 4).shape == (0, 2)
+    assert choose(np.full(2, np.nan, np.float32), [index("a", unit([1, 0]))], limit=3, threshold=-1) == []
+
+
+def test_a_score_tells_what_it_is_made_of() -> None:
+    query = unit([1, 0])[0]
+    told = (Told("description", "all", 0.5), Told("examples", "how?"))
+    mix_in = unit([0.9, 0.1], [0.6, 0.8]) * np.array([[0.5], [1.0]], np.float32)
+    found = fit(query, AgentIndex("a", unit([0.8, 0.6]), mix_in, 0.25, 2.0, told))
+    # The description is nearer, but counts half.
+    assert found.told == told[1]
+    assert found.mix_in == pytest.approx(0.6)
+    assert found.mix_in_part == pytest.approx(2 * 0.25 * 0.6)
+    assert found.score - 2 * 0.75 * 0.8 == pytest.approx(found.mix_in_part)
+    alone = fit(query, AgentIndex("a", NONE, mix_in, 0.25, 2.0, told))
+    assert alone.mix_in_part == alone.score == pytest.approx(1.2)
+    assert fit(query, index("a", unit([1, 0]))).mix_in_part is None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -15,11 +17,14 @@ from pathlib import Path
 import pytest
 
 from core.errors import SourceError
-from core.settings import GitSource
+from core.logs import configure_logs
+from core.settings import GitSource, LogSettings
 from knowledge.ports import Document, Listing, Source
 from knowledge.sources import open_source
 from knowledge.sources.git import is_local
+from knowledge.sources.git_clone import clone_name
 from knowledge.sources.links import derived_template, without_credentials
+from tests.deployment import logging_as_it_was
 
 IDENTITY = {
     "GIT_AUTHOR_NAME": "A",
@@ -68,6 +73,15 @@ def remote(repository: Path, tmp_path: Path, **settings: object) -> Source:
     return source(f"file://{repository}", tmp_path / "data", **settings)
 
 
+def clones(tmp_path: Path) -> list[Path]:
+    return sorted(file.parent for file in (tmp_path / "data/git").glob("*/HEAD"))
+
+
+def clone_of(tmp_path: Path) -> Path:
+    (clone,) = clones(tmp_path)
+    return clone
+
+
 async def read(one: Source, listing: Listing) -> dict[str, Document]:
     return {document.path: document async for document in one.documents(listing, listing.fingerprints)}
 
@@ -111,6 +125,65 @@ async def test_what_is_skipped_is_counted(repository: Path, tmp_path: Path) -> N
     }
     listing = await source(repository, tmp_path, include=["*.md"], max_file_kb=4).listing()
     assert set(listing.fingerprints) == {"README.md", ".github/x.md"}
+
+
+async def test_pointers_of_large_files_and_unreadable_names_are_skipped(repository: Path, tmp_path: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
+    about = f"# About pointers\n\n{pointer}" + "more words " * 200
+    commit(repository, {"a.md": pointer, "a.pdf": pointer, "about.md": about})
+    (repository / os.fsdecode(b"caf\xe9.md")).write_text("x")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "odd")
+    for one in (source(repository, tmp_path), remote(repository, tmp_path)):
+        listing = await one.listing()
+        assert set(listing.fingerprints) == {"README.md", "src/a.py", "about.md"}
+        assert listing.skipped == {"LFS pointer": 2, "unreadable name": 1}
+
+
+async def test_submodules_are_left_alone_and_the_log_says_so(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{git(repository, 'rev-parse', 'HEAD')},module")
+    git(repository, "commit", "-qm", "special")
+    with logging_as_it_was():
+        configure_logs(LogSettings(level="info", format="json"), sys.stdout)
+        await source(repository, tmp_path).listing()
+    (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "submodules" in line]
+    assert (line["source"], line["count"], line["paths"]) == ("docs", 1, ["module"])
+
+
+async def test_content_is_looked_at_once(repository: Path, tmp_path: Path) -> None:
+    commit(repository, {"a.md": b"a\0b", "b.md": " \n"})
+    skipped = (await source(repository, tmp_path).listing()).skipped
+    memory = tmp_path / "git/docs.json"
+    kept = json.loads(memory.read_text())
+    assert {fault: len(blobs) for fault, blobs in kept["faults"].items()} == {"": 2, "binary": 1, "empty": 1}
+    written = memory.stat().st_mtime_ns
+    assert (await source(repository, tmp_path).listing()).skipped == skipped
+    assert memory.stat().st_mtime_ns == written
+    for damage in ("{", "[]", '{"format": 0}', '{"format": 1, "faults": 3}'):
+        memory.write_text(damage)
+        assert (await source(repository, tmp_path).listing()).skipped == skipped
+        assert json.loads(memory.read_text()) == kept
+
+
+async def test_what_cannot_be_remembered_is_looked_at_again(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "git").write_text("a file where the folder should be")
+    assert len((await source(repository, tmp_path).listing()).fingerprints) == 2
+
+
+async def test_content_that_is_lost_later_is_noticed_and_fetched_again(repository: Path, tmp_path: Path) -> None:
+    one = remote(repository, tmp_path)
+    listing = await one.listing()
+    unpack(clone_of(tmp_path))
+    blob = (
+        clone_of(tmp_path) / "objects" / listing.fingerprints["README.md"][:2] / listing.fingerprints["README.md"][2:]
+    )
+    blob.chmod(0o600)
+    blob.write_bytes(b"spoiled")
+    with pytest.raises(SourceError, match="cannot be read"):
+        await read(one, listing)
+    assert (await read(one, await one.listing()))["README.md"].text == "# Title\n"
 
 
 async def test_the_same_content_twice_and_odd_names(repository: Path, tmp_path: Path) -> None:
@@ -187,7 +260,7 @@ async def test_hooks_do_not_run_and_the_surroundings_do_not_mislead(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     assert len((await remote(repository, tmp_path).listing()).fingerprints) == 2
     assert len((await source(repository, tmp_path).listing()).fingerprints) == 2
-    assert (tmp_path / "data/git/docs/hooks/reference-transaction").exists()
+    assert (clone_of(tmp_path) / "hooks/reference-transaction").exists()
     assert not (tmp_path / "ran").exists()
 
 
@@ -196,8 +269,8 @@ async def test_a_remote_is_cloned_once_and_fetched_after(repository: Path, tmp_p
         commit(repository, {"README.md": f"# Title {number}\n"})
     one = remote(repository, tmp_path)
     first = await one.listing()
-    clone = tmp_path / "data/git/docs"
-    assert git(clone, "rev-list", "--count", "refs/kimas/current") == "1"
+    clone = clone_of(tmp_path)
+    assert git(clone, "rev-list", "--count", "refs/kimas/default") == "1"
     inode = clone.stat().st_ino
     revision = commit(repository, {"README.md": "# New\n", "src/a.py": None, "b.md": "b\n"})
     for again in (one, remote(repository, tmp_path)):
@@ -208,7 +281,7 @@ async def test_a_remote_is_cloned_once_and_fetched_after(repository: Path, tmp_p
             "b.md": "b\n",
         }
     assert first.revision != revision
-    assert sorted(path.name for path in clone.parent.iterdir()) == ["docs"]
+    assert sorted(path.name for path in clone.parent.iterdir()) == ["docs.json", clone.name, f"{clone.name}.lock"]
 
 
 async def test_rewritten_history_is_followed(repository: Path, tmp_path: Path) -> None:
@@ -246,7 +319,7 @@ async def test_nothing_cloned_and_unreachable_names_the_address_without_credenti
     while chain is not None:
         assert "s3cret" not in str(chain)
         chain = chain.__cause__ or chain.__context__
-    assert not list((tmp_path / "git").iterdir())
+    assert [path.suffix for path in (tmp_path / "git").iterdir()] == [".lock"]
 
 
 @pytest.fixture
@@ -295,7 +368,7 @@ async def test_another_address_makes_another_clone(repository: Path, tmp_path: P
     git(tmp_path, "init", "-q", "-b", "main", str(other))
     commit(other, {"other.md": "x"})
     assert set((await remote(other, tmp_path).listing()).fingerprints) == {"other.md"}
-    assert sorted(path.name for path in (tmp_path / "data/git").iterdir()) == ["docs"]
+    assert clone_of(tmp_path) == tmp_path / "data/git" / clone_name(f"file://{other}")
 
 
 def spoil(clone: Path) -> None:
@@ -308,9 +381,9 @@ def spoil(clone: Path) -> None:
 DAMAGE = {
     "objects": lambda clone: shutil.rmtree(clone / "objects"),
     "head": lambda clone: (clone / "HEAD").unlink(),
-    "reference": lambda clone: (clone / "refs/kimas/current").write_text("0" * 40 + "\n"),
+    "reference": lambda clone: (clone / "refs/kimas/default").write_text("0" * 40 + "\n"),
     "state": lambda clone: (clone / "kimas.json").write_text("{"),
-    "lock": lambda clone: (clone / "refs/kimas/current.lock").touch(),
+    "lock": lambda clone: (clone / "refs/kimas/default.lock").touch(),
     "shallow": lambda clone: (clone / "shallow").write_text("rubbish\n"),
     "pack": spoil,
     "file": lambda clone: (shutil.rmtree(clone), clone.write_text("a file")),
@@ -321,7 +394,7 @@ DAMAGE = {
 async def test_a_damaged_clone_is_made_anew(what: str, repository: Path, tmp_path: Path) -> None:
     await remote(repository, tmp_path).listing()
     revision = commit(repository, {"README.md": "# New\n"})
-    DAMAGE[what](tmp_path / "data/git/docs")
+    DAMAGE[what](clone_of(tmp_path))
     one = remote(repository, tmp_path)
     listing = await one.listing()
     assert (listing.revision, listing.stale) == (revision, "")
@@ -330,7 +403,7 @@ async def test_a_damaged_clone_is_made_anew(what: str, repository: Path, tmp_pat
 
 async def test_a_lost_blob_makes_the_clone_anew(repository: Path, tmp_path: Path) -> None:
     await remote(repository, tmp_path).listing()
-    clone = tmp_path / "data/git/docs"
+    clone = clone_of(tmp_path)
     blob = git(repository, "rev-parse", "HEAD:README.md")
     unpack(clone)
     (clone / "objects" / blob[:2] / blob[2:]).unlink()
@@ -379,7 +452,7 @@ async def test_leaving_early_stops_git(repository: Path, tmp_path: Path) -> None
 
 async def test_an_unwritable_data_directory_is_named(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
-    with pytest.raises(SourceError, match=r"data/git/docs cannot be written"):
+    with pytest.raises(SourceError, match=r"data/git/\S+ cannot be written"):
         await remote(repository, tmp_path).listing()
 
 

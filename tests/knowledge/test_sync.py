@@ -93,6 +93,16 @@ async def test_passages_know_their_place(source: DictSource, store: Store, embed
     assert embedder.embedded == [f"{passage.title}\n{passage.text}"]
 
 
+async def test_every_title_says_which_edition_it_is_of(
+    source: DictSource, store: Store, embedder: WordEmbedder, markdown: Markdown
+) -> None:
+    source.edition, source.texts = "v1", {"a.md": markdown("apple", "pear")}
+    await run(source, store, embedder)
+    titles = [passage.title for passage in await store.search(query_tokens("apple pear"), None, ["docs"], 9)]
+    assert len(titles) > 1
+    assert all(title.endswith(" (v1)") for title in titles)
+
+
 async def test_empty_documents_are_read_once(source: DictSource, store: Store, embedder: WordEmbedder) -> None:
     source.texts = {"empty.md": "", "blank.md": "\n\n", "a.md": "apple"}
     assert counts(await run(source, store, embedder)) == (3, 0, 0, 0)

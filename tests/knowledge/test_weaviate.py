@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +20,15 @@ from pydantic import ValidationError
 
 from core.errors import StoreError, StoreLocked, StoreMismatch
 from core.settings import Secret, StoreSettings, WeaviateSettings
+from core.yaml_file import read_yaml
 from knowledge.ports import Held, Row, Store
 from knowledge.stores import open_store
 from knowledge.stores.copying import copy_source
 from knowledge.stores.lance import LanceStore, open_lance
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
 from knowledge.stores.weaviate.claim import claimed
-from knowledge.stores.weaviate.client import Cluster, connect
+from knowledge.stores.weaviate.client import Cluster
+from knowledge.stores.weaviate.connecting import SOUND, connect
 from knowledge.stores.weaviate.rows import (
     SLOTS,
     Commit,
@@ -146,6 +149,41 @@ class TestWithoutServer:
         await put(store, [row("a", "a.md")])
         await store.close()
         assert (tmp_path / "passages").is_dir()
+
+
+class TestCompose:
+    """config/compose.yaml starts a server that is safe by itself and fits the settings' defaults."""
+
+    @pytest.fixture
+    def service(self) -> dict[str, Any]:
+        read = read_yaml(Path(__file__).parents[2] / "config" / "compose.yaml").data
+        assert set(read) == {"services", "volumes"}
+        service: dict[str, Any] = read["services"]["weaviate"]
+        assert {mount.split(":")[0] for mount in service["volumes"]} == set(read["volumes"])
+        return service
+
+    def test_ports_are_those_of_the_settings_and_of_this_machine(self, service: dict[str, Any]) -> None:
+        default = WeaviateSettings()
+        ports = [f"127.0.0.1:{default.http_port}:8080", f"127.0.0.1:{default.grpc_port}:50051"]
+        assert service["ports"] == ports
+
+    def test_the_version_is_pinned_and_sound(self, service: dict[str, Any]) -> None:
+        name, _, version = service["image"].rpartition(":")
+        assert name == "semitechnologies/weaviate"
+        assert tuple(map(int, version.split("."))) >= SOUND
+
+    def test_nobody_comes_in_without_the_key(self, service: dict[str, Any]) -> None:
+        told = service["environment"]
+        assert told["AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED"] == "false"
+        assert told["AUTHENTICATION_APIKEY_ALLOWED_KEYS"].startswith("${WEAVIATE_KEY:?")
+        assert told["AUTHENTICATION_APIKEY_USERS"] == told["AUTHORIZATION_ADMINLIST_USERS"]
+        assert all(isinstance(value, str) for value in told.values()), "Compose takes texts, no booleans"
+
+    def test_its_data_outlives_it_and_its_health_is_watched(self, service: dict[str, Any]) -> None:
+        (mount,) = service["volumes"]
+        assert mount.split(":")[1] == service["environment"]["PERSISTENCE_DATA_PATH"]
+        assert service["healthcheck"]["test"][-1].endswith("/v1/.well-known/ready")
+        assert service["restart"] == "unless-stopped"
 
 
 class TestRows:
@@ -282,6 +320,24 @@ class TestWriters:
                 await cluster.put(DOCUMENTS, [good, bad])
             with pytest.raises(StoreError, match="refused all of 1 objects"):
                 await cluster.put(DOCUMENTS, [bad])
+
+    async def test_a_server_that_takes_nothing_more(self, settings: WeaviateSettings) -> None:
+        """What a server does whose disk is nearly full: it makes its shards read-only."""
+        async with opened(settings) as store, connected(settings) as cluster:
+            await put(store, [row("a", "a.md", tokens="apple")])
+            for name in (PASSAGES, DOCUMENTS):
+                await cluster._collections[name].config.update_shards(status="READONLY")
+            with pytest.raises(StoreError, match="takes nothing more, look at its disk"):
+                await put(store, [row("b", "b.md", tokens="apple")])
+            assert [one.id for one in await store.search("apple", unit(1), ["docs"], 9)] == ["a"]
+            for name in (PASSAGES, DOCUMENTS):
+                await cluster._collections[name].config.update_shards(status="READY")
+            await put(store, [row("b", "b.md", tokens="apple")])
+            assert len(await store.search("apple", unit(1), ["docs"], 9)) == 2
+
+    async def test_more_replicas_than_machines(self, settings: WeaviateSettings) -> None:
+        with pytest.raises(StoreError, match=r"too few of its machines are up for .*replicas"):
+            await open_weaviate(settings.model_copy(update={"replicas": 2}), "test", DIMENSION)
 
     async def test_batches_are_of_the_configured_length(self, settings: WeaviateSettings) -> None:
         async with opened(settings.model_copy(update={"batch": 7})) as store:

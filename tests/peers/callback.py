@@ -22,7 +22,7 @@ from aiohttp import web
 
 SECRET = "a secret of thirty-two characters"
 US = "us"
-STATES = ("started", "partial", "final", "failed")
+STATES = ("started", "partial", "final", "failed", "noted")
 FIELDS = {"event_id", "chat", "thread", "state", "text", "citations", "reply_id"}
 
 
@@ -124,7 +124,7 @@ class CallbackPeer:
         if not request.headers.get("Idempotency-Key"):
             return "idempotency key"
         payload = json.loads(body)
-        if set(payload) - {"bot_replies_below"} != FIELDS or payload["state"] not in STATES:
+        if set(payload) - {"bot_replies_below", "offers", "mentions"} != FIELDS or payload["state"] not in STATES:
             return f"payload: {payload}"
         return ""
 

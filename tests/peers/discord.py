@@ -39,8 +39,14 @@ TEXT, PRIVATE, FORUM, PUBLIC_THREAD = 0, 1, 15, 11
 LIMIT, NONCE = 2000, 25
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
 SEND = {"content", "nonce", "enforce_nonce", "allowed_mentions", "flags", "message_reference", "embeds", "tts"}
-EDIT = {"content", "allowed_mentions", "flags", "embeds"}
-COMMAND = {"name", "type", "description", "options", "contexts", "integration_types"}
+EDIT = {"content", "allowed_mentions", "flags", "embeds", "components"}
+SEND |= {"components"}
+ROW, BUTTON, PRESSED = 1, 2, 3
+NOTE, CHANGE = 4, 7
+COMMAND = {"name", "type", "description", "options", "contexts", "integration_types", "default_member_permissions"}
+OPTION = {"name", "type", "description", "required", "choices", "autocomplete", "min_value", "max_value", "max_length"}
+STRING, INTEGER, NUMBER = 3, 4, 10
+TYPING, SUGGESTED = 4, 8
 ADDRESS = re.compile(r"(?<![<\w])https?://[^\s>)]+")
 
 
@@ -75,6 +81,7 @@ class Shown:
     thinking: bool = False
     nonce: str = ""
     more: Json = field(default_factory=dict)
+    components: list[Json] = field(default_factory=list)
     history: list[tuple[float, str]] = field(default_factory=list)
 
 
@@ -111,6 +118,9 @@ class Asked:
     at: float
     hidden: bool = False
     shown: Shown | None = None
+    suggested: list[str] | None = None
+    pressed: Shown | None = None
+    typing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +170,23 @@ class DiscordPeer:
         *,
         port: int = 0,
         limit: tuple[int, float] = (50, 1.0),
+        number: str = "5001",
+        beside: DiscordPeer | None = None,
     ) -> None:
         self.token = token
         self.limit = limit
-        self.me = Author("5001", name, name.title(), bot=True)
-        self.application = "5002"
+        self.me = Author(number, name, name.title(), bot=True)
+        self.application = str(int(number) + 1)
         self.guild = "7001"
         self.role = "7002"
         self.api_url = self.control_url = ""
-        self.channels: dict[str, Channel] = {}
+        # Servers `beside` each other are one, each as its own bot sees it.
+        self.bots: list[DiscordPeer] = [*beside.bots, self] if beside else [self]
+        for bot in self.bots:
+            bot.bots = self.bots
+        self.channels: dict[str, Channel] = beside.channels if beside else {}
+        self.files: dict[str, bytes] = {}
+        self.fetched: list[str] = []
         self.calls: list[Call] = []
         self.commands: list[Json] = []
         self.asked: dict[str, Asked] = {}
@@ -189,6 +207,7 @@ class DiscordPeer:
         application = web.Application()
         application.router.add_get("/", self.gateway.serve)
         application.router.add_route("*", "/api/v10/{path:.*}", self._answer)
+        application.router.add_get("/attachments/{name}", self._hand_over)
         application.router.add_get("/control/messages", self._control_messages)
         application.router.add_post("/control/say", self._control_say)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True, access_log=None)
@@ -214,6 +233,8 @@ class DiscordPeer:
 
     def snowflake(self, at: float | None = None) -> str:
         """Return the next id, of now or of another time."""
+        if self is not self.bots[0]:
+            return self.bots[0].snowflake(at)
         self._counter = (self._counter + 1) % (1 << 22)
         return str((int((at or time.time()) * 1000) - EPOCH_MS) << 22 | self._counter)
 
@@ -264,11 +285,13 @@ class DiscordPeer:
         gone = {"id": message, "channel_id": channel, **({"guild_id": where.guild} if where.guild else {})}
         await self.gateway.emit("MESSAGE_DELETE", gone)
 
-    async def command(self, channel: str, name: str, author: Author | None = None, **given: str) -> Asked:
-        """Give a slash command that the bot has registered."""
+    async def command(
+        self, channel: str, name: str, author: Author | None = None, *, permissions: int = 0, **given: str
+    ) -> Asked:
+        """Give a slash command that the bot has registered; `permissions` are the author's in the channel."""
         found = next((one for one in self.commands if one["name"] == name), None)
         assert found is not None, f"/{name} is not registered"
-        options = [{"name": key, "type": 3, "value": value} for key, value in given.items()]
+        options = [_given(found, key, value) for key, value in given.items()]
         assert {one["name"] for one in found["options"] if one.get("required")} <= set(given)
         where = self.channels[channel]
         asked = Asked(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
@@ -277,6 +300,41 @@ class DiscordPeer:
         event: Json = {"id": asked.id, "application_id": self.application, "type": 2, "token": asked.token}
         event.update(channel_id=channel, channel=where.object(), data={"id": "1", "name": name, "type": 1})
         event["data"]["options"] = options
+        event.update(
+            {"guild_id": where.guild, "member": {"user": user, "roles": [], "permissions": str(permissions)}}
+            if where.guild
+            else {"user": user}
+        )
+        await self.gateway.emit("INTERACTION_CREATE", event)
+        return asked
+
+    async def typing(self, channel: str, name: str, option: str, typed: str) -> Asked:
+        """Begin to type an option that is completed by the bot."""
+        found = next(one for one in self.commands if one["name"] == name)
+        assert next(one for one in found["options"] if one["name"] == option).get("autocomplete")
+        asked = Asked(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
+        asked.typing = True
+        self.asked[asked.token] = asked
+        focused = {"name": option, "type": STRING, "value": typed, "focused": True}
+        event: Json = {"id": asked.id, "application_id": self.application, "type": TYPING, "token": asked.token}
+        event.update(channel_id=channel, channel=self.channels[channel].object(), user=Author().user())
+        event["data"] = {"id": "1", "name": name, "type": 1, "options": [focused]}
+        await self.gateway.emit("INTERACTION_CREATE", event)
+        return asked
+
+    async def press(self, shown: Shown, data: str, author: Author | None = None) -> Asked:
+        """Press a button below a message of the bot; the answer is in `shown` of what is returned, once it is there.
+
+        The data need not be that of a button, as a client that was tampered with may send.
+        """
+        where = self.channels[shown.channel]
+        asked = Asked(self.snowflake(), f"cHJlc3M6{len(self.asked)}-secret", shown.channel, time.monotonic())
+        asked.pressed = shown
+        self.asked[asked.token] = asked
+        user = (author or Author()).user()
+        event: Json = {"id": asked.id, "application_id": self.application, "type": PRESSED, "token": asked.token}
+        event.update(channel_id=where.id, channel=where.object(), message=self._object(shown))
+        event["data"] = {"component_type": BUTTON, "custom_id": data}
         event.update(
             {"guild_id": where.guild, "member": {"user": user, "roles": []}} if where.guild else {"user": user}
         )
@@ -296,6 +354,13 @@ class DiscordPeer:
     ) -> None:
         """Answer the next calls of a name with an error, late, or drop the connection before or after doing it."""
         self._faults.append(Fault(name, times, status, body, headers or {}, drop, delay_s))
+
+    def attached(self, name: str, content: bytes, media_type: str = "image/png") -> Json:
+        """Put a file on the server; return it as a message's attachment."""
+        self.files[name] = content
+        url = self.api_url.removesuffix("/api/v10") + f"/attachments/{name}"
+        about = {"filename": name, "size": len(content), "content_type": media_type, "url": url, "proxy_url": url}
+        return {"id": self.snowflake(), **about}
 
     # What can be observed.
 
@@ -349,6 +414,11 @@ class DiscordPeer:
         return [("GUILD_CREATE", guild)]
 
     async def _tell(self, kind: str, shown: Shown) -> None:
+        for bot in self.bots if self.channels[shown.channel].guild else [self]:
+            await bot.tell(kind, shown)
+
+    async def tell(self, kind: str, shown: Shown) -> None:
+        """Tell this bot of a message."""
         where = self.channels[shown.channel]
         event = self._object(shown)
         if where.guild:
@@ -372,7 +442,7 @@ class DiscordPeer:
 
     def _object(self, shown: Shown, *, deep: bool = True) -> Json:
         where = self.channels[shown.channel]
-        names = {self.me.id: self.me, Author().id: Author()}
+        names = {Author().id: Author(), **{bot.me.id: bot.me for bot in self.bots}}
         users = [
             names.get(one, Author(one, f"user{one}", f"User {one}")) for one in re.findall(r"<@!?(\d+)>", shown.content)
         ]
@@ -393,6 +463,7 @@ class DiscordPeer:
             "mention_roles": re.findall(r"<@&(\d+)>", shown.content),
             "attachments": [],
             "embeds": [],
+            "components": shown.components,
         }
         if shown.webhook:
             result["webhook_id"] = "9001"
@@ -445,6 +516,13 @@ class DiscordPeer:
             return web.Response(status=204, headers=headers)
         return web.json_response(result, status=status, headers=headers)
 
+    async def _hand_over(self, request: web.Request) -> web.Response:
+        # The file servers belong to somebody else: a token must never get there.
+        if "Authorization" in request.headers:
+            return web.Response(status=400)
+        self.fetched.append(request.match_info["name"])
+        return web.Response(body=self.files[request.match_info["name"]])
+
     def _read(self, request: web.Request, text: str) -> Json:
         open_to_all = "/webhooks/" in request.path or "/interactions/" in request.path
         if not open_to_all and request.headers.get("Authorization") != f"Bot {self.token}":
@@ -493,6 +571,11 @@ class DiscordPeer:
                 return self._register(steps[1], body)
             case "GET /channels/{}":
                 return self._seen(steps[1]).object()
+            case "GET /channels/{}/messages/{}":
+                shown = self._seen(steps[1], "history").messages.get(steps[3])
+                if shown is None:
+                    raise Refusal(404, 10008, "Unknown Message")
+                return self._object(shown)
             case "GET /channels/{}/messages":
                 return self._history(self._seen(steps[1], "history"), request)
             case "POST /channels/{}/typing":
@@ -520,8 +603,12 @@ class DiscordPeer:
             if not 1 <= len(command["description"]) <= 100:
                 raise form("description", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
             for option in command["options"]:
-                if not 1 <= len(option["description"]) <= 100 or not 1 <= option.get("max_length", 1) <= 6000:
-                    raise form("options", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+                _check_option(option)
+            required = [bool(option.get("required")) for option in command["options"]]
+            if required != sorted(required, reverse=True):
+                raise form("options", "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", "Required options come first.")
+            if not str(command.get("default_member_permissions", "0")).isdecimal():
+                raise form("default_member_permissions", "NUMBER_TYPE_COERCE", "Value is not snowflake.")
         self.commands = body["items"]
         return self.commands
 
@@ -557,8 +644,14 @@ class DiscordPeer:
         if len(content.encode("utf-16-le", "surrogatepass")) // 2 > LIMIT:
             raise form("content", "BASE_TYPE_MAX_LENGTH", f"Must be {LIMIT} or fewer in length.")
         mentions = body.get("allowed_mentions", {"parse": ["users", "roles", "everyone"], "replied_user": True})
-        if "users" in mentions["parse"]:
-            self.rung += re.findall(r"<@!?(\d+)>", content)
+        mentioned = re.findall(r"<@!?(\d+)>", content)
+        if "users" in mentions["parse"] and "users" in mentions:
+            raise form("allowed_mentions", "MESSAGE_ALLOWED_MENTIONS_PARSE_EXCLUSIVE", "parse:users and users conflict")
+        self.rung += (
+            mentioned
+            if "users" in mentions["parse"]
+            else [one for one in mentioned if one in mentions.get("users", ())]
+        )
         if "everyone" in mentions["parse"] and re.search(r"@(everyone|here)", content):
             self.rung.append("everyone")
         if not int(body.get("flags", 0)) & SUPPRESS_EMBEDS:
@@ -570,7 +663,8 @@ class DiscordPeer:
         nonce = str(body.get("nonce", ""))
         if len(nonce) > NONCE:
             raise form("nonce", "NONCE_TYPE_TOO_LONG", "nonce too long")
-        twin = next((one for one in channel.messages.values() if nonce and one.nonce == nonce), None)
+        mine = (one for one in channel.messages.values() if one.author.id == self.me.id)
+        twin = next((one for one in mine if nonce and one.nonce == nonce), None)
         if twin is not None and body.get("enforce_nonce"):
             return self._object(twin)
         reference = body.get("message_reference") or {}
@@ -584,6 +678,7 @@ class DiscordPeer:
         shown = Shown(
             self.snowflake(), channel.id, content, self.me, 19 if answered else 0, reply_to=answered, nonce=nonce
         )
+        shown.components = _components(body)
         return await self._show(channel, shown, body)
 
     async def _show(self, channel: Channel, shown: Shown, body: Json) -> object:
@@ -601,6 +696,7 @@ class DiscordPeer:
         if shown.author.id != self.me.id:
             raise Refusal(403, 50005, "Cannot edit a message authored by another user")
         shown.content = self._checked(body, EDIT)
+        shown.components = _components(body) if "components" in body else shown.components
         shown.edited = True
         shown.history.append((time.monotonic(), shown.content))
         await self._tell("MESSAGE_UPDATE", shown)
@@ -612,13 +708,35 @@ class DiscordPeer:
             raise Refusal(404, 10062, "Unknown interaction")
         if asked.shown is not None:
             raise Refusal(400, 40060, "Interaction has already been acknowledged.")
-        if body.get("type") != 5:
-            raise form("type", "BASE_TYPE_CHOICES", "Value must be one of {5}.")
+        if asked.pressed is not None:
+            self._note(asked, body)
+            return None
+        if asked.typing and body.get("type") == SUGGESTED:
+            asked.suggested = [str(one["value"]) for one in body["data"]["choices"]]
+            if len(asked.suggested) > 25:
+                raise form("choices", "BASE_TYPE_BAD_LENGTH", "Must be 25 or fewer in length.")
+            return None
+        if asked.typing or body.get("type") != 5:
+            raise form("type", "BASE_TYPE_CHOICES", "Value must be one of {5}, or of {8} for autocomplete.")
         asked.hidden = bool(body.get("data", {}).get("flags", 0) & EPHEMERAL)
         shown = Shown(self.snowflake(), asked.channel, "", self.me, 20, thinking=True)
         shown.flags = EPHEMERAL if asked.hidden else 0
         asked.shown = self.channels[asked.channel].messages[shown.id] = shown
         return None
+
+    def _note(self, asked: Asked, body: Json) -> None:
+        """Take the answer to the press of a button: a note for who pressed it, or the message below it changed."""
+        data = body.get("data", {})
+        content = self._checked(data, EDIT)
+        if body.get("type") == NOTE:
+            asked.shown = Shown(self.snowflake(), asked.channel, content, self.me, 19, int(data.get("flags", 0)))
+            asked.hidden = bool(asked.shown.flags & EPHEMERAL)
+        elif body.get("type") == CHANGE and asked.pressed is not None:
+            asked.shown = asked.pressed
+            asked.shown.content = content
+        else:
+            raise form("type", "BASE_TYPE_CHOICES", "Value must be one of {4, 5, 6, 7, 9, 10, 12}.")
+        asked.shown.components = _components(data)
 
     def _by_token(self, application: str, token: str) -> Asked:
         asked = self.asked.get(token)
@@ -639,6 +757,7 @@ class DiscordPeer:
             del self.channels[asked.channel].messages[shown.id]
             return None
         shown.content, shown.thinking = self._checked(body, EDIT), False
+        shown.components = _components(body) if "components" in body else shown.components
         shown.flags |= int(body.get("flags", 0))
         shown.history.append((time.monotonic(), shown.content))
         return self._object(shown)
@@ -649,6 +768,7 @@ class DiscordPeer:
             raise Refusal(404, 10015, "Unknown Webhook")
         channel = self.channels[asked.channel]
         shown = Shown(self.snowflake(), channel.id, self._checked(body, SEND), self.me, 19, reply_to=asked.shown.id)
+        shown.components = _components(body)
         return await self._show(channel, shown, body)
 
     def _dropped(self, request: web.Request, call: Call) -> web.Response:
@@ -673,6 +793,48 @@ class DiscordPeer:
         given = await request.json()
         channel = given.get("channel") or next(iter(self.channels))
         return web.json_response({"id": await self.say(channel, given["text"], reply_to=given.get("reply_to", ""))})
+
+
+def _components(body: Json) -> list[Json]:
+    """Return the rows of buttons of a body. Raises a refusal for what Discord does not take."""
+    rows: list[Json] = body.get("components", [])
+    if len(rows) > 5 or any(row.get("type") != ROW or not 1 <= len(row["components"]) <= 5 for row in rows):
+        raise form("components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 5 in length.")
+    buttons = [button for row in rows for button in row["components"]]
+    names = [button.get("custom_id", "") for button in buttons]
+    for button in buttons:
+        if set(button) != {"type", "style", "label", "custom_id"} or button["type"] != BUTTON:
+            raise form("components", "UNION_TYPE_CHOICES", "Value of field type is not a button.")
+        if not 1 <= len(button["custom_id"]) <= 100 or not 1 <= len(button["label"]) <= 80:
+            raise form("components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+    if len(set(names)) != len(names):
+        raise form("components", "COMPONENT_CUSTOM_ID_DUPLICATED", "Component custom id cannot be duplicated")
+    return rows
+
+
+def _given(command: Json, name: str, value: str) -> Json:
+    """Return an option as Discord delivers it, once it has checked the value."""
+    option = next(one for one in command["options"] if one["name"] == name)
+    kind = option["type"]
+    number = float(value) if kind in (INTEGER, NUMBER) else 0.0
+    assert option.get("min_value", number) <= number <= option.get("max_value", number)
+    assert not option.get("choices") or value in [one["value"] for one in option["choices"]]
+    return {"name": name, "type": kind, "value": {INTEGER: int(number), NUMBER: number}.get(kind, value)}
+
+
+def _check_option(option: Json) -> None:
+    if set(option) - OPTION or not re.fullmatch(r"[a-z0-9_-]{1,32}", option["name"]):
+        raise form("options", "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid")
+    if not 1 <= len(option["description"]) <= 100 or not 1 <= option.get("max_length", 1) <= 6000:
+        raise form("options", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+    choices = option.get("choices", [])
+    if len(choices) > 25 or any(not 1 <= len(one["name"]) <= 100 or set(one) != {"name", "value"} for one in choices):
+        raise form("choices", "BASE_TYPE_BAD_LENGTH", "Must be 25 or fewer in length.")
+    if choices and option.get("autocomplete"):
+        raise form("options", "APPLICATION_COMMAND_OPTIONS_AUTOCOMPLETE", "Choices exclude autocomplete.")
+    bounded = {"min_value", "max_value"} & set(option)
+    if option["type"] not in (STRING, INTEGER, NUMBER) or (bounded and option["type"] == STRING):
+        raise form("options", "BASE_TYPE_CHOICES", "Value must be one of {3, 4, 10}.")
 
 
 def _shape(path: str) -> str:

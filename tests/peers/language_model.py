@@ -285,6 +285,8 @@ def _check_chat(body: Body, extra: Collection[str]) -> None:
             raise Refusal(400, f"Invalid value: {message.get('role')!r}.", f"{place}.role", "invalid_value")
         if not isinstance(message.get("content"), str | list) and not message.get("tool_calls"):
             raise Refusal(400, f"Invalid content of '{place}'.", f"{place}.content", "invalid_type")
+        for part in message["content"] if isinstance(message.get("content"), list) else ():
+            _check_part(part, message["role"], place)
     if body.get("stream_options") is not None and not body.get("stream"):
         raise Refusal(400, "'stream_options' is only allowed when 'stream' is enabled.", "stream_options")
     if not 0 <= (body.get("temperature") or 0.0) <= 2:
@@ -292,6 +294,17 @@ def _check_chat(body: Body, extra: Collection[str]) -> None:
     for name in ("max_tokens", "max_completion_tokens"):
         if body.get(name) is not None and body[name] < 1:
             raise Refusal(400, f"Invalid '{name}': at least 1.", name, "integer_below_min_value")
+
+
+def _check_part(part: object, role: str, place: str) -> None:
+    """Take text, and pictures of users as data URIs; the original fetches addresses too, which we never send."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text" and isinstance(part["text"], str):  # type: ignore[index]
+        return
+    url = part["image_url"]["url"] if kind == "image_url" and role == "user" else ""  # type: ignore[index]
+    head, _, data = url.partition(";base64,")
+    if head not in {f"data:image/{name}" for name in ("png", "jpeg", "webp", "gif")} or not base64.b64decode(data):
+        raise Refusal(400, f"Invalid part of '{place}'.", f"{place}.content", "invalid_image_url")
 
 
 def _usage(body: Body, completion: int) -> Body:

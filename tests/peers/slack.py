@@ -31,6 +31,7 @@ BOT, BOT_ID, TEAM, ANN = "UBOT", "BBOT", "T1", "U1ANN"
 METHODS: dict[str, dict[str, type]] = {
     "auth.test": {},
     "apps.connections.open": {},
+    "files.info": {"file!": str},
     "chat.postMessage": {
         **{"channel!": str, "text!": str, "thread_ts": str, "unfurl_links": bool, "unfurl_media": bool},
         **{"blocks": list, "parse": str, "mrkdwn": bool, "link_names": bool, "reply_broadcast": bool},
@@ -43,6 +44,7 @@ METHODS: dict[str, dict[str, type]] = {
     "chat.appendStream": {"channel!": str, "ts!": str, "markdown_text!": str},
     "chat.stopStream": {"channel!": str, "ts!": str, "markdown_text": str},
     "assistant.threads.setStatus": {"channel_id!": str, "thread_ts!": str, "status!": str},
+    "users.info": {"user!": str},
     "reactions.add": {"channel!": str, "timestamp!": str, "name!": str},
     "reactions.remove": {"channel": str, "timestamp": str, "name!": str},
 }
@@ -63,6 +65,11 @@ class Shown:
     unfurls: bool = True
     reactions: set[str] = field(default_factory=set)
     history: list[tuple[float, str]] = field(default_factory=list)
+    blocks: list[Json] = field(default_factory=list)
+
+    def buttons(self) -> list[Json]:
+        """Return the buttons below the text."""
+        return [one for block in self.blocks if block["type"] == "actions" for one in block["elements"]]
 
     def links(self) -> list[str]:
         """Return the addresses behind the text, in order."""
@@ -114,6 +121,11 @@ class SlackPeer:
         self.lacking: set[str] = set()
         self.limits: dict[str, tuple[int, float]] = {}
         self.not_in: set[str] = set()
+        self.administrators: set[str] = set()
+        # People of other workspaces, who are here in a shared channel.
+        self.guests: set[str] = set()
+        self.files: dict[str, bytes] = {}
+        self.fetched: list[str] = []
         self.calls: list[Call] = []
         self.statuses: dict[str, str] = {}
         self.status_log: list[tuple[float, str]] = []
@@ -129,7 +141,9 @@ class SlackPeer:
     async def __aenter__(self) -> SlackPeer:
         application = web.Application()
         application.router.add_post("/api/{method}", self._answer)
+        application.router.add_get("/api/{method}", self._answer)
         application.router.add_get("/socket", self._connect)
+        application.router.add_get("/files-pri/{file}", self._hand_over)
         application.router.add_post("/response/{trigger}", self._respond)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -177,6 +191,19 @@ class SlackPeer:
             "response_url": f"http://{self._root}/response/{trigger}",
         }
         return self.deliveries.deliver("slash_commands", payload)
+
+    def press(self, channel: str, value: str, *, user: str = ANN, ts: str = "", ephemeral: bool = False) -> Envelope:
+        """Press a button below a message; the value need not be that of one, as no secret protects it."""
+        trigger = f"{self._tick()}.{self._tick()}.0123456789abcdef0123456789abcdef"
+        container = {"type": "message", "message_ts": ts, "channel_id": channel, "is_ephemeral": ephemeral}
+        action = {"type": "button", "action_id": "a", "block_id": "b", "value": value, "action_ts": self._tick()}
+        payload = {
+            **{"type": "block_actions", "team": {"id": TEAM, "domain": "rocket"}, "trigger_id": trigger},
+            **{"user": {"id": user, "username": "ann", "name": "ann", "team_id": TEAM}, "api_app_id": "A1"},
+            **{"channel": {"id": channel, "name": "team"}, "container": container, "actions": [action]},
+            **{"response_url": f"http://{self._root}/response/{trigger}", "token": "old"},
+        }
+        return self.deliveries.deliver("interactive", payload)
 
     def event(self, event: object, **more: Any) -> Envelope:
         """Deliver an event, whatever it is."""
@@ -276,16 +303,45 @@ class SlackPeer:
                 "url": f"http://{self._root}/",
             },
             "apps.connections.open": self._open,
+            "files.info": lambda given: {"file": self._file(given["file"])},
             "chat.postMessage": self._post,
             "chat.update": self._update,
             "chat.startStream": self._start,
             "chat.appendStream": self._append,
             "chat.stopStream": self._stop,
             "assistant.threads.setStatus": self._status,
+            "users.info": self._user,
             "reactions.add": self._react,
             "reactions.remove": self._unreact,
         }
         return calls[method](given)
+
+    def attached(self, file: str, content: bytes, media_type: str = "image/png") -> Json:
+        """Put a file on the server; return it as a message's event shows it."""
+        self.files[file] = content
+        return {**self._file(file), "mimetype": media_type}
+
+    def _file(self, file: str) -> Json:
+        if file not in self.files:
+            raise Refusal("file_not_found")
+        url = f"http://{self._root}/files-pri/{file}"
+        about = {"name": f"{file}.png", "size": len(self.files[file]), "mode": "hosted", "url_private": url}
+        return {"id": file, **about, "url_private_download": url}
+
+    async def _hand_over(self, request: web.Request) -> web.Response:
+        # Without the token or its scope Slack shows a page to log in, with status 200.
+        if request.headers.get("Authorization") != f"Bearer {self.bot_token}" or "files:read" in self.lacking:
+            return web.Response(text="<!DOCTYPE html><html>Log in</html>", content_type="text/html")
+        self.fetched.append(request.match_info["file"])
+        return web.Response(body=self.files[request.match_info["file"]])
+
+    def _user(self, given: Json) -> Json:
+        user = given["user"]
+        if not user.startswith("U"):
+            raise Refusal("user_not_found")
+        team = "T0999" if user in self.guests else TEAM
+        about = {"id": user, "team_id": team, "name": "ann", "is_bot": user == BOT}
+        return {"user": {**about, "is_admin": user in self.administrators}}
 
     def _limit(self, method: str) -> None:
         most, seconds = self.limits.get(method, (1 << 30, 1.0))
@@ -330,7 +386,9 @@ class SlackPeer:
         channel, text = self._place(given), given["text"][:40000]
         if not text.strip():
             raise Refusal("no_text")
+        blocks = _blocks(given)
         shown = self._add(channel, text, BOT, self._thread(given))
+        shown.blocks = blocks
         shown.unfurls = given.get("unfurl_links", True) or given.get("unfurl_media", True)
         self._posted(shown)
         return {"channel": channel, "ts": shown.ts, "message": {"text": text, "ts": shown.ts, "bot_id": BOT_ID}}
@@ -355,9 +413,10 @@ class SlackPeer:
             raise Refusal("msg_too_long")
         if not text.strip():
             raise Refusal("no_text")
-        if shown.streamed and given.get("blocks") != []:
+        if shown.streamed and "blocks" not in given:
             # The streamed blocks would stay and hide the text.
             text = shown.text
+        shown.blocks = _blocks(given)
         if given.get("parse", "client") != "none":
             text = re.sub(r"(?<![\w<])@(here|channel|everyone)\b", r"<!\1>", text)
         self._show(shown, text)
@@ -423,8 +482,13 @@ class SlackPeer:
         trigger, given = request.match_info["trigger"], await request.json()
         if sum(one["trigger"] == trigger for one in self.responses) >= 5:
             return web.Response(status=404, text="used_url")
-        if set(given) - {"text", "response_type", "unfurl_links", "unfurl_media"} or not given.get("text", "").strip():
+        known = {"text", "response_type", "unfurl_links", "unfurl_media", "blocks", "replace_original"}
+        if set(given) - known or not given.get("text", "").strip():
             return web.Response(status=400, text="invalid_payload")
+        try:
+            _blocks(given)
+        except Refusal as refusal:
+            return web.Response(status=400, text=refusal.error)
         self.responses.append({"trigger": trigger, **given})
         return web.Response(text="ok")
 
@@ -470,6 +534,34 @@ def _piece(given: Json) -> str:
     if len(piece) > 12000:
         raise Refusal("msg_too_long")
     return piece
+
+
+def _blocks(given: Json) -> list[Json]:
+    """Return the blocks of a message, which are shown in the place of its text. Raises a refusal for bad ones."""
+    blocks: list[Json] = given.get("blocks") or []
+    names: list[str] = []
+    for block in blocks:
+        if block.get("type") == "section":
+            if not 1 <= len(block["text"]["text"]) <= 3000 or block["text"]["type"] != "mrkdwn":
+                raise Refusal("invalid_blocks")
+            continue
+        if block.get("type") != "actions" or not 1 <= len(block["elements"]) <= 25:
+            raise Refusal("invalid_blocks")
+        for button in block["elements"]:
+            known = {"type", "text", "value", "action_id"}
+            if set(button) != known or button["type"] != "button" or len(button["text"]["text"]) > 75:
+                raise Refusal("invalid_blocks")
+            if not 1 <= len(button["value"]) <= 2000 or not 1 <= len(button["action_id"]) <= 255:
+                raise Refusal("invalid_blocks")
+            names.append(button["action_id"])
+    shown = "".join(block["text"]["text"] for block in blocks if block["type"] == "section")
+    # A code block that two sections share is closed and opened again.
+    said, meant = (re.sub(r"[\s`]", "", text) for text in (shown, str(given["text"])))
+    if blocks and said != meant:
+        raise Refusal("invalid_blocks")
+    if len(set(names)) != len(names) or len(blocks) > 50:
+        raise Refusal("invalid_blocks")
+    return blocks
 
 
 def _check(known: dict[str, type], given: Json) -> None:

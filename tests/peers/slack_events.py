@@ -136,12 +136,12 @@ class Deliveries:
     async def _send_request(self, envelope: Envelope, attempt: int) -> None:
         retry = {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": "http_timeout"} if attempt else {}
         envelope.attempts.append(time.monotonic())
-        body = (
-            urlencode(envelope.payload)
-            if envelope.kind == "slash_commands" and isinstance(envelope.payload, dict)
-            else json.dumps(envelope.payload)
-        )
-        kind = "application/x-www-form-urlencoded" if envelope.kind == "slash_commands" else "application/json"
+        body = json.dumps(envelope.payload)
+        if envelope.kind == "slash_commands" and isinstance(envelope.payload, dict):
+            body = urlencode(envelope.payload)
+        elif envelope.kind == "interactive":
+            body = urlencode({"payload": body})
+        kind = "application/json" if envelope.kind == "events_api" else "application/x-www-form-urlencoded"
         status, answer = await self.request(body, **{"Content-Type": kind}, **retry)
         if status == 200:
             envelope.answer = answer

@@ -43,12 +43,17 @@ TEXT = {"text": str, "parse_mode": str, "entities": list}
 # Parameters of each method and their types; the required ones are marked with a "!".
 METHODS: dict[str, dict[str, type]] = {
     "getMe": {},
+    "getFile": {"file_id!": str},
     "getWebhookInfo": {},
     "deleteWebhook": {"drop_pending_updates": bool},
+    "getChatAdministrators": {"chat_id!": int},
     "setMyCommands": {"commands!": list, "scope": dict, "language_code": str},
     "getUpdates": {"offset": int, "limit": int, "timeout": int, "allowed_updates": list},
     "sendChatAction": {"chat_id!": int, "action!": str, "message_thread_id": int},
+    "answerCallbackQuery": {"callback_query_id!": str, "text": str, "show_alert": bool, "cache_time": int},
+    "editMessageReplyMarkup": {"chat_id!": int, "message_id!": int, "reply_markup": dict},
     "sendMessage": {
+        "reply_markup": dict,
         "chat_id!": int,
         "message_thread_id": int,
         "reply_parameters": dict,
@@ -57,7 +62,10 @@ METHODS: dict[str, dict[str, type]] = {
         **TEXT,
     },
     "sendMessageDraft": {"chat_id!": int, "draft_id!": int, "message_thread_id": int, **TEXT},
-    "editMessageText": {"chat_id!": int, "message_id!": int, "link_preview_options": dict, **TEXT},
+    "editMessageText": {
+        **{"chat_id!": int, "message_id!": int, "link_preview_options": dict, "reply_markup": dict},
+        **TEXT,
+    },
     "deleteMessage": {"chat_id!": int, "message_id!": int},
 }
 # Nothing is looked for inside these.
@@ -92,6 +100,7 @@ class Shown:
     thread: int | None = None
     reply_to: int | None = None
     history: list[tuple[float, str]] = field(default_factory=list)
+    buttons: list[list[Json]] = field(default_factory=list)
 
     def links(self) -> list[str]:
         """Return the addresses behind the text, in order."""
@@ -110,6 +119,7 @@ class Chat:
     messages: dict[int, Shown] = field(default_factory=dict)
     sent_at: deque[float] = field(default_factory=deque)
     next_id: int = 1
+    administrators: list[Author] = field(default_factory=list)
 
     @property
     def private(self) -> bool:
@@ -181,12 +191,18 @@ class TelegramPeer:
         self.api_url = ""
         self.webhook = ""
         self.chats: dict[int, Chat] = {}
+        self.files: dict[str, bytes] = {}
+        self.fetched: list[str] = []
         self.calls: list[Call] = []
         self.drafts: list[Draft] = []
         self.confirmed: list[int] = []
         self.offsets: list[int] = []
+        self.pressed: dict[str, float] = {}
+        self.notices: dict[str, str] = {}
+        self.press_s = 15.0
         self.commands: dict[str, list[Json]] = {}
         self.allowed_updates: list[str] | None = None
+        self.bots = [self]
         self._host, self._port = host, port
         self._updates: dict[int, object] = {}
         self._next_update = 500_000_001
@@ -198,6 +214,7 @@ class TelegramPeer:
     async def __aenter__(self) -> TelegramPeer:
         application = web.Application()
         application.router.add_route("*", "/bot{token}/{method}", self._answer)
+        application.router.add_get("/file/bot{token}/files/{file_id}", self._hand_over)
         application.router.add_get("/control/messages", self._control_messages)
         application.router.add_post("/control/{action}", self._control)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1)
@@ -230,7 +247,8 @@ class TelegramPeer:
         where = self.chat(chat)
         who = author or (Author(chat, "Ann") if where.private else Author())
         shown = self._add(where, text, find_entities(text), text, who, thread=thread, reply_to=reply_to)
-        self.inject({"message": {**self._message(where, shown), **more}})
+        for bot in [self] if where.private else self.bots:
+            bot.inject({"message": {**self._message(where, shown), **more}})
         return shown.id
 
     def edit(self, chat: int, message_id: int, text: str) -> None:
@@ -245,6 +263,24 @@ class TelegramPeer:
         """Delete a message: the bot is not told."""
         del self.chats[chat].messages[message_id]
 
+    def press(self, chat: int, message_id: int, data: str, *, author: Author | None = None, old: bool = False) -> str:
+        """Press a button below a message and return the id of the press.
+
+        The data need not be that of a button, as a client that was tampered with may send. The bot no longer sees an
+        `old` message.
+        """
+        where = self.chats[chat]
+        number = str(4_000_000_000_000 + len(self.pressed))
+        self.pressed[number] = time.monotonic()
+        shown = where.messages[message_id]
+        below = self._message(where, shown)
+        if old:
+            below = {"chat": below["chat"], "message_id": message_id, "date": 0}
+        who = (author or (Author(chat, "Ann") if where.private else Author())).user()
+        query = {"id": number, "from": who, "chat_instance": "1", "message": below, "data": data}
+        self.inject({"callback_query": query})
+        return number
+
     def inject(self, update: object, *, numbered: bool = True) -> int:
         """Queue any update. `numbered` gives it the next update_id when it is an object without one."""
         number = self._next_update
@@ -255,7 +291,21 @@ class TelegramPeer:
 
     def chat(self, chat: int) -> Chat:
         """Return a chat, opening it when it is new."""
-        return self.chats.setdefault(chat, Chat(chat))
+        if chat not in self.chats:
+            opened = Chat(chat)
+            # A group is one for all bots; in a private chat a person writes to one of them.
+            for bot in self.bots if chat < 0 else [self]:
+                bot.chats[chat] = opened
+        return self.chats[chat]
+
+    def another(self, token: str, username: str) -> TelegramPeer:
+        """Return the server as a second bot of its groups sees it: at the same address, under its own token."""
+        other = TelegramPeer(token, username)
+        other.api_url, other._changed = self.api_url, self._changed
+        other.chats.update({number: chat for number, chat in self.chats.items() if number < 0})
+        self.bots.append(other)
+        other.bots = self.bots
+        return other
 
     def forum(self, chat: int, *topics: int) -> Chat:
         """Open a supergroup with topics."""
@@ -290,7 +340,7 @@ class TelegramPeer:
 
     def messages(self, chat: int) -> list[Shown]:
         """Return the bot's messages in a chat, as they are shown now."""
-        return [shown for shown in self.chat(chat).messages.values() if shown.from_bot]
+        return [shown for shown in self.chat(chat).messages.values() if shown.author is self.bot]
 
     def called(self, method: str) -> list[Call]:
         """Return the calls of one method."""
@@ -321,6 +371,11 @@ class TelegramPeer:
     # The server.
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        asked = next((bot for bot in self.bots if bot.token == request.match_info["token"]), self)
+        return await asked.answer(request)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer what this bot asks."""
         name = next((known for known in METHODS if known.lower() == request.match_info["method"].lower()), "")
         at = time.monotonic()
         raw: Json = await request.json() if request.content_type == "application/json" else dict(await request.post())
@@ -348,6 +403,12 @@ class TelegramPeer:
         self._notify()
         return web.json_response(body, status=status)
 
+    async def _hand_over(self, request: web.Request) -> web.Response:
+        if request.match_info["token"] != self.token:
+            return web.Response(status=401)
+        self.fetched.append(request.match_info["file_id"])
+        return web.Response(body=self.files[request.match_info["file_id"]])
+
     def _dropped(self, request: web.Request, call: Call) -> web.Response:
         self.calls.append(call)
         self._notify()
@@ -369,6 +430,11 @@ class TelegramPeer:
         match name:
             case "getMe":
                 return {**self.bot.user(), "can_join_groups": True, "can_read_all_group_messages": False}
+            case "getFile":
+                if given["file_id"] not in self.files:
+                    raise Refusal(400, "wrong file_id or the file is temporarily unavailable")
+                path = f"files/{given['file_id']}"
+                return {"file_id": given["file_id"], "file_unique_id": given["file_id"], "file_path": path}
             case "getWebhookInfo":
                 pending = len(self._updates)
                 return {"url": self.webhook, "has_custom_certificate": False, "pending_update_count": pending}
@@ -379,6 +445,8 @@ class TelegramPeer:
                 return True
             case "setMyCommands":
                 return self._set_commands(given)
+            case "getChatAdministrators":
+                return self._administrators(given)
             case "getUpdates":
                 return await self._get_updates(given)
             case "sendChatAction":
@@ -392,10 +460,24 @@ class TelegramPeer:
                 return self._send_draft(given)
             case "editMessageText":
                 return self._edit_text(given)
+            case "editMessageReplyMarkup":
+                return self._edit_buttons(given)
+            case "answerCallbackQuery":
+                return self._answer_press(given)
             case _:
                 if self._writable(given).messages.pop(given["message_id"], None) is None:
                     raise Refusal(400, "message to delete not found")
                 return True
+
+    def _administrators(self, given: Json) -> list[Json]:
+        chat = self.chats.get(given["chat_id"])
+        if chat is None or chat.kicked:
+            raise Refusal(400, "chat not found")
+        if chat.private:
+            raise Refusal(400, "there are no administrators in the private chat")
+        more = {"can_be_edited": False, "is_anonymous": False, "can_manage_chat": True}
+        people = [{"user": one.user(), "status": "administrator", **more} for one in chat.administrators]
+        return [*people, {"user": self.bot.user(), "status": "administrator", **more}]
 
     def _set_commands(self, given: Json) -> bool:
         scope = given.get("scope", {"type": "default"})
@@ -486,8 +568,32 @@ class TelegramPeer:
                 raise Refusal(400, "message to be replied not found")
             reply_to = None
         thread = given.get("message_thread_id")
+        buttons = _buttons(given)
         shown = self._add(chat, text, entities, given["text"], self.bot, thread=thread, reply_to=reply_to)
+        shown.buttons = buttons
         return self._message(chat, shown)
+
+    def _edit_buttons(self, given: Json) -> Json:
+        chat = self._writable(given)
+        shown = chat.messages.get(given["message_id"])
+        if shown is None:
+            raise Refusal(400, "message to edit not found")
+        if shown.author is not self.bot:
+            raise Refusal(400, "message can't be edited")
+        if (buttons := _buttons(given)) == shown.buttons:
+            raise Refusal(400, "message is not modified: specified new message content and reply markup are the same")
+        self._limited(chat)
+        shown.buttons = buttons
+        return self._message(chat, shown)
+
+    def _answer_press(self, given: Json) -> bool:
+        number = given["callback_query_id"]
+        if len(given.get("text", "")) > 200:
+            raise Refusal(400, "MESSAGE_TOO_LONG")
+        if time.monotonic() - self.pressed.get(number, -self.press_s) > self.press_s or number in self.notices:
+            raise Refusal(400, "query is too old and response timeout expired or query ID is invalid")
+        self.notices[number] = given.get("text", "")
+        return True
 
     def _send_draft(self, given: Json) -> bool:
         chat = self._writable(given)
@@ -504,17 +610,18 @@ class TelegramPeer:
         shown = chat.messages.get(given["message_id"])
         if shown is None:
             raise Refusal(400, "message to edit not found")
-        if not shown.from_bot:
+        if shown.author is not self.bot:
             raise Refusal(400, "message can't be edited")
         text, entities = _text(given, "MESSAGE_TOO_LONG")
-        if (text, entities) == (shown.text, shown.entities):
+        buttons = _buttons(given)
+        if (text, entities, buttons) == (shown.text, shown.entities, shown.buttons):
             raise Refusal(
                 400,
                 "message is not modified: specified new message content and reply markup are exactly the same as a "
                 "current content and reply markup of the message",
             )
         self._limited(chat)
-        shown.text, shown.entities, shown.html = text, entities, given["text"]
+        shown.text, shown.entities, shown.html, shown.buttons = text, entities, given["text"], buttons
         shown.history.append((time.monotonic(), text))
         return {**self._message(chat, shown), "edit_date": int(time.time())}
 
@@ -530,7 +637,8 @@ class TelegramPeer:
         reply_to: int | None,
     ) -> Shown:
         history = [(time.monotonic(), text)]
-        shown = Shown(chat.next_id, text, entities, html, author is self.bot, author, thread, reply_to, history)
+        ours = any(author is bot.bot for bot in self.bots)
+        shown = Shown(chat.next_id, text, entities, html, ours, author, thread, reply_to, history)
         chat.messages[shown.id] = shown
         chat.next_id += 1
         return shown
@@ -544,8 +652,9 @@ class TelegramPeer:
             "from": shown.author.user(),
             "chat": self._chat(chat, shown.author),
             "date": int(time.time()),
-            "text": shown.text,
+            **({"text": shown.text} if shown.text else {}),
             **({"entities": shown.entities} if shown.entities else {}),
+            **({"reply_markup": {"inline_keyboard": shown.buttons}} if shown.buttons else {}),
             **({"message_thread_id": shown.thread} if shown.thread is not None else {}),
             **({"is_topic_message": True} if in_topic else {}),
             **(
@@ -610,6 +719,19 @@ def _value(name: str, value: object, kind: type) -> Any:
     if not isinstance(read, kind) or (kind is int and isinstance(read, bool)):
         raise Refusal(400, f"wrong type of {name}")
     return read
+
+
+def _buttons(given: Json) -> list[list[Json]]:
+    """Return a request's inline keyboard."""
+    markup = _checked(given.get("reply_markup", {}), {"inline_keyboard": list}, "InlineKeyboardMarkup")
+    rows: list[list[Json]] = markup.get("inline_keyboard", [])
+    for button in (button for row in rows for button in row):
+        _checked(button, {"text": str, "callback_data": str}, "InlineKeyboardButton")
+        if not button.get("text"):
+            raise Refusal(400, "can't parse inline keyboard button: Text buttons must have a text")
+        if not 1 <= len(button.get("callback_data", "").encode()) <= 64:
+            raise Refusal(400, "BUTTON_DATA_INVALID")
+    return rows
 
 
 def _checked(given: Json, known: dict[str, type], what: str) -> Json:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import reduce
@@ -13,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from core.errors import StoreError
-from core.logs import logger
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
 from knowledge.stores.weaviate.faults import mapped
@@ -24,36 +20,12 @@ if TYPE_CHECKING:
     from weaviate import WeaviateAsyncClient
     from weaviate.collections import CollectionAsync
 
-OLDEST = (1, 33)  # the first with the filter "none of these"
-# Older ones miss words of the last minute: the blocks of their memory tables count as worthless when a search is cut.
-SOUND = (1, 38, 3)
 PAGE = 500
 # A page is twenty times longer than expected never; the server's own limit is 10,000.
 LONGEST_PAGE = 20 * PAGE
 # Values in one filter.
 VALUES = 1000
 EXISTS = 422
-
-
-async def connect(settings: WeaviateSettings) -> Cluster:
-    """Connect to the server. Raises `StoreError` when it cannot be reached, refuses the key, or is too old."""
-    where = f"the passage store in Weaviate at {settings.host}:{settings.http_port}"
-    await asyncio.to_thread(_import)
-    async with mapped(where, "opened", settings.connect_timeout_s):
-        client = _client(settings)
-        try:
-            await client.connect()
-            version = str((await client.get_meta())["version"])
-        except BaseException:
-            await client.close()
-            raise
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-    if numbers < OLDEST:
-        await client.close()
-        raise StoreError(f"{where} is version {version}: it needs {'.'.join(map(str, OLDEST))} or newer")
-    if numbers < SOUND:
-        logger(__name__).info("store.old_server", version=version, wanted=".".join(map(str, SOUND)))
-    return Cluster(client, settings, where)
 
 
 class Cluster:
@@ -261,34 +233,3 @@ def _by(name: str) -> Any:
 def _vector(vectors: Mapping[str, Any]) -> Sequence[float]:
     found: Sequence[float] = vectors.get("default", ())
     return found
-
-
-def _client(settings: WeaviateSettings) -> WeaviateAsyncClient:
-    import weaviate
-    from weaviate.classes.init import AdditionalConfig, Auth, Timeout
-
-    key = settings.api_key.value() if settings.api_key else ""
-    return weaviate.use_async_with_custom(
-        http_host=settings.host,
-        http_port=settings.http_port,
-        http_secure=settings.secure,
-        grpc_host=settings.host,
-        grpc_port=settings.grpc_port,
-        grpc_secure=settings.secure,
-        auth_credentials=Auth.api_key(key) if key else None,
-        additional_config=AdditionalConfig(
-            timeout=Timeout(
-                init=settings.connect_timeout_s, query=settings.read_timeout_s, insert=settings.write_timeout_s
-            )
-        ),
-        # They ask the package index for a newer version of the client.
-        skip_init_checks=True,
-    )
-
-
-def _import() -> None:
-    import weaviate
-    import weaviate.classes.query  # noqa: F401
-
-    # It logs refused objects as a whole, passages and all; a `StoreError` says what there is to say.
-    logging.getLogger("weaviate-client").setLevel(logging.CRITICAL)

@@ -9,9 +9,31 @@ from contextlib import asynccontextmanager
 from core.errors import StoreError
 
 SECTION = "knowledge.store.weaviate"
-REFUSED = ("unauthenticated", "anonymous access not enabled", "401", "invalid api key", "unauthorized")
-FORBIDDEN = ("forbidden", "permission", "403")
-UNREACHABLE = ("connect", "unavailable", "not reachable", "startup")
+# What a reason holds, and the way out; the first that fits.
+HINTS = (
+    (
+        ("unauthenticated", "anonymous access not enabled", "401", "invalid api key", "unauthorized"),
+        f"it refuses the API key, see {SECTION}.api_key",
+    ),
+    (("forbidden", "permission", "403"), "the API key has not the rights for it"),
+    (
+        ("enough weaviate nodes", "leader not found", "consistency level", "cannot achieve", "can not resolve nodes"),
+        f"too few of its machines are up for {SECTION}.replicas and {SECTION}.consistency",
+    ),
+    (
+        ("no space left", "read-only", "readonly", "read only", "disk usage"),
+        "the server takes nothing more, look at its disk and its memory",
+    ),
+    # Of OpenSSL and of gRPC's own library.
+    (
+        ("certificate verify failed", "certificate_verify_failed", "handshake", "wrong version number", "ssl"),
+        f"TLS failed, see {SECTION}.secure; certificates of an authority of your own are named by SSL_CERT_FILE",
+    ),
+    (
+        ("connect", "unavailable", "not reachable", "startup"),
+        f"is it running, and are host and ports in {SECTION} right?",
+    ),
+)
 
 
 @asynccontextmanager
@@ -30,19 +52,25 @@ async def mapped(where: str, doing: str, seconds: float) -> AsyncIterator[None]:
         raise StoreError(f"{where} could not be {doing}: no answer within {seconds:g} seconds") from fault
     # The last three: the client met a reply that is none of Weaviate's.
     except (WeaviateBaseError, httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as fault:
-        raise StoreError(explained(where, doing, str(fault) or type(fault).__name__)) from fault
+        raise StoreError(explained(where, doing, _reason(fault))) from fault
+
+
+def _reason(fault: BaseException) -> str:
+    """Return what a failure says, and what its causes say that it does not: the client leaves out what TLS refused."""
+    told = str(fault) or type(fault).__name__
+    cause = fault.__cause__ or fault.__context__
+    while cause is not None:
+        if str(cause) and str(cause) not in told:
+            told += f": {cause}"
+        cause = cause.__cause__ or cause.__context__
+    return told
 
 
 def explained(where: str, doing: str, reason: str) -> str:
     """Say what happened and the way out. The client's reasons are long; their beginning tells enough."""
     short, lower = " ".join(reason.split())[:300], reason.lower()
-    if any(mark in lower for mark in REFUSED):
-        return f"{where} could not be {doing}: it refuses the API key, see {SECTION}.api_key ({short})"
-    if any(mark in lower for mark in FORBIDDEN):
-        return f"{where} could not be {doing}: the API key has not the rights for it ({short})"
-    if any(mark in lower for mark in UNREACHABLE):
-        return f"{where} could not be {doing}: is it running, and are host and ports in {SECTION} right? ({short})"
-    return f"{where} could not be {doing} ({short})"
+    hint = next((hint for marks, hint in HINTS if any(mark in lower for mark in marks)), "")
+    return f"{where} could not be {doing}{hint and ': '}{hint} ({short})"
 
 
 def differing(where: str, held: Mapping[str, str], wanted: Mapping[str, str]) -> str:

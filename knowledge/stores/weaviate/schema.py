@@ -32,11 +32,28 @@ def collection(name: str, settings: WeaviateSettings) -> dict[str, Any]:
         "inverted_index_config": Configure.inverted_index(
             bm25_k1=SATURATION, bm25_b=LENGTH_SHARE, stopwords_preset=StopwordsPreset.NONE
         ),
-        "replication_config": Configure.replication(factor=settings.replicas),
+        "replication_config": _replication(settings.replicas),
         "multi_tenancy_config": Configure.multi_tenancy(enabled=shared),
         # Words are counted per shard. A tenant is one shard by itself.
         "sharding_config": None if shared else Configure.sharding(desired_count=1),
     }
+
+
+def _replication(replicas: int) -> Any:
+    """Return how replicas are kept alike.
+
+    One that was away catches up by itself, and deletes what was deleted meanwhile: otherwise it would bring old
+    passages back.
+    """
+    from weaviate.classes.config import Configure, ReplicationDeletionStrategy
+
+    if replicas == 1:
+        return Configure.replication(factor=1)
+    return Configure.replication(
+        factor=replicas,
+        async_enabled=True,
+        deletion_strategy=ReplicationDeletionStrategy.TIME_BASED_RESOLUTION,
+    )
 
 
 def _passages() -> list[Property]:

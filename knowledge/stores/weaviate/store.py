@@ -19,7 +19,8 @@ from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import Held, Row, Vectors
 from knowledge.stores.weaviate.claim import claimed
-from knowledge.stores.weaviate.client import VALUES, Cluster, connect
+from knowledge.stores.weaviate.client import VALUES, Cluster
+from knowledge.stores.weaviate.connecting import connect
 from knowledge.stores.weaviate.faults import differing
 from knowledge.stores.weaviate.rows import (
     FORMAT,
@@ -126,6 +127,9 @@ class WeaviateStore:
         wrong = next((row.vector.shape for row in rows if row.vector.shape != (self._dimension,)), None)
         if wrong:
             raise StoreMismatch(f"{self._cluster.where} takes vectors of {self._dimension}, not {wrong}")
+        strange = next((row.passage for row in rows if not np.isfinite(row.vector).all()), None)
+        if strange:
+            raise StoreError(f"the vector of a passage of {source}, {strange.path}, is no number: it is not stored")
         async with self._writer, claimed(self._cluster, source, self._claim_seconds) as claim:
             before = (await self._commits([source]))[source]
             await self._forget_replaced(source, before)

@@ -1,0 +1,100 @@
+"""The commands about what people say: `kimas feedback` and `kimas faq`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from bots.command import as_json_option, configured, load, run
+
+if TYPE_CHECKING:
+    from core.feedback.learned import State
+
+
+@click.command()
+@configured
+@as_json_option
+@click.option("--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, with today.")
+@click.option("--labels", is_flag=True, help="Print the rated questions as labelled lines for `kimas eval gate`.")
+@click.option("--chat", default="", metavar="PLATFORM:CHAT", help="With --labels: of this chat alone.")
+def feedback(  # noqa: PLR0917 (click passes them by name)
+    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, days: int, labels: bool, chat: str
+) -> None:
+    """Show what people said about answers, by day."""
+
+    async def work() -> int:
+        from bots.feedback import feedback
+
+        return await feedback(load(files, overrides), days, as_json=as_json, labels=labels, chat=chat)
+
+    run(work())
+
+
+@click.group()
+def faq() -> None:
+    """Review the answers that people gave.
+
+    What is approved becomes knowledge, by a source of the kind learned.
+    """
+
+
+@faq.command("list")
+@configured
+@as_json_option
+@click.option(
+    "--state", default="pending", show_default=True, type=click.Choice(["pending", "approved", "rejected", "all"])
+)
+def list_answers(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, state: str) -> None:
+    """Show answers, by default those that wait for a review."""
+
+    async def work() -> int:
+        from bots.faq import listed
+
+        return await listed(load(files, overrides), cast("State", state) if state != "all" else None, as_json=as_json)
+
+    run(work())
+
+
+@faq.command()
+@configured
+@as_json_option
+@click.argument("number", type=click.IntRange(1))
+def approve(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, number: int) -> None:
+    """Make an answer knowledge, from the next refresh on."""
+    _decide(files, overrides, number, "approved", as_json=as_json)
+
+
+@faq.command()
+@configured
+@as_json_option
+@click.argument("number", type=click.IntRange(1))
+def reject(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, number: int) -> None:
+    """Keep an answer from becoming knowledge, or take it out again."""
+    _decide(files, overrides, number, "rejected", as_json=as_json)
+
+
+@faq.command()
+@configured
+def export(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """Print the approved answers as JSON Lines.
+
+    A source of the kind faq reads them.
+    """
+
+    async def work() -> int:
+        from bots.faq import exported
+
+        return await exported(load(files, overrides))
+
+    run(work())
+
+
+def _decide(files: tuple[Path, ...], overrides: tuple[str, ...], number: int, state: State, *, as_json: bool) -> None:
+    async def work() -> int:
+        from bots.faq import decided
+
+        return await decided(load(files, overrides), number, state, as_json=as_json)
+
+    run(work())

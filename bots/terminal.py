@@ -1,0 +1,84 @@
+"""Commands in the terminal: the same table as on every platform, and who sits there is the owner."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from bots.app import open_journal
+from core.commands import find
+from core.ports import Upkeep
+from core.settings import Settings
+from core.types import ConversationKey, Message, Reply
+
+if TYPE_CHECKING:
+    from core.administration.office import Reread
+    from core.database import Database
+    from core.journal import Journal
+
+HERE = ConversationKey("console", "terminal")
+OWNER = "owner"
+
+
+class Terminal:
+    """Answers commands over the deployment's database; a daemon beside it sees a change within seconds.
+
+    `upkeep` returns what keeps the sources up to date, over that database.
+    """
+
+    def __init__(
+        self, settings: Settings, upkeep: Callable[[Database], Upkeep] | None = None, reread: Reread | None = None
+    ) -> None:
+        owners = (*settings.administration.owners, f"{HERE.platform}:{OWNER}")
+        administration = settings.administration.model_copy(update={"owners": owners})
+        self._settings = settings.model_copy(update={"administration": administration})
+        self._upkeep = upkeep
+        self._reread = reread
+        self._last: Reply | None = None
+
+    def answered(self, reply: Reply) -> None:
+        """Note the newest answer, which `/why` explains: no journal has it."""
+        self._last = reply
+
+    async def heard(self, line: str) -> str | None:
+        """Return what to say to a command, or None for any other line, a question that follows `/ask` too.
+
+        Raises `UsageError` for arguments that make no sense, `StoreError`.
+        """
+        name, *rest = line.strip().split(maxsplit=1)
+        command = find(name.removeprefix("/").lower())
+        if not line.startswith("/") or command is None or (command.name == "ask" and rest):
+            return None
+        given = "".join(rest)
+        if command.name == "why" and self._last is not None and not given:
+            return _why(self._last)
+        journal = await open_journal(self._settings)
+        try:
+            return await self._answer(command.name if command.name != "ask" else "help", given, journal)
+        finally:
+            await journal.close()
+
+    async def _answer(self, name: str, given: str, journal: Journal) -> str:
+        from core.administration.desk import Desk
+
+        upkeep = self._upkeep(journal.database) if self._upkeep else None
+        desk = Desk(self._settings, journal, upkeep=upkeep, reread=self._reread)
+        desk.office.platforms.add(HERE.platform)
+        number, now = uuid.uuid4().hex, datetime.now(UTC)
+        message = Message(number, HERE, OWNER, OWNER, given, now, private=True, addressed=True, command=name)
+        return await desk.answer(message, None)
+
+
+def question_in(line: str) -> str:
+    """Return the question of a line: what follows `/ask`, or all of it."""
+    name, *rest = line.split(maxsplit=1) or [""]
+    return rest[0] if name.lower() == "/ask" and rest else line
+
+
+def _why(reply: Reply) -> str:
+    from core.administration.explaining import Settled, explained
+
+    trace = {name: getattr(reply.trace, name) for name in type(reply.trace).__slots__}
+    return explained(Settled("answered", "", reply.text, [{"source": one.source} for one in reply.citations], trace))

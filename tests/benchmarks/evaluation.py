@@ -1,0 +1,97 @@
+"""`kimas eval` on 5,000 documents and 1,000 questions: docstrings of what is installed, and their first sentences."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks.figures import Figure
+from tests.deployment import Deployment
+
+DOCUMENTS, QUESTIONS, SOURCES = 5_000, 1_000, 20
+SHORTEST, LONGEST = 120, 1_500
+# Questions that belong to none of the packages.
+FOREIGN = ("weather", "football", "bread", "taxes", "roses", "trains", "opera", "cats", "rent", "sleep")
+ASKED = ("How is the {} today?", "What should I know about {}?", "Who is best at {}?", "Where do I find {}?")
+
+
+async def measure(folder: Path) -> list[Figure]:
+    folder = folder / "evaluation"
+    corpus, retrieval, routing = write_set(folder)
+    deployment = Deployment(folder, {})
+    figures = []
+    for kind, data, limit in (("retrieval", retrieval, 180.0), ("routing", routing, None)):
+        started = time.perf_counter()
+        done = deployment.kimas("eval", kind, str(data), "--corpus", str(corpus), "--json")
+        seconds = time.perf_counter() - started
+        figures.append(
+            Figure(f"evaluation: {kind}, {DOCUMENTS:,} passages, {QUESTIONS:,} questions", seconds, "s", limit)
+        )
+        measures = json.loads(done.stdout)["ways"]["rule"]["measures"]
+        name = "nDCG@10" if kind == "retrieval" else "accuracy"
+        figures.append(Figure(f"evaluation: {name} of it", measures[name]["value"], ""))
+    return figures
+
+
+def write_set(folder: Path) -> tuple[Path, Path, Path]:
+    """Write a corpus, retrieval questions and routing questions; the same on every machine with the same packages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    by_source: dict[str, list[tuple[str, str, str]]] = {}
+    for source, name, first, rest in docstrings():
+        by_source.setdefault(source, []).append((name, first, rest))
+    kept = sorted(by_source, key=lambda source: -len(by_source[source]))[:SOURCES]
+    dice = random.Random(1)
+    chosen = [(source, *one) for source in kept for one in by_source[source]]
+    # Every source keeps some, the large ones more.
+    chosen = sorted(dice.sample(chosen, min(DOCUMENTS, len(chosen))))
+    corpus = [{"id": name, "text": rest, "title": name, "source": source} for source, name, _, rest in chosen]
+    asked = dice.sample(chosen, QUESTIONS)
+    retrieval = [{"id": str(n), "question": one[2], "relevant": [one[1]]} for n, one in enumerate(asked)]
+    routing: list[dict[str, object]] = [
+        {"id": str(n), "question": one[2], "agents": [one[0]]} for n, one in enumerate(asked[: QUESTIONS - 40])
+    ]
+    foreign = [question.format(what) for question in ASKED for what in FOREIGN]
+    routing += [{"id": f"foreign-{n}", "question": question, "agents": []} for n, question in enumerate(foreign)]
+    files = (folder / "corpus.jsonl", folder / "retrieval.jsonl", folder / "routing.jsonl")
+    for file, lines in zip(files, (corpus, retrieval, routing), strict=True):
+        file.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    return files
+
+
+def docstrings() -> Iterator[tuple[str, str, str, str]]:
+    """Yield source, name, first sentence and the rest of every longer docstring of the packages and the library."""
+    roots = (Path(sysconfig.get_paths()["purelib"]), Path(sysconfig.get_paths()["stdlib"]))
+    seen: set[str] = set()
+    for root in roots:
+        for file in sorted(root.glob("*/**/*.py")):
+            source = file.relative_to(root).parts[0].replace(".", "-").strip("_").lower()
+            if source in ("site-packages", "test", "idlelib", "lib2to3") or not source.replace("_", "").isalnum():
+                continue
+            for name, text in _of(file):
+                first, _, rest = text.partition("\n\n")
+                key = f"{file.relative_to(root).as_posix()}:{name}"
+                if 20 < len(first) < 200 and SHORTEST < len(rest) < LONGEST and first not in seen:
+                    seen.add(first)
+                    yield source, key, " ".join(first.split()), rest
+
+
+def _of(file: Path) -> Iterator[tuple[str, str]]:
+    try:
+        tree = ast.parse(file.read_text("utf-8"))
+    except (SyntaxError, UnicodeDecodeError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield f"{node.name}:{node.lineno}", text
+
+
+if __name__ == "__main__":
+    print(*write_set(Path(sys.argv[1])))

@@ -1,0 +1,130 @@
+"""SIGKILL at random moments of a refresh: what is stored afterwards, and whether the next start gets on with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks.figures import Figure
+from tests.deployment import Deployment
+
+SOURCES, DOCUMENTS = 3, 6
+KILLS, SEED = 50, 20261121
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the store holds after a kill: editions by document, and what is wrong with them."""
+
+    editions: dict[str, int]
+    faults: list[str]
+
+
+def sections(edition: int) -> int:
+    """Return how many passages a document of an edition has: another number each time, never none."""
+    return 2 + edition % 3
+
+
+def write(folder: Path, edition: int) -> None:
+    """Write all documents of all sources in an edition; every passage names it and its document."""
+    for source in range(SOURCES):
+        (folder / f"source-{source}").mkdir(parents=True, exist_ok=True)
+        for document in range(DOCUMENTS):
+            parts = [
+                f"# Part {part}\n\nEdition {edition} of document {document} in source {source}, part {part}. "
+                + f"The rocket number {document * 7 + part} flies to the moon and comes back with stones. " * 2
+                for part in range(sections(edition))
+            ]
+            path = folder / f"source-{source}" / f"{document}.md"
+            path.write_text("\n\n".join(parts), "utf-8")
+
+
+def deployment_in(folder: Path) -> Deployment:
+    write(folder, 0)
+    sources = {name: {"kind": "files", "path": name} for name in (f"source-{source}" for source in range(SOURCES))}
+    # So short that every part of a document is a passage of its own.
+    return Deployment(folder, {"sources": sources, "knowledge": {"chunking": {"tokens": 50}}})
+
+
+async def stored(folder: Path) -> Found:
+    """Read all passages as they are on disk, and compare each document with the editions that it ever had."""
+    import lancedb
+
+    connection = await lancedb.connect_async(folder / "data" / "passages")
+    if "passages" not in (await connection.list_tables()).tables:
+        return Found({}, [])
+    table = await connection.open_table("passages")
+    rows = (await table.query().select(["source", "path", "text", "fingerprint"]).to_arrow()).to_pylist()
+    connection.close()  # type: ignore[no-untyped-call]
+    texts, prints = defaultdict(list), defaultdict(set)
+    for row in rows:
+        texts[f"{row['source']}/{row['path']}"].append(row["text"])
+        prints[f"{row['source']}/{row['path']}"].add(row["fingerprint"])
+    editions, faults = dict[str, int](), list[str]()
+    for name, parts in texts.items():
+        numbers = {int(text.split("Edition ")[1].split()[0]) for text in parts}
+        editions[name] = min(numbers)
+        if len(numbers) != 1 or len(prints[name]) != 1 or len(parts) != sections(min(numbers)):
+            faults.append(f"{name}: {len(parts)} passages of the editions {sorted(numbers)}")
+    return Found(editions, faults)
+
+
+async def ingest_and_kill(deployment: Deployment, after_s: float) -> bool:
+    """Start `kimas ingest` as a process and kill it so many seconds later; False when it was done by then."""
+    process = await asyncio.create_subprocess_exec(
+        *deployment.command("ingest", "--json"),
+        cwd=deployment.folder,
+        env=deployment.variables(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        await asyncio.wait_for(process.wait(), after_s)
+    except TimeoutError:
+        if process.returncode is None:
+            process.kill()
+    return await process.wait() == -signal.SIGKILL
+
+
+async def ingested(deployment: Deployment) -> float:
+    """Run `kimas ingest` to its end, which must come; return how long it took, in seconds."""
+    began = time.monotonic()
+    report = json.loads((await asyncio.to_thread(deployment.kimas, "ingest", "--json")).stdout)
+    assert all("error" not in one for one in report["sources"]), report
+    return time.monotonic() - began
+
+
+async def measure(folder: Path) -> list[Figure]:
+    deployment = deployment_in(folder / "kills")
+    await ingested(deployment)
+    write(deployment.folder, 1)
+    # Without the conversion of the model, which the first one has done.
+    usual = await ingested(deployment)
+    chance, torn, unserved, mixed, done = random.Random(SEED), 0, 0, 0, 0
+    for edition in range(2, KILLS + 2):
+        write(deployment.folder, edition)
+        # Its start takes half of it: a kill there would test nothing.
+        killed = await ingest_and_kill(deployment, chance.uniform(0.35, 1.0) * usual)
+        done += not killed
+        found = await stored(deployment.folder)
+        torn += bool(found.faults) or len(found.editions) != SOURCES * DOCUMENTS
+        mixed += len(set(found.editions.values())) > 1
+        hits = await asyncio.to_thread(deployment.json, "search", "rocket to the moon")
+        unserved += not hits["passages"]
+        if edition % 10 == 0:
+            await ingested(deployment)
+            newest = await stored(deployment.folder)
+            torn += bool(newest.faults) or set(newest.editions.values()) != {edition}
+    return [
+        Figure("kills: of a refresh with SIGKILL", KILLS - done, "kills"),
+        Figure("kills: a document neither old nor new, or gone", torn, "times", 0.5),
+        Figure("kills: the next start finds nothing", unserved, "times", 0.5),
+        Figure("kills: in the middle, some documents new", mixed, "times"),
+    ]

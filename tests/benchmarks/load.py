@@ -1,0 +1,456 @@
+"""A thousand messages in a minute over 200 chats of four platforms, without and with kills: who was answered, and when.
+
+One daemon as a process, the model as another, the platforms in this one. A tenth of the messages are questions about
+this project's own documents: most are put to the bot, the others to nobody, half of those in chats where the gate may
+speak unasked. What the journal says is compared with what people saw and with what the model was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import sqlite3
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import aiohttp
+import psutil
+
+from tests.benchmarks.figures import Figure, percentile
+from tests.benchmarks.load_model import Model, model_process
+from tests.benchmarks.load_places import SECRETS, Chat, Discord, Http, Place, Seen, Slack, Telegram, free_port
+from tests.deployment import ROOT, Deployment
+
+Kind = Literal["chatter", "asked", "unasked"]
+
+TTFT_S, RATE = 0.3, 50.0
+QUESTIONS, UNASKED = 0.1, 0.3
+FORMS = ("How do I set {}?", "What does the guide say about {}?", "Where is {} explained, and how does it work?")
+SUBJECTS = (
+    *("the daily limit of tokens", "quiet hours of comments", "the cooldown of the gate", "a standing query"),
+    *("the signing secret of the HTTP network", "the scopes of a Slack app", "the token of a Telegram bot"),
+    *("the message content intent on Discord", "Socket Mode", "the privacy mode of a bot in groups", "a git source"),
+    *("a website source", "a FAQ file", "the rerank model", "fallback endpoints", "the vision model", "a persona"),
+    *("the deadline of an answer", "shares of the budget", "search strategies", "routing between agents"),
+    *("the weights of the gate", "thresholds of a chat", "feedback with thumbs", "the hand-off to people"),
+    *("learning answers for the FAQ", "delegated admins", "the audit of changes", "the store on Weaviate"),
+    *("evaluation of retrieval", "metrics and health", "the systemd service", "retention in the journal"),
+    *("earlier answers given again", "rewriting of questions", "a remote RAG service", "pictures that are attached"),
+)
+CHATTER = (
+    *("good morning everybody", "I had lunch already", "that was a great match yesterday", "lol", "see you tomorrow"),
+    *("the train is late again", "I pushed my branch", "thanks a lot!", "it works on my machine", "nice weather today"),
+    *("I will be away next week", "the meeting moves to three", "congratulations to the team!", "haha, same here"),
+    *("are you coming to lunch today?", "did you see the match yesterday?", "who wants coffee?", "ok, see you there"),
+    *("I like the new colours", "my keyboard is broken", "we should do that more often", "back in ten minutes"),
+)
+# The reason the journal gives where a crash left in doubt whether a reply was posted: docs/design.md, "Exactly once".
+IN_DOUBT = "killed while the reply was being posted"
+SETTLED = ("answered", "silent", "failed")
+# What a platform refuses after a kill, and is then done otherwise: an edit to what is shown already, a poll beside the
+# one that died, an edit of a stream that is still open, a reaction that is there.
+AFTER_A_KILL = (
+    *("telegram editMessageText 400", "telegram getUpdates 409"),
+    *("slack chat.update streaming_state_conflict", "slack reactions.add already_reacted"),
+)
+RULES = ("twice", "lost", "unsettled", "unexplained", "out of order", "chatter", "limit", "unseen")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How much of what: messages over so many chats in so many seconds, and how often the daemon is killed."""
+
+    messages: int
+    chats: int
+    seconds: float
+    wait_s: float
+    kills: int = 0
+    lives_s: float = 12.0
+    seed: int = 20261121
+    documents: Sequence[str] = ("docs",)
+    settle_s: float = 120.0
+
+
+FULL = Shape(1000, 200, 60, wait_s=5)
+KILLED = Shape(1000, 200, 60, wait_s=5, kills=5)
+
+
+@dataclass(slots=True)
+class Line:
+    """One message as it was planned, and what became of it."""
+
+    kind: Kind
+    chat: Chat
+    text: str
+    author: int
+    at: float
+    said_at: float = 0.0
+    id: str = ""
+    number: int = 0
+    state: str = ""
+    reason: str = ""
+    unknown: bool = False
+    given_up: bool = False
+    seen: list[Seen] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one run showed. `faults` are by the rule that was broken, a line each; all of them should be empty."""
+
+    lines: list[Line]
+    faults: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    first_s: list[float] = field(default_factory=list)
+    behind_s: list[float] = field(default_factory=list)
+    answer_s: list[float] = field(default_factory=list)
+    limits: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    lag_s: float = 0.0
+    memory_mib: float = 0.0
+    in_doubt: int = 0
+    unknown: int = 0
+    given_up: int = 0
+    killed: int = 0
+    ready_s: list[float] = field(default_factory=list)
+
+    def of(self, kind: Kind, state: str = "") -> list[Line]:
+        return [line for line in self.lines if line.kind == kind and state in ("", line.state)]
+
+    def figures(self, name: str) -> list[Figure]:
+        rules = [Figure(f"{name}: {rule}", len(self.faults[rule]), "times", 0.5) for rule in RULES]
+        killed = self.killed > 0
+        return [
+            *rules,
+            Figure(f"{name}: asked and answered", len(self.of("asked", "answered")), "messages"),
+            Figure(f"{name}: unasked and answered", len(self.of("unasked", "answered")), "messages"),
+            Figure(f"{name}: silent for a reason", sum(line.state == "silent" for line in self.lines), "messages"),
+            Figure(f"{name}: closed in doubt after a kill", self.in_doubt, "messages"),
+            Figure(f"{name}: in private chats that Discord does not name", self.unknown, "messages"),
+            Figure(f"{name}: tried four times by Slack and given up", self.given_up, "messages"),
+            *(Figure(f"{name}: model calls, {one}", count, "calls") for one, count in sorted(self.calls.items())),
+            Figure(f"{name}: first sign p50", percentile(self.first_s, 0.5), "s"),
+            Figure(f"{name}: first sign p95", percentile(self.first_s, 0.95), "s", None if killed else 1),
+            Figure(f"{name}: first sign, the latest", max(self.first_s), "s"),
+            Figure(f"{name}: first sign behind another question, p95", percentile(self.behind_s, 0.95), "s"),
+            Figure(f"{name}: answer p50", percentile(self.answer_s, 0.5), "s"),
+            Figure(f"{name}: answer p95", percentile(self.answer_s, 0.95), "s"),
+            Figure(f"{name}: answer, the latest", max(self.answer_s), "s"),
+            Figure(f"{name}: longest event-loop lag", self.lag_s * 1000, "ms"),
+            Figure(f"{name}: resident memory", self.memory_mib, "MiB", 400),
+        ]
+
+
+def planned(shape: Shape, places: Sequence[Place], chance: random.Random) -> tuple[list[Line], list[Chat]]:
+    """Return what is said when, and the chats where the gate may speak unasked.
+
+    In private chats nobody chats: whatever is said there is for the bot. Every third question to the bot follows at
+    once upon another one in the same conversation.
+    """
+    each = shape.chats // len(places)
+    chats = [chat for place in places for chat in place.chats(each, each // 5)]
+    mention = {place.name: place.mention for place in places}
+    groups = [chat for chat in chats if not chat.private]
+    chance.shuffle(groups)
+    auto, other = groups[: len(groups) // 3], groups[len(groups) // 3 :]
+    wordings = [form.format(subject) for form in FORMS for subject in SUBJECTS]
+    chance.shuffle(wordings)
+    asked, unasked = round(shape.messages * QUESTIONS * (1 - UNASKED)), round(shape.messages * QUESTIONS * UNASKED)
+    lines, texts = list[Line](), iter(wordings)
+    for number in range(unasked):
+        # Each chat once: what follows would be silent for the cooldown alone.
+        chat = (auto if number % 2 else other)[number // 2]
+        lines.append(Line("unasked", chat, next(texts), number, chance.uniform(0, shape.seconds)))
+    for number, some in zip(range(asked), _spread(chats, chance), strict=False):
+        chat, at, author = some, chance.uniform(0, shape.seconds - 1), chance.randrange(40)
+        if number % 3 == 2:
+            chat, at, author = lines[-1].chat, lines[-1].at + 0.4, lines[-1].author
+        text = next(texts)
+        lines.append(Line("asked", chat, text if chat.private else mention[chat.platform] + text, author, at))
+    while len(lines) < shape.messages:
+        at, chat = chance.uniform(0, shape.seconds), chance.choice(groups)
+        lines.append(Line("chatter", chat, chance.choice(CHATTER), 50 + chance.randrange(40), at))
+    return sorted(lines, key=lambda line: line.at), auto
+
+
+def _spread(chats: Sequence[Chat], chance: random.Random) -> Iterator[Chat]:
+    """Yield chats, all platforms in turn, every second time a private one."""
+    by_kind = {
+        (platform, private): [chat for chat in chats if (chat.platform, chat.private) == (platform, private)]
+        for platform in dict.fromkeys(chat.platform for chat in chats)
+        for private in (True, False)
+    }
+    while True:
+        for found in by_kind.values():
+            yield chance.choice(found)
+
+
+async def measure(folder: Path) -> list[Figure]:
+    figures: list[Figure] = []
+    for name, shape in (("load", FULL), ("load with kills", KILLED)):
+        place = folder / name.replace(" ", "-")
+        place.mkdir()
+        outcome = await run(place, shape)
+        for rule, found in outcome.faults.items():
+            print(*(f"{name}: {rule}: {one}" for one in found[:12]), sep="\n", flush=True)
+        figures += outcome.figures(name)
+    return figures
+
+
+async def run(folder: Path, shape: Shape) -> Outcome:
+    """Let it all happen and return what it showed."""
+    chance = random.Random(shape.seed)
+    async with AsyncExitStack() as stack:
+        places: list[Place] = [Telegram(), Discord(), Slack(), Http()]
+        for place in places:
+            await place.open(stack)
+        model = await stack.enter_async_context(model_process(TTFT_S, RATE))
+        lines, auto = planned(shape, places, chance)
+        port = free_port()
+        deployment = _deployment(folder, shape, places, auto, model, port)
+        await asyncio.to_thread(deployment.call, "ingest")
+        outcome = Outcome(lines)
+        daemon = Daemon(deployment, places, port, outcome)
+        await daemon.start()
+        stack.push_async_callback(daemon.kill)
+        by_name = {place.name: place for place in places}
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(daemon.watch())
+            disturbing = tasks.create_task(_disturb(shape, daemon, places, chance))
+            await _say(lines, by_name, chance if shape.kills else None)
+            await disturbing
+            await _settled(folder, lines, shape.settle_s)
+            watching.cancel()
+        outcome.killed = shape.kills
+        judge(outcome, folder, by_name, model)
+        return outcome
+
+
+def _deployment(
+    folder: Path, shape: Shape, places: Sequence[Place], auto: Sequence[Chat], model: Model, port: int
+) -> Deployment:
+    sources = {Path(one).stem: {"kind": "files", "path": str(ROOT / one)} for one in shape.documents}
+    modes = {f"{chat.platform}:{chat.id}": "auto" for chat in auto}
+    settings = {
+        "sources": sources,
+        "models": {"main": {"base_url": model.base_url, "model": "peer"}},
+        "gate": {"modes": modes, "wait_s": shape.wait_s},
+        "metrics": {"port": port},
+        **{place.name: place.settings() for place in places},
+    }
+    return Deployment(folder, settings, SECRETS)
+
+
+class Daemon:
+    """The daemon's process, killed and started again."""
+
+    def __init__(self, deployment: Deployment, places: Sequence[Place], port: int, outcome: Outcome) -> None:
+        self._deployment, self._places, self._port, self._outcome = deployment, places, port, outcome
+        self._running = AsyncExitStack()
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready."""
+        began = time.monotonic()
+        self._process = await self._running.enter_async_context(self._deployment.daemon())
+        async with asyncio.timeout(60):
+            while not (await self._metric("kimas_ready") and all([await one.connected() for one in self._places])):
+                assert self._process.returncode is None, self._deployment.log()[-3000:]
+                await asyncio.sleep(0.05)
+        self._outcome.ready_s.append(time.monotonic() - began)
+
+    async def kill(self) -> None:
+        """End it by SIGKILL, at once."""
+        self._process = None
+        await self._running.aclose()
+
+    async def watch(self) -> None:
+        """Note the most memory that it takes, and how late its event loop ever was, until cancelled."""
+        while True:
+            await asyncio.sleep(0.5)
+            if self._process is None or self._process.returncode is not None:
+                continue
+            try:
+                resident = psutil.Process(self._process.pid).memory_info().rss / 2**20
+            except psutil.NoSuchProcess:
+                continue
+            self._outcome.memory_mib = max(self._outcome.memory_mib, resident)
+            lag = await self._metric("kimas_event_loop_lag_seconds")
+            self._outcome.lag_s = max(self._outcome.lag_s, lag)
+
+    async def _metric(self, name: str) -> float:
+        """Return a number that the daemon tells of itself, or 0 while it tells none."""
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://127.0.0.1:{self._port}/metrics") as answer,
+            ):
+                found = re.search(rf"^{name} (\S+)$", await answer.text(), re.MULTILINE)
+        except aiohttp.ClientError:
+            return 0.0
+        return float(found[1]) if found else 0.0
+
+
+async def _say(lines: Sequence[Line], places: dict[str, Place], chance: random.Random | None) -> None:
+    """Let people write at their times. With `chance` every eighth message is delivered a second time."""
+    began = time.monotonic()
+
+    async def one(line: Line) -> None:
+        place = places[line.chat.platform]
+        line.said_at = time.monotonic()
+        line.id = await place.say(line.chat, line.text, line.author)
+        if chance is not None and chance.random() < 0.125:
+            await asyncio.sleep(chance.uniform(0, 6))
+            await place.again(line.chat, line.id)
+
+    async with asyncio.TaskGroup() as tasks:
+        for line in lines:
+            await asyncio.sleep(began + line.at - time.monotonic())
+            tasks.create_task(one(line))
+
+
+async def _disturb(shape: Shape, daemon: Daemon, places: Sequence[Place], chance: random.Random) -> None:
+    """Break connections and kill the daemon at random moments, each some seconds after it was ready."""
+    for _ in range(shape.kills):
+        await asyncio.sleep(chance.uniform(0.1, 0.4) * shape.lives_s)
+        for place in places:
+            place.drop(chance)
+        await asyncio.sleep(chance.uniform(0.2, 0.6) * shape.lives_s)
+        await daemon.kill()
+        await daemon.start()
+
+
+async def _settled(folder: Path, lines: Sequence[Line], seconds: float) -> None:
+    """Wait until the journal has settled every message, at most so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        rows = await asyncio.to_thread(journalled, folder)
+        if sum(state in SETTLED for _, state, _ in rows.values()) >= len(lines) - len(_unknown(lines, rows)):
+            return
+        await asyncio.sleep(0.25)
+
+
+def journalled(folder: Path) -> dict[tuple[str, str, str], tuple[int, str, str]]:
+    """Return the number, the state and the reason of every message by platform, chat and id."""
+    with closing(sqlite3.connect(folder / "data" / "journal.db")) as connection:
+        rows = connection.execute("SELECT platform, chat, id, number, state, reason FROM messages").fetchall()
+    return {
+        (platform, chat, name): (number, state, reason or "") for platform, chat, name, number, state, reason in rows
+    }
+
+
+def _unknown(lines: Sequence[Line], rows: Mapping[tuple[str, str, str], object]) -> list[Line]:
+    """Return what was written in private chats of Discord before the bot had heard of them: docs/discord.md."""
+    heard, found = set[Chat](), list[Line]()
+    for line in lines:
+        if (line.chat.platform, line.chat.id, line.id) in rows:
+            heard.add(line.chat)
+        elif line.chat.platform == "discord" and line.chat.private and line.chat not in heard:
+            found.append(line)
+    return found
+
+
+def judge(outcome: Outcome, folder: Path, places: dict[str, Place], model: Model) -> None:
+    """Compare what was said with the journal, with what people saw, and with what the model was asked."""
+    rows, faults = journalled(folder), outcome.faults
+    unknown = _unknown(outcome.lines, rows) if outcome.killed else []
+    for line in outcome.lines:
+        line.number, line.state, line.reason = rows.pop((line.chat.platform, line.chat.id, line.id), (0, "", ""))
+        if line.kind != "chatter":
+            shown = places[line.chat.platform].seen(line.chat)
+            line.seen = [one for one in shown if question_of(line) in one.text]
+        place = places[line.chat.platform]
+        line.unknown = any(line is one for one in unknown)
+        line.given_up = bool(outcome.killed) and not line.state and place.given_up(line.chat, line.id)
+        _judge_line(outcome, line)
+    faults["unsettled"] += [f"nobody said {one}" for one in rows]
+    _judge_chats(outcome, places)
+    _judge_model(outcome, model)
+    outcome.limits = sum((place.broken() for place in places.values()), Counter())
+    expected = AFTER_A_KILL if outcome.killed else ()
+    faults["limit"] += [f"{what}: {count}" for what, count in outcome.limits.items() if what not in expected]
+    _measure_times(outcome, places)
+
+
+def _measure_times(outcome: Outcome, places: dict[str, Place]) -> None:
+    """Note how long it took to the first sign and to the whole answer of what was put to the bot.
+
+    What is asked while another question of its conversation is being answered waits for its turn, and counts apart.
+    """
+    busy = defaultdict[Chat, float](float)
+    for line in outcome.of("asked", "answered"):
+        signs = places[line.chat.platform].signs(line.chat, line.id)
+        first = min((at for at in signs if at >= line.said_at), default=float("inf")) - line.said_at
+        (outcome.behind_s if line.said_at < busy[line.chat] else outcome.first_s).append(first)
+        for one in line.seen[:1]:
+            busy[line.chat] = one.last_at
+            outcome.answer_s.append(one.last_at - line.said_at)
+
+
+def question_of(line: Line) -> str:
+    """Return the words of a question without the mention."""
+    return next(line.text[line.text.index(form.split("{")[0]) :] for form in FORMS if form.split("{")[0] in line.text)
+
+
+def _judge_line(outcome: Outcome, line: Line) -> None:
+    faults, what = outcome.faults, f"{line.chat.platform} {line.chat.id}: {line.text!r}: {line.state} {line.reason}"
+    if line.unknown or line.given_up:
+        outcome.unknown += line.unknown
+        outcome.given_up += line.given_up
+        return
+    if line.state not in SETTLED:
+        faults["unsettled"].append(what)
+    if line.state == "silent" and not line.reason:
+        faults["unexplained"].append(what)
+    if len(line.seen) > 1:
+        faults["twice"].append(what)
+    if line.state == "answered" and line.kind != "chatter" and not line.seen:
+        faults["unseen"].append(what)
+    if line.state == "failed" and line.reason == IN_DOUBT and outcome.killed:
+        outcome.in_doubt += 1
+    elif line.state == "failed" or (line.kind == "asked" and line.state != "answered"):
+        faults["lost"].append(what)
+    if line.kind == "chatter" and line.state != "silent":
+        faults["chatter"].append(what)
+    if line.state == "silent" and line.seen:
+        faults["twice"].append(f"shown although silent: {what}")
+
+
+def _judge_chats(outcome: Outcome, places: dict[str, Place]) -> None:
+    """Look for messages of the bot that answer nothing, and for answers in another order than their questions."""
+    by_chat = defaultdict[Chat, list[Line]](list)
+    for line in outcome.lines:
+        by_chat[line.chat].append(line)
+    for chat, said in by_chat.items():
+        # Before a restart a later message may be delivered sooner: what counts is the order in which they came.
+        lines = sorted(said, key=lambda line: line.number) if outcome.killed else said
+        shown = places[chat.platform].seen(chat)
+        spoken = sum(line.state == "answered" or line.reason == IN_DOUBT for line in lines)
+        if len(shown) > spoken:
+            texts = [one.text[:120] for one in shown]
+            outcome.faults["twice"].append(f"{chat.platform} {chat.id}: {len(shown)} posts, {spoken} answers: {texts}")
+        # On Slack every question in a channel opens a conversation of its own.
+        if chat.platform == "slack" and not chat.private:
+            continue
+        first = [line.seen[0].first_at for line in lines if line.kind == "asked" and line.seen]
+        if first != sorted(first):
+            outcome.faults["out of order"].append(f"{chat.platform} {chat.id}")
+
+
+def _judge_model(outcome: Outcome, model: Model) -> None:
+    outcome.calls = Counter(one.purpose for one in model.requests)
+    questions = {question_of(line) for line in outcome.lines if line.kind != "chatter"}
+    answered = {question_of(line) for line in outcome.lines if line.kind != "chatter" and line.state != "silent"}
+    for one in model.requests:
+        if one.question not in (questions if outcome.killed else answered):
+            outcome.faults["chatter"].append(f"the model was asked to {one.purpose}: {one.question!r}")
+    written = Counter(one.question for one in model.of("write"))
+    # An answer may be begun on a guess, and once more when the light model knows better: `context.head_start`.
+    guessed = {one.question for one in (*model.of("context"), *model.of("rewrite"))}
+    again = [one for one, count in written.items() if count > 1 + outcome.killed + (one in guessed)]
+    outcome.faults["twice"] += [f"written more than once: {question}" for question in again]

@@ -1,0 +1,211 @@
+"""Hybrid search in the embedded store at 100,000 passages: alone, 16 at once, and while 1,000 documents change.
+
+The store is filled by one process and measured in a new one, so that its memory is that of searching and refreshing.
+A refresh is the real one, from chunking to the commit, but for the vectors: they are drawn, for an embedder of this
+machine would take minutes over them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from knowledge.ports import Document, Listing, Store, Vectors
+from knowledge.stores.lance import open_lance
+from knowledge.sync import refresh
+from tests.benchmarks.figures import Figure, median, percentile
+from tests.benchmarks.passages import CHUNK_TOKENS, DIMENSION, SOURCES, Query, Topics, batches, documents, queries
+
+PASSAGES, QUERIES, AT_ONCE, LIMIT, CHANGED = 100_000, 200, 16, 100, 1_000
+TICK_S = 0.005
+
+
+async def measure(folder: Path) -> list[Figure]:
+    folder = folder / "scale"
+    await _process("fill", folder)
+    loaded = os.getloadavg()[0]
+    found = json.loads(await _process("measure", folder))
+    limits = {
+        "open": ("s", None),
+        "open and first search": ("s", None),
+        "alone p50": ("ms", 20),
+        "alone p95": ("ms", None),
+        "alone processor": ("ms", None),
+        "alone stall": ("ms", 25),
+        "at once p50": ("ms", None),
+        "at once p95": ("ms", 250),
+        "at once processor": ("ms", None),
+        "at once stall": ("ms", None),
+        "refresh alone p50": ("ms", None),
+        "refresh alone p95": ("ms", None),
+        "refresh alone stall": ("ms", 25),
+        "refresh at once p95": ("ms", None),
+        "refresh at once stall": ("ms", None),
+        "refresh": ("s", None),
+        "memory while searching": ("MiB", 700),
+        "memory peak": ("MiB", 700),
+    }
+    figures = [Figure(f"scale: {what}", found[what], *limit) for what, limit in limits.items()]
+    ratio = found["at once p95"] / found["alone p50"]
+    return [
+        Figure("scale: passages", found["passages"], "passages"),
+        Figure("scale: load average before", loaded, ""),
+        *figures,
+        Figure(f"scale: p95 of {AT_ONCE} at once over p50 alone", ratio, "x", 12.5),
+    ]
+
+
+async def _process(job: str, folder: Path) -> bytes:
+    arguments = (sys.executable, "-m", "tests.benchmarks.scale", job, str(folder))
+    process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    assert process.returncode == 0, f"{job} ended with {process.returncode}"
+    return output
+
+
+async def fill(store: Store, count: int) -> None:
+    """Put about so many passages into a store, as a refresh does it: in batches, optimised at the end."""
+    for source, rows in batches(count):
+        await store.replace(source, {row.passage.path for row in rows}, rows)
+    await store.optimise()
+
+
+@dataclass
+class Times:
+    """How long each search took, and for how long at most the event loop stood still meanwhile, in milliseconds.
+
+    `processor` is how much of all processors' time a search took.
+    """
+
+    each: list[float] = field(default_factory=list)
+    stall: float = 0.0
+    processor: float = 0.0
+
+    async def watch(self) -> None:
+        """Look how late a short sleep ends."""
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(TICK_S)
+            self.stall = max(self.stall, (time.perf_counter() - before - TICK_S) * 1000)
+
+    async def search(self, store: Store, asked: Sequence[Query]) -> None:
+        """Search for one after the other."""
+        for query in asked:
+            began = time.perf_counter()
+            await store.search(query.tokens, query.vector, SOURCES, LIMIT)
+            self.each.append((time.perf_counter() - began) * 1000)
+
+
+async def searched(store: Store, asked: Sequence[Query], lanes: int) -> Times:
+    """Search for everything, `lanes` at a time."""
+    times, began = Times(), time.process_time()
+    watching = asyncio.create_task(times.watch())
+    await asyncio.gather(*(times.search(store, asked[lane::lanes]) for lane in range(lanes)))
+    times.processor = (time.process_time() - began) * 1000 / len(times.each)
+    watching.cancel()
+    return times
+
+
+@dataclass
+class Changed:
+    """Implements `Source` and `Embedder`: documents of which a thousand have another text each time."""
+
+    name: str
+    held: Collection[str]
+    texts: Mapping[str, str]
+    version: int = 1
+    dimension: int = DIMENSION
+    topics: Topics = field(default_factory=lambda: Topics(9))
+
+    async def listing(self) -> Listing:
+        return Listing({path: str(self.version) if path in self.texts else "1" for path in self.held})
+
+    async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
+        for path in paths:
+            yield Document(path, self.texts[path] + f"\nversion {self.version}", "text")
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        return self.topics.near(len(texts[0]), len(texts))
+
+    def known_share(self, text: str) -> float:
+        return 1.0
+
+    async def close(self) -> None:
+        pass
+
+
+def _texts(paths: Collection[str]) -> dict[str, str]:
+    wanted = set(paths)
+    return {path: "".join(pieces) for path, pieces in documents() if path in wanted}
+
+
+async def _measured(folder: Path) -> dict[str, float]:
+    asked = queries(QUERIES)
+    process = psutil.Process()
+    began = time.perf_counter()
+    store = await open_lance(folder, "drawn", DIMENSION)
+    opened = time.perf_counter() - began
+    await store.search(asked[0].tokens, asked[0].vector, SOURCES, LIMIT)
+    found = {"open": opened, "open and first search": time.perf_counter() - began}
+    found["passages"] = float(sum([len(await store.vectors(source)) for source in SOURCES]))
+    await searched(store, asked[:20], 1)
+    for name, lanes in (("alone", 1), ("at once", AT_ONCE)):
+        _tell(found, name, await searched(store, asked if lanes == 1 else [*asked, *asked], lanes))
+    found["memory while searching"] = process.memory_info().rss / 2**20
+    held = await store.manifest(SOURCES[0])
+    changed = Changed(SOURCES[0], held, _texts(list(held)[:CHANGED]))
+    for name, lanes in (("refresh alone", 1), ("refresh at once", AT_ONCE)):
+        changed.version += 1
+        _tell(found, name, await _refreshed(store, changed, asked, lanes, found))
+    found["memory peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    await store.close()
+    return found
+
+
+async def _refreshed(
+    store: Store, changed: Changed, asked: Sequence[Query], lanes: int, found: dict[str, float]
+) -> Times:
+    """Search over and over while the source is refreshed."""
+    times = Times()
+
+    async def search(lane: int) -> None:
+        while True:
+            await times.search(store, asked[lane::lanes])
+
+    background = [asyncio.create_task(times.watch()), *(asyncio.create_task(search(lane)) for lane in range(lanes))]
+    began = time.perf_counter()
+    report = await refresh(changed, store, changed, chunk_tokens=CHUNK_TOKENS)
+    if lanes == 1:
+        found["refresh"] = time.perf_counter() - began
+    for task in background:
+        task.cancel()
+    await asyncio.gather(*background, return_exceptions=True)
+    assert report.updated == CHANGED, report
+    return times
+
+
+def _tell(found: dict[str, float], name: str, times: Times) -> None:
+    found[f"{name} p50"], found[f"{name} p95"] = median(times.each), percentile(times.each, 0.95)
+    found[f"{name} stall"], found[f"{name} processor"] = times.stall, times.processor
+
+
+async def _main(job: str, folder: Path) -> None:
+    if job == "measure":
+        print(json.dumps(await _measured(folder)))
+        return
+    store = await open_lance(folder, "drawn", DIMENSION)
+    await fill(store, PASSAGES)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], Path(sys.argv[2])))

@@ -1,0 +1,147 @@
+"""The same 20,000 passages and questions in files and on a Weaviate server, side by side, and copied between both.
+
+The server is the one that KIMAS_TEST_WEAVIATE=host:http-port:grpc-port names; without it there is nothing to compare.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from core.fusion import fuse
+from core.settings import WeaviateSettings
+from knowledge.ports import Store
+from knowledge.stores.copying import copy_source
+from knowledge.stores.lance import open_lance
+from knowledge.stores.weaviate import open_weaviate
+from knowledge.stores.weaviate.connecting import connect
+from tests.benchmarks.figures import Figure, median, percentile
+from tests.benchmarks.passages import DIMENSION, SOURCES, Query, queries
+from tests.benchmarks.scale import AT_ONCE, LIMIT, fill, searched
+
+PASSAGES, QUERIES, BEST = 20_000, 100, 10
+SERVER = "KIMAS_TEST_WEAVIATE"
+
+
+async def measure(folder: Path) -> list[Figure]:
+    if not os.environ.get(SERVER):
+        print(f"WEAVIATE IS NOT MEASURED: set {SERVER}=host:http-port:grpc-port to a server", file=sys.stderr)
+        return []
+    server = settings(f"KimasBench{uuid4().hex}")
+    figures = [Figure("stores: load average before", os.getloadavg()[0], "")]
+    files = await open_lance(folder / "stores", "drawn", DIMENSION)
+    target = await open_weaviate(server, "drawn", DIMENSION)
+    try:
+        answers = {}
+        for name, store in (("lance", files), ("weaviate", target)):
+            found, answers[name] = await _measured(name, store)
+            figures += found
+        agreed = [len(one & other) / max(1, len(one | other)) for one, other in zip(*answers.values(), strict=True)]
+        figures.append(Figure(f"stores: the {BEST} best that both agree on", 100 * sum(agreed) / len(agreed), "%"))
+        await _forget(server)
+        figures += await _copied(folder, files, server)
+    finally:
+        await target.close()
+        await files.close()
+        await _forget(server)
+    return figures
+
+
+def settings(collection: str) -> WeaviateSettings:
+    """Return how to reach the server."""
+    host, http_port, grpc_port = os.environ[SERVER].rsplit(":", 2)
+    return WeaviateSettings(host=host, http_port=int(http_port), grpc_port=int(grpc_port), collection=collection)
+
+
+async def _forget(server: WeaviateSettings) -> None:
+    cluster = await connect(server)
+    await cluster.drop()
+    await cluster.close()
+
+
+async def _measured(name: str, store: Store) -> tuple[list[Figure], list[set[str]]]:
+    began = time.perf_counter()
+    await fill(store, PASSAGES)
+    rate = PASSAGES / (time.perf_counter() - began)
+    asked = queries(QUERIES)
+    await searched(store, asked[:10], 1)
+    alone, together = await searched(store, asked, 1), await searched(store, asked, AT_ONCE)
+    best = [await _best(store, query) for query in asked]
+    return [
+        Figure(f"stores: {name}, written a second, vectors at hand", rate, "passages"),
+        Figure(f"stores: {name}, p50 alone", median(alone.each), "ms"),
+        Figure(f"stores: {name}, p95 of {AT_ONCE} at once", percentile(together.each, 0.95), "ms"),
+    ], best
+
+
+async def _best(store: Store, query: Query) -> set[str]:
+    found = await store.search(query.tokens, query.vector, SOURCES, LIMIT)
+    return {passage.id for passage in fuse(found, 0.5, BEST)}
+
+
+async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[Figure]:
+    """Copy to the server and back into other files, each killed once on its way and begun again."""
+    figures = []
+    places: Sequence[tuple[str, str, str]] = (
+        ("lance to weaviate", str(folder / "stores"), server.collection),
+        ("weaviate to lance", server.collection, str(folder / "back")),
+    )
+    for what, origin, target in places:
+        killed = await _copy(origin, target, 3.0)
+        began = time.perf_counter()
+        await _copy(origin, target, None)
+        figures.append(
+            Figure(f"stores: copied {what}, after a kill at {killed:.1f} s", time.perf_counter() - began, "s")
+        )
+        store = await _open(target)
+        await store.optimise()
+        missing = 0
+        for source in SOURCES:
+            held, copied = await files.manifest(source), await store.manifest(source)
+            missing += sum(copied.get(path) != one for path, one in held.items()) + len(copied.keys() - held.keys())
+        same = [await _best(files, query) == await _best(store, query) for query in queries(20)]
+        await store.close()
+        figures.append(Figure(f"stores: documents that differ then, {what}", missing, "", 1))
+        figures.append(Figure(f"stores: of 20 questions the same {BEST} best then, {what}", sum(same), ""))
+    return figures
+
+
+async def _copy(origin: str, target: str, seconds: float | None) -> float:
+    """Copy in a process of its own, which is killed after so many seconds; return how long it lived."""
+    began = time.perf_counter()
+    arguments = (sys.executable, "-m", "tests.benchmarks.stores", origin, target)
+    process = await asyncio.create_subprocess_exec(*arguments)
+    try:
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    except TimeoutError:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    assert process.returncode in (0, -signal.SIGKILL), f"copying ended with {process.returncode}"
+    return time.perf_counter() - began
+
+
+async def _open(place: str) -> Any:
+    if place.startswith("/"):
+        return await open_lance(Path(place), "drawn", DIMENSION)
+    # A killed writer keeps its claim for a moment only: the rest of two minutes would be waiting.
+    return await open_weaviate(settings(place), "drawn", DIMENSION, claim_seconds=3)
+
+
+async def _main(origin: str, target: str) -> None:
+    one, other = await _open(origin), await _open(target)
+    for source in SOURCES:
+        await copy_source(one, other, source, DIMENSION)
+    await one.close()
+    await other.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))

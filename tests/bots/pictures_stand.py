@@ -1,0 +1,75 @@
+"""A stand for messages with attachments: a real adapter on its peer, the real intake and line, a model that sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select
+
+from core.answer import answer
+from core.intake import Intake
+from core.journal import Journal
+from core.llm import RoleModels
+from core.ports import Adapter, Sink
+from core.settings import Settings
+from core.tables import messages
+from core.types import Question, Reply
+from tests.core.scripted import ScriptedPeer
+from tests.core.stand import ShelfLibrary, parts, settings
+
+SEEN = "ModuleNotFoundError: No module named 'kimas'"
+
+
+@dataclass
+class Stand:
+    model: ScriptedPeer
+    journal: Journal
+    intake: Intake
+
+    async def outcomes(self) -> list[tuple[str, str]]:
+        """Return state and reason of every message, in the order in which they came."""
+        query = select(messages.c.state, messages.c.reason).order_by(messages.c.number)
+        async with self.journal.database.reading() as connection:
+            return [(row.state, row.reason) for row in (await connection.execute(query)).all()]
+
+    async def settled(self, count: int, timeout: float = 10) -> list[tuple[str, str]]:
+        """Wait until so many messages came to their end, and return how."""
+        async with asyncio.timeout(timeout):
+            while len(found := await self.outcomes()) < count or not {state for state, _ in found} <= {
+                *("answered", "silent", "failed"),
+            }:
+                await asyncio.sleep(0.01)
+        return found
+
+
+@asynccontextmanager
+async def standing(folder: Path, adapter: Adapter, *, sees: bool = True, **changes: object) -> AsyncIterator[Stand]:
+    async with ScriptedPeer(see=SEEN, write="Install it [p1].") as model:
+        endpoint = {"base_url": model.base_url, "model": "peer"}
+        configuration: Settings = settings(
+            models={"main": endpoint, **({"vision": endpoint} if sees else {})}, context={"select": False}, **changes
+        )
+        models = RoleModels.open(configuration.models)
+        journal = await Journal.open(folder / "journal.db")
+
+        async def answered(question: Question, sink: Sink) -> Reply:
+            return await answer(question, sink, parts(model=models, configuration=configuration))
+
+        intake = Intake(configuration, journal, answered, ShelfLibrary())
+        await adapter.open()
+        listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+        try:
+            yield Stand(model, journal, intake)
+            assert not listening.done(), listening.exception()
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            await intake.drain(0)
+            await adapter.close()
+            await journal.close()
+            if models:
+                await models.close()

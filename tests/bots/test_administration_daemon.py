@@ -1,0 +1,89 @@
+"""The daemon under its owner: commands over a real platform, a real database and a real configuration file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from bots.runner import run
+from core.configuration import load_settings
+from core.settings import Settings
+from tests.deployment import README, Deployment
+from tests.peers.language_model import LanguageModelPeer
+from tests.peers.telegram import Author, TelegramPeer
+
+SOON_S = 20
+OWNER = Author(1001, "Ann")
+
+
+async def told(telegram: TelegramPeer, text: str) -> str:
+    """Write to the bot in private and wait for its last word: the final message, not a draft."""
+    seen = len(telegram.messages(OWNER.id))
+    telegram.say(OWNER.id, text, author=OWNER)
+    await telegram.wait_until(lambda: len(telegram.messages(OWNER.id)) > seen, SOON_S)
+    return telegram.messages(OWNER.id)[-1].text
+
+
+def changed(file: Path, **changes: object) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **changes}), "utf-8")
+
+
+async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
+    async with TelegramPeer() as telegram, LanguageModelPeer(reply="Call `rotate_keys` [p1].") as model:
+        monkeypatch.setenv("BOT_TOKEN", telegram.token)
+        deployment = Deployment(
+            tmp_path,
+            {
+                "sources": {"rocket": {"kind": "files", "path": "docs"}},
+                "models": {"main": {"base_url": model.base_url, "model": "peer"}},
+                "telegram": {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url},
+                "administration": {"owners": [f"telegram:{OWNER.id}"]},
+            },
+        )
+        await asyncio.to_thread(deployment.call, "ingest")
+        file = deployment.config
+
+        async def reread() -> Settings:
+            return await asyncio.to_thread(load_settings, [file])
+
+        running = asyncio.create_task(run(await reread(), reread=reread))
+        try:
+            assert "rotate_keys" in await told(telegram, "How do I change the signing key?")
+            why = await told(telegram, "/why")
+            assert "Asked: rocket" in why
+            assert "Cited: rocket (1)" in why
+            listed = await told(telegram, "/sources")
+            assert "rocket (files): " in listed
+            assert "refreshed" in listed
+            assert "no longer used" in await told(telegram, "/sources off rocket")
+            await asyncio.sleep(2.1)
+            await told(telegram, "How do I change the signing key?")
+            assert "Cited: nothing" in await told(telegram, "/why")
+            await told(telegram, "/sources on rocket")
+            await told(telegram, "/quota daily_tokens 1")
+            await asyncio.sleep(2.1)
+            assert "used up" in await told(telegram, "How do I change the signing key?")
+            assert "no limit" in await told(telegram, "/quota daily_tokens none")
+            changed(file, gate={"mode": "auto"}, limits={"daily_cost": 5}, run={"workers": 2})
+            reloaded = await told(telegram, "/reload")
+            assert "changed now: limits, gate" in reloaded
+            assert "restart needed: run" in reloaded
+            changed(file, gate={"mode": "sometimes"})
+            assert "gate.mode" in await told(telegram, "/reload")
+            assert "I refresh rocket now" in await told(telegram, "/refresh rocket")
+            assert "rocket" in await told(telegram, "/audit")
+            assert "Platforms: telegram" in await told(telegram, "/status")
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            async with asyncio.timeout(SOON_S):
+                assert await running == 0
+        changed(file, gate={"mode": "mention"})
+        shown = await asyncio.to_thread(deployment.json, "audit")
+        assert {one["outcome"] for one in shown["entries"]} == {"changed", "failed"}

@@ -1,0 +1,236 @@
+"""Commands on Discord: how they are registered, who may give them, and who sees the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.adapters import Positions
+from bots.discord.adapter import DiscordAdapter
+from bots.discord.convert import Identity, to_command
+from bots.discord.menu import ADMINISTRATOR, MANAGE_GUILD, application_commands, manages, suggestions, written
+from core.administration.desk import Desk
+from core.administration.explaining import NOTHING
+from core.commands import COMMANDS, find
+from core.intake import Intake
+from core.journal import Journal
+from core.types import ConversationKey, Message
+from tests.bots import discord_stand
+from tests.conformance.bot import Script
+from tests.core.stand import settings
+from tests.peers.discord import EPHEMERAL, Asked, Author, DiscordPeer
+
+ANN, BOSS, OWNER = Author("1001"), Author("1003", "boss", "Boss"), Author("1009", "owner", "Owner")
+SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code", "old-docs")}
+ME = Identity("5001", "kimas", "5002")
+
+PRIVATE_THREAD = 12
+
+Start = Callable[..., Awaitable[Desk]]
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[DiscordPeer]:
+    async with DiscordPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
+    """Return what starts a bot that listens to the peer."""
+    async with AsyncExitStack() as stack:
+
+        async def started(**administration: object) -> Desk:
+            journal = await Journal.open(tmp_path / "journal.db")
+            stack.push_async_callback(journal.close)
+            whole = settings(administration={"owners": [f"discord:{OWNER.id}"], **administration}, sources=SOURCES)
+            adapter = DiscordAdapter(
+                discord_stand.settings(peer, tmp_path),
+                Positions(journal, "discord"),
+                discord_stand.PACE,
+                sources=tuple(whole.sources),
+            )
+            await adapter.open()
+            stack.push_async_callback(adapter.close)
+            desk = Desk(whole, journal)
+            intake = Intake(whole, journal, Script(), desk=desk)
+            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+
+            async def stop() -> None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+                await intake.drain(5)
+
+            stack.push_async_callback(stop)
+            await peer.connected()
+            return desk
+
+        yield started
+
+
+async def told(peer: DiscordPeer, room: str, name: str, author: Author, **given: Any) -> Asked:
+    """Give a command and wait for its answer."""
+    asked = await peer.command(room, name, author, **given)
+    await peer.wait_until(lambda: asked.shown is not None and bool(asked.shown.content), 8)
+    return asked
+
+
+def test_every_command_is_registered_in_discords_own_terms() -> None:
+    made = {one["name"]: one for one in application_commands(COMMANDS)}
+    assert set(made) == {one.name for one in COMMANDS} - {"start"}
+    for name, one in made.items():
+        command = find(name)
+        assert command is not None
+        assert ("default_member_permissions" in one) is (command.who != "everyone")
+        assert one.get("default_member_permissions", str(MANAGE_GUILD)) == str(MANAGE_GUILD)
+    action, source, factor = made["sources"]["options"]
+    assert [choice["value"] for choice in action["choices"]] == ["on", "off", "scale"]
+    assert source["autocomplete"]
+    assert (factor["type"], factor["min_value"], factor["max_value"]) == (10, 0.1, 10)
+    [minutes] = made["pause"]["options"]
+    assert (minutes["type"], minutes["min_value"], minutes["required"]) == (4, 1, False)
+    # A number or a word can only be a text there.
+    assert made["threshold"]["options"][0]["type"] == 3
+    assert made["ask"]["options"][0]["required"]
+    assert made["help"]["options"] == []
+
+
+def test_options_are_read_in_the_order_of_the_table() -> None:
+    options: list[Any] = [
+        {"name": "factor", "value": 0.5},
+        {"name": "source", "value": "docs"},
+        {"name": "action", "value": "off"},
+    ]
+    assert written("sources", options) == "off docs 0.5"
+    assert written("unknown", [{"name": "x", "value": " 1 "}]) == "1"
+
+
+@pytest.mark.parametrize(
+    ("permissions", "expected"),
+    [
+        (str(MANAGE_GUILD), True),
+        (str(ADMINISTRATOR), True),
+        ("2048", False),
+        ("", False),
+        (None, False),
+        ("-32", False),
+    ],
+)
+def test_permissions_are_bits(permissions: object, expected: bool) -> None:
+    assert manages(permissions) is expected
+
+
+def test_suggestions_begin_with_what_is_typed() -> None:
+    assert [one["value"] for one in suggestions("DO", ["old-docs", "docs", "code"])] == ["docs", "old-docs"]
+    assert len(suggestions("", [f"s{number}" for number in range(40)])) == 25
+
+
+async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, start: Start) -> None:
+    desk, room = await start(), peer.channel()
+    asked = await told(peer, room, "mode", OWNER, mode="auto")
+    assert asked.hidden
+    assert asked.shown is not None
+    assert asked.shown.content == "The mode of this chat is now `auto`; it was `mention`."
+    assert desk.steering.mode(f"discord:{room}") == "auto"
+    public = await told(peer, room, "ask", ANN, question="How?")
+    assert not public.hidden
+
+
+async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, start: Start) -> None:
+    desk, room = await start(), peer.channel()
+    for who, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
+        refused = await told(peer, room, "pause", who, permissions=bits)
+        assert refused.hidden
+        assert refused.shown is not None
+        assert refused.shown.content == "Only those who look after this bot here may do that."
+    assert [one.outcome for one in await desk.office.audit.newest(9)] == ["refused", "refused"]
+    private = peer.channel(private=True)
+    refused = await told(peer, private, "reload", ANN)
+    assert refused.shown is not None
+    assert refused.shown.content.startswith("Only the owners")
+
+
+async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start: Start) -> None:
+    desk, room = await start(platform_admins=True), peer.channel()
+    paused = await told(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
+    assert paused.shown is not None
+    assert paused.shown.content.startswith("I am silent in this chat until")
+    refused = await told(peer, room, "resume", ANN, permissions=2048)
+    assert refused.shown is not None
+    assert refused.shown.content.startswith("Only")
+    assert desk.steering.paused(f"discord:{room}")
+
+
+async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -> None:
+    await start()
+    asked = await peer.typing(peer.channel(), "sources", "source", "do")
+    await peer.wait_until(lambda: asked.suggested is not None, 8)
+    assert asked.suggested == ["docs", "old-docs"]
+
+
+async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, start: Start) -> None:
+    desk, room = await start(), peer.channel()
+    command = Message(
+        "1", ConversationKey("discord", room), OWNER.id, "Owner", "x" * 200, datetime.now(UTC), command="mode"
+    )
+    for number in range(30):
+        await desk.steering.change(command, f"discord:{room}", f"note {number}", "y" * 150)
+    asked = await told(peer, room, "audit", OWNER, entries="30")
+    await peer.wait_until(lambda: len(peer.messages(room)) > 3, 8)
+    assert asked.hidden
+    assert all(one.flags & EPHEMERAL for one in peer.messages(room))
+
+
+async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, start: Start) -> None:
+    desk, room = await start(), peer.channel()
+    peer.fail("POST /interactions/{}/{}/callback", 404, body={"message": "Unknown interaction", "code": 10062})
+    await peer.command(room, "status", OWNER)
+    await peer.wait_until(lambda: bool(peer.called("POST /interactions/{}/{}/callback")), 8)
+    await peer.command(room, "mode", OWNER, mode="off")
+    async with asyncio.timeout(8):
+        while desk.steering.mode(f"discord:{room}") != "off":
+            await asyncio.sleep(0.01)
+    assert peer.called("POST /channels/{}/messages") == []
+
+
+async def test_what_was_asked_in_a_private_thread_is_not_explained_in_the_channel(
+    peer: DiscordPeer, start: Start
+) -> None:
+    await start()
+    room = peer.channel()
+    thread = peer.channel(parent=room)
+    peer.channels[thread].kind = PRIVATE_THREAD
+    await peer.gateway.emit("THREAD_CREATE", peer.channels[thread].object())
+    await peer.say(thread, "<@5001> whom do we lay off?", author=BOSS)
+    await peer.wait_until(lambda: bool(peer.messages(thread)), 8)
+    await told(peer, thread, "ask", BOSS, question="And when?")
+    explained = await told(peer, thread, "why", BOSS)
+    assert explained.shown is not None
+    assert "of my own knowledge" in explained.shown.content
+    outside = await told(peer, room, "why", ANN)
+    assert outside.shown is not None
+    assert outside.shown.content == NOTHING
+
+
+def test_a_command_says_whether_its_author_manages_the_server() -> None:
+    event = {
+        "type": 2,
+        "id": "1",
+        "token": "t",
+        "guild_id": "9",
+        "channel": {"id": "7", "type": 0},
+        "member": {"user": {"id": "1003", "username": "boss"}, "permissions": str(MANAGE_GUILD | 2048)},
+        "data": {"type": 1, "name": "pause", "options": [{"name": "minutes", "value": 5}]},
+    }
+    message = to_command(event, ME)
+    assert isinstance(message, Message)
+    assert (message.command, message.text, message.reference["administrator"]) == ("pause", "5", True)
+    plain = to_command({**event, "member": {"user": {"id": "1"}, "permissions": "2048"}}, ME)
+    assert isinstance(plain, Message)
+    assert "administrator" not in plain.reference

@@ -1,0 +1,110 @@
+"""Presses of buttons on Discord: acknowledged in time and once, whatever the connection does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text as sql
+
+from bots.discord.convert import Identity
+from bots.discord.feedback import to_press
+from core.types import Message
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import Discord, until
+from tests.peers.discord import DiscordPeer
+
+CALLBACK = "POST /interactions/{}/{}/callback"
+QUICKLY_S = 3.0
+
+
+@pytest.fixture
+async def bot(tmp_path: Path) -> AsyncIterator[Bot]:
+    async with AsyncExitStack() as stack:
+        driver = Discord()
+        await driver.open(stack)
+        made = Bot(driver, tmp_path)
+        stack.push_async_callback(made.stop)
+        await made.start()
+        await made.asked(made.group(), "How?")
+        yield made
+
+
+def peer_of(bot: Bot) -> DiscordPeer:
+    assert isinstance(bot.driver, Discord)
+    return bot.driver.peer
+
+
+async def votes(bot: Bot) -> list[str]:
+    async with bot.journal._reading() as connection:
+        return list((await connection.scalars(sql("SELECT verdict FROM feedback ORDER BY number"))).all())
+
+
+@pytest.mark.parametrize("drop", ["before", "after"])
+async def test_a_lost_acknowledgement_is_sent_again_in_time(bot: Bot, drop: str) -> None:
+    peer = peer_of(bot)
+    [shown] = peer.messages(bot.group().place)
+    peer.fail(CALLBACK, drop="before" if drop == "before" else "after")
+    asked = await peer.press(shown, shown.components[0]["components"][0]["custom_id"])
+    await until(lambda: len(peer.called(CALLBACK)) == 2, "a second try")
+    await bot.idle()
+    assert asked.shown is not None
+    assert peer.called(CALLBACK)[-1].at - asked.at < QUICKLY_S
+    assert peer.called(CALLBACK)[-1].status == (204 if drop == "before" else 400)
+    assert await votes(bot) == ["up"]
+
+
+async def test_a_press_that_came_too_late_counts_all_the_same(bot: Bot) -> None:
+    peer = peer_of(bot)
+    peer.acknowledge_s = -1
+    [shown] = peer.messages(bot.group().place)
+    await peer.press(shown, shown.components[0]["components"][1]["custom_id"])
+    await until(lambda: bool(peer.called(CALLBACK)), "a try")
+    await bot.idle()
+    assert peer.called(CALLBACK)[0].status == 404
+    assert await votes(bot) == ["down"]
+
+
+async def test_a_foreign_or_malformed_press_is_left_alone(bot: Bot) -> None:
+    peer = peer_of(bot)
+    [shown] = peer.messages(bot.group().place)
+    await peer.press(shown, "somebody-elses")
+    for event in ({"type": 3}, {"type": 3, "data": {"custom_id": "thumb:up:1"}, "channel": 7}):
+        await peer.gateway.emit("INTERACTION_CREATE", event)
+    await peer.press(shown, shown.components[0]["components"][0]["custom_id"])
+    await until(lambda: bool(peer.called(CALLBACK)), "the answer to the one that is ours")
+    await bot.idle()
+    assert len(peer.called(CALLBACK)) == 1
+    assert await votes(bot) == ["up"]
+
+
+def test_a_press_in_a_thread_belongs_to_the_channel_above_it_and_knows_who_manages_the_server() -> None:
+    thread = {"id": "20", "type": 11, "parent_id": "10"}
+    member = {"user": {"id": "1001", "username": "ann"}, "nick": "Ann", "permissions": "8"}
+    event = {
+        **{"id": "175928847299117063", "token": "t", "guild_id": "7", "channel": thread, "member": member},
+        **{"message": {"id": "30", "flags": 64}, "data": {"custom_id": "thumb:again:42"}},
+    }
+    found = to_press(event, Identity("5001", "kimas", "5002"))
+    assert isinstance(found, Message)
+    assert (found.key.chat, found.reply_to, found.text, found.author) == ("10", "42", "again", "Ann")
+    assert (found.reference["hidden"], found.reference["administrator"]) == (True, True)
+
+
+async def test_the_answer_to_a_slash_command_is_rated_and_tried_again_below_it(bot: Bot) -> None:
+    peer, room = peer_of(bot), bot.group(2)
+    number = await bot.driver.command(room, "ask", "Why?")
+    await bot.settled(room, number)
+    [shown] = peer.messages(room.place)
+    down = shown.components[0]["components"][1]["custom_id"]
+    noted = await peer.press(shown, down)
+    await until(lambda: noted.shown is not None, "a note")
+    await peer.press(noted.shown, f"thumb:again:{number}")  # type: ignore[arg-type]
+    await bot.settled(room, f"{number}~2")
+    first, second = peer.messages(room.place)
+    assert first.content == "Answer to: Why?", "the first answer stays"
+    assert second.content.endswith("Answer to: Why?")
+    assert "/ask Why?" in second.content, "what is answered, where no message of theirs can be replied to"
+    assert second.components != []

@@ -1,0 +1,149 @@
+"""A dry run on all platforms at once: everything is read and decided, and nothing at all is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import socket
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.dry_run import COPY
+from bots.posting.muted import muted
+from bots.runner import run
+from core.configuration import load_settings
+from core.errors import PlatformError
+from core.logs import configure_logs
+from core.settings import LogSettings
+from tests.bots.http_stand import event
+from tests.deployment import README, Deployment, logging_as_it_was
+from tests.peers.callback import SECRET, CallbackPeer
+from tests.peers.discord import DiscordPeer
+from tests.peers.slack import SlackPeer
+from tests.peers.telegram import TelegramPeer
+
+GROUP = -100
+ASKED = "How do I change the signing key?"
+SHOWS_NOTHING = {
+    "telegram": {"getMe", "getWebhookInfo", "getUpdates", "getFile", "getChatAdministrators"},
+    "slack": {"auth.test", "apps.connections.open", "files.info"},
+}
+
+
+@asynccontextmanager
+async def daemon(deployment: Deployment, *, dry: bool) -> AsyncIterator[asyncio.Task[int]]:
+    task = asyncio.create_task(run(load_settings([deployment.config]), dry=dry))
+    try:
+        yield task
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    with logging_as_it_was():
+        configure_logs(LogSettings(format="json"), stream)
+        yield stream
+
+
+def states(folder: Path, name: str) -> list[tuple[str, str, str]]:
+    with closing(sqlite3.connect(folder / "data" / name)) as journal:
+        return list(journal.execute("SELECT platform, text, state FROM messages ORDER BY number"))
+
+
+def withheld(log: io.StringIO) -> list[dict[str, Any]]:
+    told = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [one for one in told if one["event"] == "reply.withheld"]
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+async def until(true: Callable[[], object], timeout: float = 20) -> None:
+    async with asyncio.timeout(timeout):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
+    async with TelegramPeer() as telegram, DiscordPeer() as discord, SlackPeer() as slack, CallbackPeer() as network:
+        secrets = {"T": telegram.token, "D": discord.token, "SB": slack.bot_token, "SA": slack.app_token, "H": SECRET}
+        for name, value in secrets.items():
+            monkeypatch.setenv(name, value)
+        port = free_port()
+        settings = {
+            "sources": {"rocket": {"kind": "files", "path": "docs"}},
+            "telegram": {"token": {"env": "T"}, "api_url": telegram.api_url},
+            "discord": {"token": {"env": "D"}, "api_url": discord.api_url},
+            "slack": {"bot_token": {"env": "SB"}, "app_token": {"env": "SA"}, "api_url": slack.api_url},
+            "http": {"secret": {"env": "H"}, "callback_url": network.url, "port": port, "allow_private": ["127.0.0.1"]},
+        }
+        deployment = Deployment(tmp_path, settings)
+        await asyncio.to_thread(deployment.call, "ingest")
+        (tmp_path / "data" / COPY).write_text("left behind by a run that was killed")
+        async with daemon(deployment, dry=True):
+            await discord.connected(30)
+            room = discord.channel()
+            telegram.say(GROUP, f"@kimas_bot {ASKED}")
+            telegram.say(7, ASKED)
+            await discord.say(room, f"{discord.mention} {ASKED}")
+            await until(lambda: slack.deliveries.connections)
+            slack.say("C1", f"<@UBOT> {ASKED}")
+            command = slack.command(f"ask {ASKED}")
+            await until(lambda: len(withheld(log)) == 5)
+            assert (await network.send(port, event(text=ASKED)))[0] == 202
+            await until(lambda: len(withheld(log)) == 6)
+            assert {state for _, _, state in states(tmp_path, COPY)} <= {"answered", "sending", "answering"}
+        said = withheld(log)
+        assert all("rotate_keys" in one["text"] and one["asked"] == ASKED for one in said)
+        assert all(one["sources"] for one in said)
+        # Nothing but reading was asked of any platform.
+        assert {call.method for call in telegram.calls} <= SHOWS_NOTHING["telegram"]
+        assert {call.method for call in slack.calls} <= SHOWS_NOTHING["slack"]
+        assert {call.name.split()[0] for call in discord.calls} == {"GET"}
+        assert (network.tries, network.violations) == (0, [])
+        assert telegram.messages(GROUP) == slack.messages("C1") == discord.messages(room) == []
+        assert command.answer == ""
+        assert telegram.commands == {}
+        assert not (tmp_path / "data" / COPY).exists()
+        # As a dry run that was killed leaves it.
+        (tmp_path / "data" / COPY).write_text("what people said")
+        # For the run after it none of these was answered, nor received.
+        async with daemon(deployment, dry=False):
+            telegram.say(GROUP, f"@kimas_bot once more: {ASKED}")
+            await telegram.wait_for_reply(GROUP, 30, containing="rotate_keys")
+        assert [text for _, text, _ in states(tmp_path, "journal.db")] == [f"once more: {ASKED}"]
+        assert telegram.commands
+        assert not (tmp_path / "data" / COPY).exists()
+
+
+async def test_only_what_is_named_gets_through() -> None:
+    class Client:
+        url = "here"
+
+        async def read(self) -> str:
+            return "read"
+
+        async def post(self, text: str) -> str:
+            raise AssertionError("posted")
+
+    client = muted(Client(), ("read", "url"))
+    assert (await client.read(), client.url) == ("read", "here")
+    with pytest.raises(PlatformError, match="post is not called"):
+        await client.post("hello")

@@ -1,0 +1,72 @@
+"""What people taught, from its review on the command line to an answer that cites it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from core.feedback.learned import Lessons
+from core.journal import Journal
+from core.types import ConversationKey, Message
+from tests.deployment import README, Deployment
+
+QUESTION, ANSWER = "How do I feed the office hamster?", "Give the hamster two spoons of oats every morning."
+GROUP = ConversationKey("telegram", "-100")
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
+    sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}, "people": {"kind": "learned"}}
+    return Deployment(tmp_path, {"sources": sources})
+
+
+def teach(deployment: Deployment) -> None:
+    """Have somebody teach two answers."""
+
+    async def taught() -> None:
+        journal = await Journal.open(deployment.folder / "data" / "journal.db")
+        for number, (question, answer) in enumerate([(QUESTION, ANSWER), ("Is \x1b[2Jthis?", "Nonsense.")]):
+            lesson = Message(str(number), GROUP, "7", "Ben", answer, datetime.now(UTC))
+            await Lessons(journal.database).teach(lesson, "42", question, answer)
+        await journal.close()
+
+    asyncio.run(taught())
+
+
+def test_nothing_was_taught_yet(deployment: Deployment) -> None:
+    assert deployment.json("faq", "list") == {"answers": []}
+    assert deployment.call("faq", "export").output == ""
+    assert "nobody has taught anything yet" in deployment.call("faq", "approve", "1", code=2).stderr
+    assert deployment.json("ingest")["sources"][1]["passages"] == 0, "a source of nothing is no failure"
+    assert "somebody approved" in deployment.call("check").output
+
+
+def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(deployment: Deployment) -> None:
+    teach(deployment)
+    shown = deployment.call("faq", "list").output
+    assert QUESTION in shown
+    assert "\x1b" not in shown
+    deployment.call("ingest")
+    assert "hamster" not in json.dumps(deployment.json("ask", QUESTION)["passages"])
+    assert deployment.json("faq", "approve", "1")["state"] == "approved"
+    assert deployment.json("faq", "reject", "2")["reviewer"] == "the operator"
+    assert "There is no answer 3" in deployment.call("faq", "reject", "3", code=2).stderr
+    deployment.call("ingest")
+    found = deployment.json("ask", QUESTION)
+    assert "oats" in found["answer"]
+    [cited] = [one for one in found["citations"] if one["source"] == "people"]
+    assert cited["title"] == QUESTION
+    assert cited["path"] == f"answer 1, approved by the operator on {datetime.now(UTC):%Y-%m-%d}"
+    lines = [json.loads(line) for line in deployment.call("faq", "export").output.splitlines()]
+    assert lines == [{"question": QUESTION, "answer": ANSWER}]
+    deployment.call("faq", "reject", "1")
+    deployment.call("ingest")
+    assert "oats" not in deployment.json("ask", QUESTION)["answer"], "what is rejected later leaves again"
+    states = [one["state"] for one in deployment.json("faq", "list", "--state", "all")["answers"]]
+    assert states == ["rejected", "rejected"]

@@ -1,0 +1,82 @@
+"""Feedback over plain HTTP: an event in, a callback with what is known, and another try as a reply of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text as sql
+
+from core.feedback.words import ENGLISH
+from tests.bots.http_stand import Stand, event, standing
+
+
+def pressed(number: str, choice: str, about: str = "1", **changes: Any) -> dict[str, Any]:
+    said = {"id": number, "chat": "room", "author": {"id": "42", "name": "Ann"}, "text": choice, "kind": "feedback"}
+    return {**said, "reply_to": about, **changes}
+
+
+async def said(stand: Stand) -> list[tuple[str, str]]:
+    async with stand.journal._reading() as connection:
+        rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
+    return [tuple(row) for row in rows]
+
+
+async def test_a_reply_is_rated_by_its_id_or_by_that_of_its_question(tmp_path: Path) -> None:
+    async with standing(tmp_path) as stand:
+        # Otherwise the network's own id is the reply's.
+        stand.peer.own_ids = False
+        await stand.send(event())
+        await stand.settled()
+        [final] = await stand.peer.until("final")
+        assert await stand.send(pressed("2", "up"), pressed("3", "wrong", final["reply_id"], author={"id": "43"})) == [
+            202,
+            202,
+        ]
+        first, second = await stand.peer.until("noted", 2)
+        assert (first["event_id"], first["thread"], first["offers"]) == ("2", "", [])
+        assert first["text"] == ENGLISH.up.format(up=1, down=0)
+        assert [one["text"] for one in second["offers"]] == ["wrong", "outdated", "other", "unclear", "again"]
+        assert await said(stand) == [("up", ""), ("down", "wrong")]
+
+
+async def test_another_try_is_a_reply_of_its_own(tmp_path: Path) -> None:
+    async with standing(tmp_path) as stand:
+        await stand.send(event())
+        await stand.settled()
+        await stand.send(pressed("2", "down"), pressed("3", "again"))
+        first, second = await stand.peer.until("final", 2)
+        await stand.settled()
+        assert (first["event_id"], second["event_id"]) == ("1", "1")
+        assert first["reply_id"] != second["reply_id"]
+        assert second["text"].startswith("3: "), "it knows the first answer and that it did not help"
+
+
+async def test_what_is_no_feedback_on_a_reply_changes_nothing(tmp_path: Path) -> None:
+    async with standing(tmp_path) as stand:
+        await stand.send(event())
+        await stand.settled()
+        by_bot, by_nobody = {"author": {"id": "7", "bot": True}}, {"author": None}
+        wrong = [
+            pressed("2", "splendid"),
+            pressed("2", "up", ""),
+            *(pressed("2", "up", **one) for one in (by_bot, by_nobody)),
+        ]
+        answers = await stand.send(*wrong)
+        assert answers == [422] * 4
+        assert await stand.send(pressed("4", "up", about="unknown"), pressed("5", "up", chat="other")) == [202, 202]
+        told = await stand.peer.until("failed", 2)
+        assert {one["text"] for one in told} == {ENGLISH.unknown}
+        assert await said(stand) == []
+
+
+@pytest.mark.parametrize("secret", ["", "another secret of thirty-two char"])
+async def test_an_unsigned_event_is_no_feedback(tmp_path: Path, secret: str) -> None:
+    async with standing(tmp_path) as stand:
+        await stand.send(event())
+        await stand.settled()
+        headers: dict[str, Any] = {"secret": secret} if secret else {"signature": ""}
+        status, _ = await stand.peer.send(stand.adapter.port, pressed("2", "up"), **headers)
+        assert status == 401
+        assert await said(stand) == []

@@ -1,0 +1,29 @@
+"""SIGKILL in the middle of `kimas ingest`: every document is wholly old or wholly new, and the next one gets on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from tests.benchmarks.kills import DOCUMENTS, SOURCES, deployment_in, ingest_and_kill, ingested, stored, write
+
+
+def test_killed_refreshes_leave_whole_documents_and_the_next_one_finishes(tmp_path: Path) -> None:
+    deployment = deployment_in(tmp_path)
+    usual = asyncio.run(ingested(deployment))
+    chance, killed = random.Random(7), 0
+    for edition in (1, 2):
+        write(tmp_path, edition)
+        killed += asyncio.run(ingest_and_kill(deployment, chance.uniform(0.25, 0.6) * usual))
+        found = asyncio.run(stored(tmp_path))
+        assert found.faults == []
+        assert len(found.editions) == SOURCES * DOCUMENTS
+        assert set(found.editions.values()) <= set(range(edition + 1))
+    assert killed
+    shown = deployment.json("sources")["sources"]
+    assert not any(one["running"] for one in shown), "its locks went with it"
+    assert deployment.json("search", "rocket to the moon")["passages"]
+    asyncio.run(ingested(deployment))
+    assert set(asyncio.run(stored(tmp_path)).editions.values()) == {2}
+    assert all(one["documents"] == DOCUMENTS and not one["error"] for one in deployment.json("sources")["sources"])

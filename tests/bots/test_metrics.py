@@ -1,0 +1,480 @@
+"""A daemon is watched: its numbers and its health over a real socket, while it answers, refreshes and loses touch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bots.discord.adapter import DiscordAdapter
+from bots.http.adapter import HttpAdapter
+from bots.metrics import STILL_S, Lag, Monitor, monitoring
+from bots.posting.line import Line, Watched
+from bots.runner import run
+from bots.slack.adapter import SlackAdapter
+from core.configuration import load_settings
+from core.errors import StoreError, UsageError
+from core.intake import Intake
+from core.journal import Journal
+from core.meter import Unmetered
+from core.metrics import Metrics, Standing
+from core.settings import HttpSettings, Settings
+from core.types import Passage, SourceState
+from knowledge.live.asking import LiveSources
+from tests.bots import discord_stand, slack_stand
+from tests.bots.http_stand import echo
+from tests.core.stand import settings
+from tests.core.test_metrics import documented
+from tests.deployment import README, Deployment
+from tests.knowledge.test_sources_feed import rss
+from tests.peers.discord import DiscordPeer
+from tests.peers.discord_gateway import RECONNECT
+from tests.peers.language_model import LanguageModelPeer
+from tests.peers.slack import SlackPeer
+from tests.peers.telegram import TelegramPeer
+from tests.peers.web import Page, WebPeer
+
+GROUP = -100200300
+SOON_S = 20
+SECRET_NAME = "Winnifred"
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@dataclass
+class Watcher:
+    """Asks a daemon as Prometheus and an orchestrator would."""
+
+    port: int
+    session: aiohttp.ClientSession
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """Return the status and what was answered; status 0 while nobody listens."""
+        try:
+            async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as response:
+                return response.status, await response.json() if path != "/metrics" else await response.text()
+        except aiohttp.ClientConnectionError:
+            return 0, None
+
+    async def samples(self) -> Mapping[tuple[str, frozenset[tuple[str, str]]], float]:
+        status, text = await self.get("/metrics")
+        assert status == 200
+        families = text_string_to_metric_families(text)
+        return {(one.name, frozenset(one.labels.items())): one.value for each in families for one in each.samples}
+
+    async def until(self, name: str, wanted: float, **labels: str) -> None:
+        async with asyncio.timeout(SOON_S):
+            while (await self.samples()).get((name, frozenset(labels.items()))) != wanted:
+                await asyncio.sleep(0.05)
+
+    async def until_status(self, path: str, status: int) -> Any:
+        async with asyncio.timeout(SOON_S):
+            while (found := await self.get(path))[0] != status:
+                await asyncio.sleep(0.02)
+        return found[1]
+
+
+@asynccontextmanager
+async def watcher(port: int) -> AsyncIterator[Watcher]:
+    async with aiohttp.ClientSession() as session:
+        yield Watcher(port, session)
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[TelegramPeer]:
+    async with TelegramPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[LanguageModelPeer]:
+    async with LanguageModelPeer(reply="Call `rotate_keys` [p1].") as peer:
+        yield peer
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[WebPeer]:
+    async with WebPeer() as peer:
+        found = {"items": [{"t": "Harbour", "x": "The harbour office opens at nine."}]}
+        peer.pages["/found"] = Page(json.dumps(found), headers={"Content-Type": "application/json"})
+        yield peer
+
+
+@pytest.fixture
+def deployment(
+    tmp_path: Path, telegram: TelegramPeer, model: LanguageModelPeer, web: WebPeer, monkeypatch: pytest.MonkeyPatch
+) -> Deployment:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
+    monkeypatch.setenv("BOT_TOKEN", telegram.token)
+    main = {"base_url": model.base_url, "model": "peer", "price_prompt": 1, "price_completion": 2}
+    return Deployment(
+        tmp_path,
+        {
+            "sources": {
+                "rocket": {"kind": "files", "path": "docs"},
+                "gone": {"kind": "faq", "path": "gone.yaml"},
+                "web": {
+                    **{"kind": "http_api", "url": web.url("/found"), "allow_private": ["127.0.0.1"]},
+                    **{"results": "items", "title": "t", "text": "x"},
+                },
+            },
+            "models": {"main": main},
+            "telegram": {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url},
+            "cache": {"enabled": True},
+            "metrics": {"port": free_port()},
+        },
+    )
+
+
+@asynccontextmanager
+async def daemon(deployment: Deployment) -> AsyncIterator[Watcher]:
+    """Run the daemon as a task for the length of the block, and end it in order."""
+    async with watcher(deployment.settings["metrics"]["port"]) as watching:
+        running = asyncio.create_task(run(load_settings([deployment.config])))
+        try:
+            yield watching
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert await asyncio.wait_for(running, SOON_S) == 0
+            assert await watching.get("/readyz") == (0, None), "nobody listens any more"
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_daemon_shows_what_it_does(
+    deployment: Deployment, telegram: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    # A path that is found when the configuration is read, and not when the source is.
+    (deployment.folder / "gone.yaml").write_text("- question: Who?\n  answer: Me.\n", "utf-8")
+    configured = deployment.config
+    assert configured.exists()
+    began = time.time()
+    async with daemon(deployment) as watching:
+        assert (await watching.until_status("/readyz", 200)) == {"state": "ok", "reasons": []}
+        assert (await watching.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
+        await watching.until("kimas_source_documents", 1, source="rocket")
+        await watching.until("kimas_refreshes_total", 1, source="gone", outcome="succeeded")
+        asked = "@kimas_bot How do I change the signing key?"
+        telegram.say(GROUP, asked)
+        await watching.until("kimas_answers_total", 1, outcome="answered")
+        telegram.say(GROUP, asked)
+        await watching.until("kimas_answers_total", 1, outcome="cached")
+        telegram.say(GROUP, f"Nice weather today, says {SECRET_NAME}")
+        silent = {"platform": "telegram", "outcome": "silent", "reason": "not_addressed"}
+        await watching.until("kimas_messages_total", 1, **silent)
+        model.status = 404
+        telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
+        await watching.until("kimas_answers_total", 1, outcome="extractive")
+        await watching.until("kimas_messages_in_hand", 0)
+        shown = {name: one for name, one in (await watching.samples()).items() if name[0].startswith("kimas_")}
+        _, text = await watching.get("/metrics")
+    found: dict[str, list[dict[str, str]]] = {}
+    for name, labels in shown:
+        base = next(
+            one
+            for one in (name, *(name.removesuffix(end) for end in ("_bucket", "_sum", "_count")))
+            if one in documented()
+        )
+        found.setdefault(base, []).append(dict(labels))
+    # Everything that is documented has a number, under the labels that are documented.
+    assert set(found) | {"kimas_source_next_refresh_timestamp_seconds"} == set(documented())
+    for name, each in found.items():
+        assert {frozenset(labels) - {"le"} for labels in each} == {documented()[name][1]}, name
+
+    def value(name: str, **labels: str) -> float:
+        return shown[name, frozenset(labels.items())]
+
+    host = model.base_url.split("/")[2]
+    assert value("kimas_messages_total", platform="telegram", outcome="answered", reason="") == 3
+    assert value("kimas_answer_seconds_count") == 3
+    assert value("kimas_first_token_seconds_count") == 1
+    assert 0 < value("kimas_first_token_seconds_sum") <= value("kimas_answer_seconds_sum") < SOON_S
+    assert value("kimas_stage_seconds_count", stage="search") == 2
+    assert value("kimas_answer_cuts_total", stage="write") == 1
+    prompt = value("kimas_tokens_total", agent="summarizer", kind="prompt")
+    completion = value("kimas_tokens_total", agent="summarizer", kind="completion")
+    assert prompt > completion > 0
+    assert value("kimas_cost_total", agent="summarizer") == pytest.approx((prompt + 2 * completion) / 1_000_000)
+    assert value("kimas_model_calls_total", model="peer", endpoint=host, outcome="ok") >= 1
+    assert value("kimas_model_calls_total", model="peer", endpoint=host, outcome="failed") >= 1
+    assert value("kimas_circuit_open", model="peer", endpoint=host) in (0, 1)
+    assert value("kimas_platform_connected", platform="telegram") == 1
+    assert value("kimas_platform_outages_total", platform="telegram") == 0
+    assert value("kimas_source_passages", source="rocket") > 0
+    assert value("kimas_source_failing", source="rocket") == 0
+    assert began <= value("kimas_source_last_try_timestamp_seconds", source="rocket") + 1
+    assert began <= value("kimas_source_last_success_timestamp_seconds", source="rocket") + 1 <= time.time() + 1
+    assert value("kimas_refreshes_total", source="rocket", outcome="succeeded") == 1
+    assert value("kimas_refresh_seconds_count", source="rocket") == 1
+    assert value("kimas_live_calls_total", source="web", outcome="answered") >= 1
+    assert value("kimas_ready") == 1
+    assert 0 <= value("kimas_event_loop_lag_seconds") < STILL_S
+    for hidden in (SECRET_NAME, "signing", str(GROUP), telegram.token, "Ann"):
+        assert hidden not in text
+
+
+async def test_a_source_that_fails_is_told(deployment: Deployment) -> None:
+    path = deployment.folder / "gone.yaml"
+    path.write_text("- nothing: at all\n", "utf-8")
+    async with daemon(deployment) as watching:
+        await watching.until_status("/readyz", 200)
+        await watching.until("kimas_refreshes_total", 1, source="gone", outcome="failed")
+        await watching.until("kimas_source_failing", 1, source="gone")
+        await watching.until("kimas_source_failing", 0, source="rocket")
+        samples = await watching.samples()
+        assert ("kimas_source_last_success_timestamp_seconds", frozenset({("source", "gone")})) not in samples
+        assert (await watching.get("/healthz"))[0] == 200, "a source that fails keeps nobody from answering"
+
+
+async def test_a_feed_that_is_away_leaves_its_copy_stale(deployment: Deployment, web: WebPeer) -> None:
+    web.pages["/feed"] = rss(("one", "Rocket 1 is out.", 1))
+    feed = {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"], "refresh": {"minutes": 0.01}}
+    deployment.settings["sources"] = {"rocket": feed}
+    await asyncio.to_thread(deployment.call, "ingest")
+    web.status = 503
+    async with daemon(deployment) as watching:
+        await watching.until_status("/readyz", 200)
+        stale = {"source": "rocket", "outcome": "stale"}
+        async with asyncio.timeout(SOON_S):
+            while not (await watching.samples()).get(("kimas_refreshes_total", frozenset(stale.items()))):
+                await asyncio.sleep(0.05)
+        await watching.until("kimas_source_failing", 1, source="rocket")
+        await watching.until("kimas_source_documents", 1, source="rocket")
+
+
+async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer) -> None:
+    asked = {"kind": "http_api", "url": web.url("/found"), "allow_private": ["127.0.0.1"], "results": "items"}
+    sources = settings(sources={"web": {**asked, "title": "t", "text": "x", "cache_s": 0}}).sources
+
+    async def similarity(query: str, texts: Sequence[str]) -> Sequence[float]:
+        return [0.5] * len(texts)
+
+    async def stored() -> Sequence[Passage]:
+        return []
+
+    metrics = Metrics(30)
+    live = LiveSources(sources, similarity, patience_s=0.3, meter=metrics)
+    for fault in ("", "broken", "slow"):
+        web.fault = fault
+        await live.beside(["web"], "How?", stored())
+    await live.close()
+    counted = metrics.text(Standing()).decode()
+    for outcome in ("answered", "failed", "cut"):
+        assert f'kimas_live_calls_total{{outcome="{outcome}",source="web"}} 1.0' in counted
+    assert 'kimas_live_call_seconds_count{source="web"} 1.0' in counted
+
+
+async def test_a_platform_that_is_away_is_told_until_it_is_back(deployment: Deployment, telegram: TelegramPeer) -> None:
+    deployment.settings["sources"].pop("gone")
+    async with daemon(deployment) as watching:
+        await watching.until_status("/healthz", 200)
+        telegram.fail("getUpdates", 502, times=2)
+        telegram.say(GROUP, "wake up")
+        told = await watching.until_status("/healthz", 503)
+        assert told == {"state": "unwell", "reasons": ["telegram is not connected"]}
+        assert (await watching.get("/readyz"))[0] == 200
+        await watching.until_status("/healthz", 200)
+        await watching.until("kimas_platform_outages_total", 1, platform="telegram")
+
+
+async def test_nobody_listens_without_a_port(telegram: TelegramPeer) -> None:
+    async with monitoring(settings()) as monitor:
+        assert isinstance(monitor.meter, Unmetered)
+        assert monitor.answering(echo) is echo
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> AsyncIterator[tuple[Monitor, Watcher]]:
+    configuration = settings(metrics={"port": free_port()}, data_dir=str(tmp_path))
+    async with AsyncExitStack() as stack:
+        monitor = await stack.enter_async_context(monitoring(configuration))
+        port = configuration.metrics.port or 0
+        yield monitor, await stack.enter_async_context(watcher(port))
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+class Upkept:
+    """Implements what of `Upkeep` is read: a record that can be lost."""
+
+    def __init__(self) -> None:
+        self.lost = False
+
+    async def states(self) -> Sequence[SourceState]:
+        if self.lost:
+            raise StoreError("the journal is locked")
+        return [SourceState("docs", "files", passages=7)]
+
+    async def refresh(self, names: Sequence[str] = ()) -> None:
+        raise UsageError("nothing is refreshed here")
+
+    async def pause(self, name: str) -> None:
+        raise UsageError("nothing is paused here")
+
+    async def resume(self, name: str) -> None:
+        raise UsageError("nothing is resumed here")
+
+
+async def opened(monitor: Monitor, configuration: Settings, journal: Journal) -> tuple[HttpAdapter, Upkept]:
+    http = HttpSettings.model_validate({"secret": {"env": "NO_SECRET"}, "callback_url": "http://127.0.0.1:9"})
+    adapter, upkeep = HttpAdapter(http), Upkept()
+    monitor.look_at([adapter], Intake(configuration, journal, echo), upkeep, None)
+    return adapter, upkeep
+
+
+async def test_from_the_start_to_the_stop(watched: tuple[Monitor, Watcher], journal: Journal) -> None:
+    monitor, watching = watched
+    assert await watching.get("/readyz") == (503, {"state": "unwell", "reasons": ["starting"]})
+    assert await watching.get("/healthz") == (503, {"state": "unwell", "reasons": ["starting"]})
+    assert (await watching.samples())["kimas_ready", frozenset()] == 0
+    adapter, _ = await opened(monitor, settings(), journal)
+    assert (await watching.get("/healthz"))[1]["reasons"] == ["http is not connected"]
+    assert isinstance(adapter, Watched)
+    adapter.line.up()
+    monitor.stage = "ready"
+    assert [(await watching.get(path))[0] for path in ("/healthz", "/readyz")] == [200, 200]
+    monitor.stage = "stopping"
+    assert await watching.get("/readyz") == (503, {"state": "unwell", "reasons": ["stopping"]})
+    assert (await watching.get("/healthz"))[0] == 200, "what is left is still answered"
+
+
+async def test_a_record_that_cannot_be_read_takes_only_the_sources(
+    watched: tuple[Monitor, Watcher], journal: Journal
+) -> None:
+    monitor, watching = watched
+    _, upkeep = await opened(monitor, settings(), journal)
+    known = ("kimas_source_passages", frozenset({("source", "docs")}))
+    assert (await watching.samples())[known] == 7
+    upkeep.lost = True
+    samples = await watching.samples()
+    assert known not in samples
+    assert samples["kimas_scrape_errors_total", frozenset()] == 1
+    assert ("kimas_platform_connected", frozenset({("platform", "http")})) in samples
+
+
+async def test_many_scrapes_at_once_are_whole(watched: tuple[Monitor, Watcher]) -> None:
+    _, watching = watched
+    every = await asyncio.gather(*(watching.samples() for _ in range(20)))
+    assert len({frozenset(one) for one in every}) == 1
+
+
+async def test_only_reading_is_allowed(watched: tuple[Monitor, Watcher]) -> None:
+    _, watching = watched
+    async with watching.session.post(f"http://127.0.0.1:{watching.port}/metrics", data=b"x") as response:
+        assert response.status == 405
+    async with watching.session.get(f"http://127.0.0.1:{watching.port}/metrics") as response:
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    async with watching.session.get(f"http://127.0.0.1:{watching.port}/") as response:
+        assert response.status == 404
+
+
+async def test_an_address_that_is_taken_is_told_by_its_setting() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"metrics\.port cannot be listened on: 127\.0\.0\.1:{port}"):
+            async with monitoring(settings(metrics={"port": port})):
+                raise AssertionError("nothing is open")
+
+
+async def test_the_delay_of_the_loop_is_felt() -> None:
+    lag = Lag()
+    watching = asyncio.create_task(lag.watch())
+    await asyncio.sleep(0.3)
+    idle = lag.longest_s
+    time.sleep(0.6)
+    await asyncio.sleep(0.3)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert idle < 0.3 < lag.longest_s < 1.5
+
+
+async def test_a_loop_that_stood_still_is_not_well(journal: Journal) -> None:
+    class Stalled(Lag):
+        longest_s = STILL_S + 1.24
+
+    monitor = Monitor(Metrics(30))
+    adapter, _ = await opened(monitor, settings(), journal)
+    adapter.line.up()
+    assert monitor.faults() == []
+    monitor.lag = Stalled()
+    assert monitor.faults() == ["the event loop stood still for 6.2 s within the last minute"]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_discord_tells_whether_its_gateway_is_there(tmp_path: Path) -> None:
+    async with DiscordPeer() as peer:
+        adapter = DiscordAdapter(discord_stand.settings(peer, tmp_path), discord_stand.Positions(), discord_stand.PACE)
+        line = adapter.line
+        assert not line.connected
+        async with discord_stand.listening(peer, adapter, discord_stand.Inbox().receive):
+            await until(lambda: line.connected)
+            await peer.gateway.tell(RECONNECT)
+            await until(lambda: not line.connected)
+            await until(lambda: line.connected)
+            assert line.outages == 0, "Discord asked for another connection"
+            peer.gateway.refuse_handshakes = 3
+            peer.gateway.drop()
+            await until(lambda: not line.connected)
+            await until(lambda: line.connected)
+            assert line.outages == 1
+
+
+async def test_slack_tells_whether_its_socket_is_there(tmp_path: Path) -> None:
+    async with SlackPeer() as peer:
+        adapter = SlackAdapter(
+            slack_stand.settings(peer, tmp_path), slack_stand.Threads().answered_in, slack_stand.PACE
+        )
+        line = adapter.line
+        assert not line.connected
+        async with slack_stand.listening(adapter, slack_stand.Inbox()):
+            await until(lambda: line.connected)
+            await peer.deliveries.disconnect("refresh_requested")
+            await peer.wait_until(lambda: peer.deliveries.opened == 2, SOON_S)
+            assert (line.connected, line.outages) == (True, 0)
+            peer.fail("apps.connections.open", status=503, times=2)
+            peer.deliveries.abort()
+            await until(lambda: not line.connected)
+            await until(lambda: line.connected)
+            assert line.outages == 1
+
+
+def test_an_outage_is_one_however_often_it_is_told() -> None:
+    line = Line()
+    assert (line.connected, line.outages) == (False, 0)
+    line.down()
+    line.down()
+    assert (line.connected, line.outages) == (False, 1)
+    line.up()
+    line.up()
+    assert line.connected
+    line.down()
+    assert (line.connected, line.outages) == (False, 2)

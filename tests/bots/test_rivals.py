@@ -1,0 +1,270 @@
+"""Posts and other bots on Discord and Slack: commented on in time, counted twice, never answered, never too many."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from bots.discord.adapter import DiscordAdapter
+from bots.slack.adapter import SlackAdapter
+from core.intake import Intake
+from core.journal import Journal
+from core.ports import Adapter, Sink
+from core.tables import messages
+from core.types import Citation, Question, Reply
+from tests.bots import discord_stand, slack_stand
+from tests.core.stand import ShelfLibrary, settings
+from tests.peers.discord import Author, DiscordPeer
+from tests.peers.slack import SlackPeer
+
+GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
+NEWS, FORUM, CROSSPOST = 5, 15, 1 << 1
+RIVALS = [Author(str(number), f"robot{number}", f"Robot {number}", bot=True) for number in (2001, 2002, 2003)]
+
+
+@dataclass
+class Writing:
+    """Writes the same comment to every post; while it is being written, `meanwhile` happens."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: list[str] = field(default_factory=list)
+
+    async def answer(self, question: Question, sink: Sink) -> Reply:
+        self.asked.append(question.text)
+        self.begun.set()
+        await sink.open()
+        await sink.update("Gold")
+        if self.meanwhile:
+            await self.meanwhile()
+        await sink.finish(GOOD)
+        return GOOD
+
+
+@dataclass
+class Board:
+    journal: Journal
+    writing: Writing
+
+    async def outcomes(self) -> dict[str, tuple[str, str]]:
+        query = select(messages.c.text, messages.c.state, messages.c.reason)
+        async with self.journal.database.reading() as connection:
+            return {row.text: (row.state, row.reason) for row in (await connection.execute(query)).all()}
+
+    async def kept(self, *texts: str) -> None:
+        """Wait until these messages are in the journal: while a comment is written, its conversation waits."""
+        async with asyncio.timeout(5):
+            while not set(texts) <= set(await self.outcomes()):
+                await asyncio.sleep(0.01)
+
+    async def until(self, *texts: str, timeout: float = 5) -> list[tuple[str, str]]:
+        """Wait until these messages came to their end, and return how."""
+        async with asyncio.timeout(timeout):
+            while True:
+                found = await self.outcomes()
+                if all(found.get(text, ("", ""))[0] in ("answered", "silent", "failed") for text in texts):
+                    return [found[text] for text in texts]
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) -> AsyncIterator[Board]:
+    journal, writing = await Journal.open(folder / "journal.db"), Writing()
+    configuration = settings(auto_comment={"chats": [chat], **changes})
+    intake = Intake(configuration, journal, writing.answer, ShelfLibrary())
+    await adapter.open()
+    listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+    try:
+        yield Board(journal, writing)
+        assert not listening.done(), listening.exception()
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        await intake.drain(0)
+        await adapter.close()
+        await journal.close()
+
+
+@asynccontextmanager
+async def on_discord(
+    folder: Path, kind: int = NEWS, **changes: object
+) -> AsyncIterator[tuple[Board, DiscordPeer, str]]:
+    async with DiscordPeer() as peer:
+        room = peer.channel(kind)
+        given = discord_stand.settings(peer, folder)
+        adapter = DiscordAdapter(given, discord_stand.Positions(), discord_stand.PACE, counted={room})
+        async with board(folder, adapter, f"discord:{room}", **changes) as one:
+            await peer.connected()
+            yield one, peer, room
+
+
+@asynccontextmanager
+async def on_slack(folder: Path, **changes: object) -> AsyncIterator[tuple[Board, SlackPeer]]:
+    async with SlackPeer() as peer:
+        # A post's age counts from its timestamp.
+        peer._clock = int(time.time() * 1e6)
+        given = slack_stand.settings(peer, folder)
+        adapter = SlackAdapter(given, slack_stand.Threads().answered_in, slack_stand.PACE, counted={"C1"})
+        async with board(folder, adapter, "slack:C1", **changes) as one:
+            yield one, peer
+
+
+async def test_discord_announcements_are_commented_on(tmp_path: Path) -> None:
+    async with on_discord(tmp_path) as (found, peer, room):
+        first = await peer.say(room, "Diving: gold")
+        shown = await peer.wait_for_reply(room, 10, containing="Gold")
+        assert shown.reply_to == first
+        assert "Gold" not in [text for _, text in shown.history]
+        # What somebody says to an announcement is none, nor is what another channel's bot says.
+        await peer.say(room, "what a final", reply_to=first)
+        await peer.say(room, "Published by a followed channel", webhook=True, flags=CROSSPOST)
+        await peer.wait_for_reply(room, 10, containing="Gold", count=2)
+        await peer.say(room, "An app's own news", webhook=True)
+        assert await found.until("what a final", "An app's own news") == [
+            ("silent", "the bot was not addressed"),
+            ("silent", "written by another bot"),
+        ]
+        assert found.writing.asked == ["Diving: gold", "Published by a followed channel"]
+
+
+async def test_discord_forum_posts_are_commented_on_in_their_thread(tmp_path: Path) -> None:
+    async with on_discord(tmp_path, FORUM) as (found, peer, forum):
+        thread = await peer.thread(forum)
+        channel = peer.channels[thread]
+        # The first message of a forum post has the number of its thread.
+        peer.snowflake, original = lambda at=None: thread, peer.snowflake  # type: ignore[method-assign, assignment]
+        await peer.say(thread, "How was the final?")
+        peer.snowflake = original  # type: ignore[method-assign]
+        await peer.wait_for_reply(thread, 10, containing="Gold")
+        await peer.say(thread, "Robots too", author=RIVALS[0])
+        assert await found.until("Robots too") == [("silent", "written by another bot")]
+        assert len(channel.messages) == 3
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp_path: Path, threaded: bool) -> None:
+    async with on_discord(tmp_path) as (found, peer, room):
+
+        async def rivals(post: str) -> None:
+            for robot in RIVALS[:2]:
+                where = peer.channels[room] if not threaded else None
+                if where is not None:
+                    await peer.say(room, f"{robot.username} below {post}", author=robot, reply_to=post)
+                else:
+                    await peer.say(thread_of[post], f"{robot.username} below {post}", author=robot)
+
+        thread_of: dict[str, str] = {}
+
+        async def posted(text: str) -> str:
+            number = await peer.say(room, text)
+            if threaded:
+                thread_of[number] = number
+                peer.channels[number] = type(peer.channels[room])(number, peer.guild, 11, room)
+                opened = {**peer.channels[number].object(), "newly_created": True}
+                await peer.gateway.emit("THREAD_CREATE", opened)
+            return number
+
+        # They come while we write: the last look sees them.
+        slow = asyncio.Event()
+        found.writing.meanwhile = slow.wait
+        post = await posted("one")
+        await found.writing.begun.wait()
+        await rivals(post)
+        await found.kept(*(f"{robot.username} below {post}" for robot in RIVALS[:2]))
+        slow.set()
+        ((state, reason),) = await found.until("one")
+        assert (state, reason) == ("silent", "2 replies of bots below the post already (2 at most)")
+        assert peer.messages(room) == []
+        # One rival leaves room for us, and persons do not count.
+        found.writing.meanwhile = None
+        await posted("two")
+        await peer.wait_for_reply(room, 10, containing="Gold")
+
+
+async def test_on_discord_a_race_that_is_lost_already_costs_no_answer(tmp_path: Path) -> None:
+    async with on_discord(tmp_path, replies_per_post=1) as (found, peer, room):
+        hold = asyncio.Event()
+        found.writing.meanwhile = hold.wait
+        await peer.say(room, "first")
+        await found.writing.begun.wait()
+        # A rival's reply that overtakes its post, as it does when both were written during a break.
+        late = peer.snowflake()
+        await peer.say(
+            room, "quick robot", author=RIVALS[0], reply_to=late, referenced_message={"id": late, "author": {"id": "9"}}
+        )
+        await found.kept("quick robot")
+        peer.snowflake, original = lambda at=None: late, peer.snowflake  # type: ignore[method-assign, assignment]
+        await peer.say(room, "second")
+        peer.snowflake = original  # type: ignore[method-assign]
+        await found.kept("second")
+        hold.set()
+        ((state, reason),) = await found.until("second")
+        assert (state, "1 replies of bots" in reason) == ("silent", True)
+        assert found.writing.asked == ["first"]
+
+
+async def test_elsewhere_on_discord_bots_are_not_even_kept(tmp_path: Path) -> None:
+    async with on_discord(tmp_path) as (found, peer, room):
+        other = peer.channel()
+        await peer.say(other, "beep", author=RIVALS[0])
+        await peer.say(other, f"{peer.mention} hello, answer me", author=RIVALS[1])
+        await peer.say(room, f"{peer.mention} hello, answer me", author=RIVALS[2])
+        assert await found.until("hello, answer me") == [("silent", "written by another bot")]
+        assert list(await found.outcomes()) == ["hello, answer me"]
+        assert peer.messages(other) == peer.messages(room) == []
+
+
+async def test_slack_channel_posts_are_commented_on_in_their_threads(tmp_path: Path) -> None:
+    async with on_slack(tmp_path) as (found, peer):
+        post = peer.say("C1", "Diving: gold")
+        shown = await peer.wait_for_reply("C1", 10, containing="Gold")
+        assert shown.thread_ts == post
+        peer.say("C1", "<@U7|bea> what a final", thread=post)
+        peer.say("C1", "beep", user="U9", bot_id="B9")
+        peer.say("C1", "<@UBOT> answer me", user="U9", bot_id="B9", thread=post)
+        peer.say("C2", "beep elsewhere", user="U9", bot_id="B9")
+        peer.say("C1", "not even mine", subtype="bot_message", bot_id="B8", username="Robot")
+        peer.say("C2", "Swimming: silver")
+        ends = await found.until("@bea what a final", "beep", "answer me", "not even mine", "Swimming: silver")
+        assert ends == [
+            ("silent", "the bot was not addressed"),
+            *[("silent", "written by another bot")] * 3,
+            ("silent", "the bot was not addressed"),
+        ]
+        assert found.writing.asked == ["Diving: gold"]
+        assert "beep elsewhere" not in await found.outcomes()
+
+
+async def test_on_slack_bots_count_before_writing_and_again_before_sending(tmp_path: Path) -> None:
+    async with on_slack(tmp_path) as (found, peer):
+        slow = asyncio.Event()
+        found.writing.meanwhile = slow.wait
+        post = peer.say("C1", "one")
+        await found.writing.begun.wait()
+        for number in (1, 2):
+            peer.say("C1", f"robot {number}", user=f"U{number}", bot_id=f"B{number}", thread=post)
+        await found.kept("robot 1", "robot 2")
+        slow.set()
+        assert await found.until("one") == [("silent", "2 replies of bots below the post already (2 at most)")]
+        assert peer.messages("C1") == []
+        # Two that were there before us: not a word is written.
+        found.writing.meanwhile = None
+        ahead = f"{time.time():.6f}"
+        for number in (3, 4):
+            about: dict[str, Any] = {"user": f"U{number}", "bot_id": f"B{number}", "thread_ts": ahead}
+            peer.say("C1", f"robot {number}", **about)
+        await found.kept("robot 3", "robot 4")
+        peer.event(
+            {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "text": "two", "ts": ahead}
+        )
+        ((state, reason),) = await found.until("two")
+        assert (state, "2 replies of bots" in reason) == ("silent", True)
+        assert found.writing.asked == ["one"]

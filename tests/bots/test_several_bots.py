@@ -1,0 +1,459 @@
+"""Several bots of one platform in one daemon: each answers who addresses it, and together they speak once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.adapters import make_adapters, same_bot, same_port
+from bots.check import check
+from bots.dry_run import DryRun
+from bots.named import NamedBot
+from bots.probes import make_probes
+from core.errors import PlatformError, UsageError
+from core.gating.others import left_to_another
+from core.gating.room import Room
+from core.journal import Journal
+from core.ports import Adapter, Delivery, Receive, Sink
+from core.settings import Settings
+from core.several import label_of, unfinished
+from core.types import ConversationKey, Message, Reply
+from tests.core.stand import MemorySink
+from tests.deployment import ROOT, Deployment, make_repository
+from tests.peers.discord import PRIVATE, DiscordPeer
+from tests.peers.language_model import LanguageModelPeer
+from tests.peers.telegram import TelegramPeer
+
+GROUP, ANN = -1001, 5
+READY_S = 60.0
+QUESTION = "How do I change the signing key?"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[LanguageModelPeer]:
+    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
+        yield peer
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, model: LanguageModelPeer) -> Deployment:
+    sources = {"rocket": {"kind": "git", "url": str(make_repository(tmp_path / "rocket"))}}
+    settings = {
+        "sources": sources,
+        "gate": {"mode": "auto", "wait_s": 0, "cooldown_s": 0, "threshold": 0.05},
+        "models": {"main": {"base_url": model.base_url, "model": "peer"}},
+    }
+    found = Deployment(tmp_path, settings)
+    assert found.json("ingest")["sources"][0]["added"] == 2
+    return found
+
+
+@pytest.fixture
+async def first() -> AsyncIterator[TelegramPeer]:
+    async with TelegramPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def second(first: TelegramPeer) -> TelegramPeer:
+    return first.another("43:another-token-for-tests", "second_bot")
+
+
+@pytest.fixture
+def telegram(deployment: Deployment, first: TelegramPeer, second: TelegramPeer) -> Deployment:
+    deployment.settings["telegram"] = {"token": {"env": "FIRST"}, "api_url": first.api_url}
+    deployment.settings["bots"] = {"second": {"telegram": {"token": {"env": "SECOND"}, "api_url": first.api_url}}}
+    deployment.environment.update(FIRST=first.token, SECOND=second.token)
+    return deployment
+
+
+def rows(deployment: Deployment, what: str, where: str = "1") -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(deployment.folder / "data" / "journal.db")) as database:
+        return database.execute(f"select {what} from messages where {where} order by number").fetchall()  # noqa: S608
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(READY_S):
+        while not true():
+            await asyncio.sleep(0.05)
+
+
+async def settled(deployment: Deployment, count: int) -> None:
+    def all_settled() -> bool:
+        states = [state for (state,) in rows(deployment, "state")]
+        return len(states) >= count and not set(states) & {"received", "answering", "sending"}
+
+    await until(lambda: (deployment.folder / "data" / "journal.db").exists() and all_settled())
+
+
+async def stopped(process: asyncio.subprocess.Process) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def test_two_telegram_bots_in_one_group_speak_once(
+    telegram: Deployment, first: TelegramPeer, second: TelegramPeer
+) -> None:
+    async with telegram.daemon() as process:
+        unasked = first.say(GROUP, "How do I change the signing key of sessions?")
+        await until(lambda: bool(first.messages(GROUP) or second.messages(GROUP)))
+        await settled(telegram, 2)
+        to_first = first.say(GROUP, f"@{first.username} {QUESTION}")
+        to_second = first.say(GROUP, f"@{second.username} {QUESTION}")
+        to_both = first.say(GROUP, f"@{first.username} @{second.username} {QUESTION}")
+        command = first.say(GROUP, "/help")
+        await settled(telegram, 10)
+        await stopped(process)
+    (speaker, silent), reasons = rows(telegram, "bot", f"id='{unasked}'"), rows(telegram, "reason", f"id='{unasked}'")
+    assert speaker != silent
+    assert reasons == [("",), ("another bot of ours took it first",)]
+    by_bot = {"42": first, "43": second}
+    assert [one.reply_to for one in by_bot[speaker[0]].messages(GROUP)].count(unasked) == 1
+    answered = [(one.reply_to, peer) for peer in (first, second) for one in peer.messages(GROUP)]
+    counts = {asked: [peer for to, peer in answered if to == asked] for asked in (to_first, to_second, to_both)}
+    assert counts == {to_first: [first], to_second: [second], to_both: [first, second]}
+    assert len([peer for to, peer in answered if to == command]) == 1
+    assert len(first.messages(GROUP)) + len(second.messages(GROUP)) == 6
+    assert {offset for (offset,) in positions(telegram)} == {"telegram:42", "telegram:43"}
+    log = telegram.log()
+    assert '"bot_name": "second"' in log
+    assert first.token not in log
+    assert second.token not in log
+
+
+def positions(deployment: Deployment) -> list[tuple[str]]:
+    with closing(sqlite3.connect(deployment.folder / "data" / "journal.db")) as database:
+        return database.execute("select name from cursors").fetchall()
+
+
+async def test_private_chats_of_one_person_with_two_telegram_bots_share_nothing(
+    telegram: Deployment, first: TelegramPeer, second: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    async with telegram.daemon() as process:
+        first.say(ANN, "My secret project is called Bluebird. How do I install rocket?")
+        await first.wait_for_reply(ANN, READY_S, containing="Sources")
+        second.say(ANN, f"{QUESTION} And what did I say before?")
+        shown = await second.wait_for_reply(ANN, READY_S, containing="Sources")
+        told = [str(body["messages"]) for body in model.requests if "what did I say before" in str(body)]
+        assert told
+        assert not any("Bluebird" in one for one in told)
+        button = shown.buttons[0][0]["callback_data"]
+        press = second.press(ANN, shown.id, button)
+        await until(lambda: press in second.notices)
+        await settled(telegram, 3)
+        second.say(ANN, "/forget")
+        await second.wait_for_reply(ANN, READY_S, count=2)
+        await settled(telegram, 4)
+        await stopped(process)
+    assert rows(telegram, "distinct chat", "bot='42'") == [("5",)]
+    assert rows(telegram, "distinct chat", "bot='43'") == [("5@second",)]
+    assert first.notices == {}, "the press went to the bot whose button it was"
+    assert "Bluebird" in str(rows(telegram, "text", "bot='42'")), "the other bot's chat was not forgotten with it"
+
+
+async def test_after_a_kill_each_telegram_bot_answers_its_own_question_once(
+    telegram: Deployment, first: TelegramPeer, second: TelegramPeer, model: LanguageModelPeer
+) -> None:
+    model.hang = True
+    async with telegram.daemon() as process:
+        first.say(GROUP, f"@{first.username} {QUESTION}")
+        second.say(ANN, "How do I install rocket?")
+        for bot in (first, second):
+            await bot.wait_until(lambda bot=bot: bool(bot.called("sendChatAction")), READY_S)
+        process.kill()
+        await process.wait()
+    model.hang = False
+    async with telegram.daemon() as process:
+        await first.wait_for_reply(GROUP, READY_S, containing="Sources")
+        await second.wait_for_reply(ANN, READY_S, containing="Sources")
+        await settled(telegram, 3)
+        await stopped(process)
+    assert (len(first.messages(GROUP)), len(second.messages(GROUP))) == (1, 0)
+    assert (ANN in first.chats, len(second.messages(ANN))) == (False, 1)
+    states = rows(telegram, "bot, chat, state", "state='answered'")
+    assert sorted(states) == [("42", "-1001", "answered"), ("43", "5@second", "answered")]
+
+
+async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment) -> None:
+    async with (
+        DiscordPeer() as first,
+        DiscordPeer("MTAwMDE.tests.another-token", "other", number="5101", beside=first) as second,
+    ):
+        for peer in (first, second):
+            peer.gateway.beat_ms, peer.acknowledge_s = 5000, 30
+        deployment.settings["bots"] = {
+            name: {"discord": {"token": {"env": name.upper()}, "api_url": peer.api_url}}
+            for name, peer in (("left", first), ("right", second))
+        }
+        deployment.environment.update(LEFT=first.token, RIGHT=second.token)
+        room, direct = first.channel(), second.channel(private=True)
+        async with deployment.daemon() as process:
+            await first.connected(READY_S)
+            await second.connected(READY_S)
+            unasked = await first.say(room, "How do I change the signing key of sessions?")
+            await settled(deployment, 2)
+            asked = await first.say(room, f"{second.mention} {QUESTION}")
+            await settled(deployment, 4)
+            process.kill()
+            await process.wait()
+        missed = await first.say(room, f"{first.mention} {QUESTION}")
+        async with deployment.daemon() as process:
+            await second.connected(READY_S)
+            await second.say(direct, "How do I install rocket?")
+            await second.wait_for_reply(direct, READY_S)
+            await settled(deployment, 7)
+            await stopped(process)
+        shown = [(one.reply_to, peer) for peer in (first, second) for one in peer.messages(room)]
+        assert len([peer for to, peer in shown if to == unasked]) == 1
+        assert [peer for to, peer in shown if to == asked] == [second]
+        assert [peer for to, peer in shown if to == missed] == [first]
+        assert len(shown) == 3, "neither answered the other"
+        assert first.channels[direct].kind == PRIVATE
+        assert ("another bot of ours took it first",) in rows(deployment, "reason", f"id='{unasked}'")
+        assert "Traceback" not in deployment.log()
+
+
+def message(number: str, bot: str, **more: Any) -> Message:
+    values: dict[str, Any] = {"author_id": "7", "author": "Ann", "text": QUESTION, "sent_at": NOW, "bot": bot}
+    return Message(id=number, **{"key": ConversationKey("telegram", "-1001"), **values, **more})
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+def pair(**more: Any) -> Settings:
+    bots = {name: {"telegram": {"token": {"env": name.upper()}}} for name in ("one", "two")}
+    return Settings.model_validate({"bots": bots, **more})
+
+
+async def left(journal: Journal, *messages: Message, settings: Settings | None = None) -> list[str]:
+    """Journal the messages in this order and return why each is left to another bot."""
+    for one in messages:
+        assert await journal.received(one)
+    room = Room(journal.database)
+    return [await left_to_another(one, room, settings or pair()) for one in messages]
+
+
+class TestWhoSpeaks:
+    async def test_the_first_to_have_it_unless_the_other_was_addressed(self, journal: Journal) -> None:
+        first = ["", "another bot of ours took it first"]
+        assert await left(journal, message("1", "42"), message("1", "43")) == first
+        addressed = await left(journal, message("2", "42"), message("2", "43", addressed=True))
+        assert addressed == ["another bot of ours was addressed", ""]
+
+    async def test_where_bots_count_for_themselves_words_and_moment_tell(self, journal: Journal) -> None:
+        reasons = await left(journal, message("10", "42"), message("77", "43"))
+        assert reasons == ["", "another bot of ours took it first"]
+
+    async def test_the_same_words_at_the_same_moment_to_each_are_two_messages(self, journal: Journal) -> None:
+        a = [message("1", "42", addressed=True), message("1", "43", text=f"@one {QUESTION}")]
+        b = [message("2", "42", text=f"@two {QUESTION}"), message("2", "43", addressed=True)]
+        assert await left(journal, *a, *b) == ["", *["another bot of ours was addressed"] * 2, ""]
+
+    async def test_both_where_both_are_named_and_one_where_none_is(self, journal: Journal) -> None:
+        both = [
+            message("1", bot, addressed=True, text=f"@{other} why?") for bot, other in (("42", "two"), ("43", "one"))
+        ]
+        assert await left(journal, *both) == ["", ""]
+        command = [message("2", bot, addressed=True, text="", command="status") for bot in ("42", "43")]
+        assert await left(journal, *command) == ["", "another bot of ours took it first"]
+        # In a thread where both have answered, both are meant by what names nobody, and one by what names it.
+        named = [message("3", "42", addressed=True, text="@two why?"), message("3", "43", addressed=True, text="why?")]
+        assert await left(journal, *named) == ["another bot of ours was named", ""]
+
+    async def test_a_reply_is_for_the_bot_that_is_replied_to(self, journal: Journal) -> None:
+        asked = message("1", "43", addressed=True)
+        await journal.received(asked)
+        await journal.posted(asked, "99")
+        command = [message("2", bot, addressed=True, text="", command="why", reply_to="99") for bot in ("42", "43")]
+        assert await left(journal, *command) == ["a reply to another bot of ours", ""]
+
+    async def test_a_follow_up_is_for_the_bot_that_answered(self, journal: Journal) -> None:
+        thread = ConversationKey("telegram", "-1001", "5")
+        asked = message("1", "43", addressed=True, key=thread)
+        await journal.received(asked)
+        await journal.answered(asked, Reply("Call it."))
+        further = message("2", "42", key=thread, text="and how often?")
+        assert await left(journal, further) == ["it goes on with another bot of ours"]
+        room = Room(journal.database)
+        assert [await room.follows_up(message("2", bot, key=thread), 60) for bot in ("42", "43")] == [False, True]
+        assert [await room.answered_by(thread, bot) for bot in ("42", "43")] == [False, True]
+
+    async def test_a_bot_alone_or_in_a_private_chat_is_never_held_back(self, journal: Journal) -> None:
+        alone = Settings.model_validate({"telegram": {"token": {"env": "ONE"}}})
+        assert await left(journal, message("1", "42"), message("1", "43"), settings=alone) == ["", ""]
+        assert await left(journal, *(message("2", bot, private=True) for bot in ("42", "43"))) == ["", ""]
+
+
+class Plain:
+    """An adapter that delivers what it is given and remembers what it was asked for."""
+
+    def __init__(self, name: str, bot: str = "", *, inherits: bool = True) -> None:
+        self.name, self.bot, self.inherits = name, bot, inherits
+        self.inbox: list[Message] = []
+        self.asked: list[Message] = []
+
+    async def open(self) -> None:
+        raise PlatformError("the token is refused")
+
+    async def listen(self, receive: Receive) -> None:
+        for one in self.inbox:
+            await receive(one)
+
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+        self.asked.append(message)
+        return MemorySink()
+
+    async def close(self) -> None:
+        pass
+
+
+class NoDelivery:
+    async def posting(self) -> None: ...
+
+    async def refused(self) -> None: ...
+
+    async def posted(self, reply_id: str) -> None: ...
+
+
+async def heard(adapter: Adapter) -> Message:
+    found: list[Message] = []
+
+    async def take(one: Message) -> None:
+        found.append(one)
+
+    await adapter.listen(take)
+    return found[0]
+
+
+class TestNamed:
+    @pytest.mark.parametrize(
+        ("platform", "private", "chat", "author"),
+        [
+            ("telegram", True, "5@two", "7"),
+            ("telegram", False, "5", "7"),
+            ("discord", True, "5", "7"),
+            ("slack", True, "5", "7"),
+            ("http", False, "5@two", "7@two"),
+        ],
+    )
+    async def test_only_what_may_mean_something_else_is_kept_apart(
+        self, platform: str, private: bool, chat: str, author: str
+    ) -> None:
+        plain = Plain(platform)
+        original = message("1", "", key=ConversationKey(platform, "5", "t"), private=private)
+        plain.inbox.append(original)
+        bot = NamedBot("two", plain)
+        seen = await heard(bot)
+        assert (seen.key, seen.author_id, seen.bot) == (ConversationKey(platform, chat, "t"), author, "two")
+        bot.sink(seen, NoDelivery())
+        assert [(one.key, one.author_id) for one in plain.asked] == [(original.key, original.author_id)]
+        assert bot.label == f"{platform}:two"
+
+    async def test_only_people_of_its_own_network_are_called(self) -> None:
+        plain = Plain("http")
+        bot = NamedBot("two", plain)
+        reference = {"called": ["ann", "bob@two", "cy@three"]}
+        key = ConversationKey("http", "5@two")
+        bot.sink(message("1", "two", key=key, command="handoff", reference=reference), NoDelivery())
+        assert plain.asked[0].reference == {"called": ["bob"]}
+
+    async def test_a_failure_says_which_bot(self) -> None:
+        with pytest.raises(PlatformError, match=r"bots\.two: the token is refused"):
+            await NamedBot("two", Plain("telegram")).open()
+
+
+class TestLeftover:
+    async def test_each_takes_its_own_and_the_first_the_rest(self, journal: Journal) -> None:
+        for bot in ("43", "42", "41"):
+            await journal.received(message("1", bot))
+        first, second = Plain("telegram", "42"), NamedBot("two", Plain("telegram", "43"))
+        found = [(adapter, one.bot) for adapter, one, _ in await unfinished(journal, [first, second])]
+        assert found == [(second, "43"), (first, "42"), (first, "41")]
+
+    async def test_what_is_not_for_another_network_is_closed(self, journal: Journal) -> None:
+        gone = message("1", "gone", key=ConversationKey("http", "5@gone"))
+        await journal.received(gone)
+        assert await unfinished(journal, [Plain("http", inherits=False)]) == []
+        assert await journal.pending("http") == []
+
+
+class TestConfiguration:
+    def test_two_bots_with_one_token_are_refused(self, monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
+        monkeypatch.setenv("ONE", "42:x")
+        monkeypatch.setenv("TWO", "42:x")
+        clash = "bots.two.telegram.token is the same as bots.one.telegram.token: every bot needs its own"
+        assert same_bot(pair()) == [clash]
+        with pytest.raises(UsageError, match="every bot needs its own"):
+            make_adapters(pair(), journal)
+
+    def test_adapters_come_with_their_names_and_cursors(
+        self, monkeypatch: pytest.MonkeyPatch, journal: Journal
+    ) -> None:
+        for name, token in (("ZERO", "41:x"), ("ONE", "42:x"), ("TWO", "43:x")):
+            monkeypatch.setenv(name, token)
+        made = make_adapters(pair(telegram={"token": {"env": "ZERO"}}), journal, mute=True)
+        assert [label_of(one) for one in made] == ["telegram", "telegram:one", "telegram:two"]
+        assert [label_of(DryRun(one)) for one in made] == ["telegram", "telegram:one", "telegram:two"]
+
+    def test_ports_that_are_used_twice_are_named(self) -> None:
+        http = {"secret": {"env": "S"}, "callback_url": "https://example.org", "port": 8088}
+        slack = {"bot_token": {"env": "A"}, "signing_secret": {"env": "B"}, "host": "::", "port": 8088}
+        elsewhere = {**http, "host": "127.0.0.2"}
+        apart = Settings.model_validate(
+            {"http": http, "bots": {"a": {"http": elsewhere}, "b": {"http": {**http, "port": 1}}}}
+        )
+        assert same_port(apart) == []
+        clashing = Settings.model_validate({"http": http, "bots": {"a": {"http": http}, "b": {"slack": slack}}})
+        assert [one.split(" listens on port 8088 as ")[0] for one in same_port(clashing)] == [
+            *("bots.a.http", "bots.b.slack", "bots.b.slack")
+        ]
+
+    async def test_the_check_names_every_bot(
+        self, tmp_path: Path, first: TelegramPeer, second: TelegramPeer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ONE", first.token)
+        monkeypatch.setenv("TWO", second.token)
+        bots = {
+            name: {"telegram": {"token": {"env": name.upper()}, "api_url": first.api_url}} for name in ("one", "two")
+        }
+        both = Settings.model_validate({"data_dir": tmp_path, "bots": bots})
+        found = {one.subject: one.text for one in await check(both, live=True, probes=make_probes(both))}
+        assert found["bots.one.telegram"] == "the token belongs to @kimas_bot"
+        assert found["bots.two.telegram"] == "the token belongs to @second_bot"
+        assert "bots" not in found
+        monkeypatch.setenv("TWO", first.token)
+        found = {one.subject: one.text for one in await check(both, live=False)}
+        assert "every bot needs its own" in found["bots"]
+        assert first.token not in str(found)
+
+
+LOADING = """
+from concurrent.futures import ThreadPoolExecutor
+from bots.{platform}.loading import load_client
+with ThreadPoolExecutor(4) as threads:
+    clients = list(threads.map(lambda _: load_client(), range(4)))
+assert len(set(clients)) == 1
+"""
+
+
+@pytest.mark.parametrize("platform", ["telegram", "discord"])
+def test_several_bots_load_one_library_at_once(platform: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", LOADING.format(platform=platform)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,164 @@
+"""Commands on Slack: one command with the table's names behind it, answered for the asker's eyes alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.slack.adapter import SlackAdapter
+from bots.slack.administration import Administrators, sub_command
+from bots.slack.failures import Unreachable
+from core.administration.desk import Desk
+from core.intake import Intake
+from core.journal import Journal
+from core.types import ConversationKey, Message
+from tests.bots import slack_stand
+from tests.conformance.bot import Script
+from tests.core.stand import settings
+from tests.peers.slack import SlackPeer
+
+ANN, BOSS, OWNER = "U1ANN", "U3BOSS", "U9OWNER"
+
+Start = Callable[..., Awaitable[Desk]]
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[SlackPeer]:
+    async with SlackPeer() as peer:
+        peer.administrators = {BOSS}
+        yield peer
+
+
+@pytest.fixture
+async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
+    """Return what starts a bot that listens to the peer."""
+    async with AsyncExitStack() as stack:
+
+        async def started(**administration: object) -> Desk:
+            journal = await Journal.open(tmp_path / "journal.db")
+            stack.push_async_callback(journal.close)
+            threads = slack_stand.Threads()
+            adapter = SlackAdapter(slack_stand.settings(peer, tmp_path), threads.answered_in, slack_stand.PACE)
+            await adapter.open()
+            stack.push_async_callback(adapter.close)
+            whole = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
+            desk = Desk(whole, journal)
+            intake = Intake(whole, journal, Script(), desk=desk)
+            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+
+            async def stop() -> None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+                await intake.drain(5)
+
+            stack.push_async_callback(stop)
+            return desk
+
+        yield started
+
+
+async def told(peer: SlackPeer, words: str, user: str) -> dict[str, Any]:
+    """Use the command and wait for its answer."""
+    seen = len(peer.responses)
+    peer.command(words, user=user)
+    await peer.wait_until(lambda: len(peer.responses) > seen, 8)
+    return peer.responses[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "given"),
+    [
+        ("", "help", ""),
+        ("ask How do I install it?", "ask", "How do I install it?"),
+        ("How do I install it?", "ask", "How do I install it?"),
+        ("why does the build fail?", "ask", "why does the build fail?"),
+        ("why?", "ask", "why?"),
+        ("why", "why", ""),
+        ("why <https://x.slack.com/archives/C1/p1700000000123456?thread_ts=1.2>", "why", "1700000000.123456"),
+        ("Mode auto", "mode", "auto"),
+        ("mode of operation", "ask", "mode of operation"),
+        ("/mode of operation", "mode", "of operation"),
+        ("sources off docs", "sources", "off docs"),
+        ("admins add <@U42|ann>", "admins", "add <@U42|ann>"),
+        ("ask\nHow?", "ask", "How?"),
+    ],
+)
+def test_what_stands_behind_the_command(words: str, command: str, given: str) -> None:
+    assert sub_command(words) == (command, given)
+
+
+async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start: Start) -> None:
+    desk = await start()
+    answer = await told(peer, "mode auto", OWNER)
+    assert answer["response_type"] == "ephemeral"
+    assert answer["text"] == "The mode of this chat is now `auto`; it was `mention`."
+    assert desk.steering.mode("slack:C1") == "auto"
+    refused = await told(peer, "mode off", ANN)
+    assert refused["response_type"] == "ephemeral"
+    assert refused["text"] == "Only those who look after this bot here may do that."
+    assert (await told(peer, "ask How?", ANN))["response_type"] == "in_channel"
+    assert (await told(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
+
+
+async def test_administrators_of_the_workspace_are_looked_up_once_in_a_while(peer: SlackPeer, start: Start) -> None:
+    desk = await start(platform_admins=True)
+    assert (await told(peer, "pause 5", BOSS))["text"].startswith("I am silent in this chat until")
+    await told(peer, "status", BOSS)
+    assert (await told(peer, "resume", ANN))["text"].startswith("Only")
+    assert desk.steering.paused("slack:C1")
+    assert [call.parameters["user"] for call in peer.called("users.info")] == [BOSS, ANN]
+    assert (await told(peer, "sources off docs", BOSS))["text"] == "Only the owners of this bot may do that."
+
+
+async def test_an_administrator_of_another_workspace_is_a_guest_here(peer: SlackPeer, start: Start) -> None:
+    await start(platform_admins=True)
+    peer.guests = {BOSS}
+    assert (await told(peer, "pause", BOSS))["text"].startswith("Only")
+
+
+async def test_without_the_scope_nobody_is_an_administrator(peer: SlackPeer, start: Start) -> None:
+    await start(platform_admins=True)
+    peer.lacking = {"users.info"}
+    assert (await told(peer, "pause", BOSS))["text"].startswith("Only")
+
+
+async def test_words_in_a_message_are_no_command(peer: SlackPeer, start: Start) -> None:
+    desk = await start()
+    peer.say("C1", "<@UBOT> pause", user=OWNER)
+    await peer.wait_for_reply("C1", 8, containing="Answer to: pause")
+    peer.say("C1", "<@UBOT> /pause", user="U7", bot_id="B7")
+    await told(peer, "status", OWNER)
+    assert not desk.steering.paused("slack:C1")
+    assert await desk.office.audit.newest(9) == []
+
+
+class Asked:
+    """What the administrators are asked of; without an answer it cannot be reached."""
+
+    def __init__(self, answer: bool | None) -> None:
+        self.answer = answer
+        self.times = 0
+
+    async def is_administrator(self, user: str) -> bool:
+        self.times += 1
+        if self.answer is None:
+            raise Unreachable("no route")
+        return self.answer
+
+
+async def test_what_is_remembered_ends() -> None:
+    client, administrators = Asked(True), Administrators(remembered_s=0.05)
+    message = Message("1", ConversationKey("slack", "C1"), BOSS, "Boss", "", datetime.now(UTC), command="pause")
+    assert await administrators.include(client, message)  # type: ignore[arg-type]
+    assert await administrators.include(client, message)  # type: ignore[arg-type]
+    assert client.times == 1
+    client.answer = None
+    await asyncio.sleep(0.06)
+    with pytest.raises(Unreachable):
+        await administrators.include(client, message)  # type: ignore[arg-type]

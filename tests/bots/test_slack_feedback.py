@@ -1,0 +1,101 @@
+"""Presses of buttons on Slack: over Socket Mode and as signed requests, in blocks that Slack takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+from bots.slack.adapter import SlackAdapter
+from bots.slack.feedback import SECTION, blocks_of
+from core.feedback.thumbs import Offer, is_press, rated
+from core.types import Message, Reply
+from tests.bots.slack_stand import PACE, Delivered, Inbox, Threads, listening, settings
+from tests.peers.slack import SlackPeer
+
+
+@asynccontextmanager
+async def receiving(folder: Path, *, http: bool) -> AsyncIterator[tuple[SlackPeer, SlackAdapter, Inbox]]:
+    async with SlackPeer() as peer:
+        adapter, inbox = SlackAdapter(settings(peer, folder, http=http), Threads().answered_in, PACE), Inbox()
+        async with listening(adapter, inbox):
+            if http:
+                await peer.wait_until(lambda: bool(adapter.port), 5)
+                peer.deliveries.target = f"http://127.0.0.1:{adapter.port}{adapter._settings.path}"
+            yield peer, adapter, inbox
+
+
+async def pressed(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Message:
+    sent = peer.press("C1", "thumb:down:1700000000.1", user="U7")
+    message = await inbox.until(1)
+    await peer.wait_until(sent.acknowledged.is_set, 5)
+    assert sent.answer == ""
+    await adapter.sink(message, Delivered()).finish(Reply("Noted."))
+    return message
+
+
+async def test_a_press_over_socket_mode_is_taken_then_acknowledged_then_answered(tmp_path: Path) -> None:
+    async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
+        message = await pressed(peer, adapter, inbox)
+        assert is_press(message)
+        assert (message.author_id, message.text, message.reply_to) == ("U7", "down", "1700000000.1")
+        [told] = peer.responses
+        assert (told["text"], told["response_type"], told["replace_original"]) == ("Noted.", "ephemeral", False)
+
+
+async def test_a_press_over_http_needs_a_signature(tmp_path: Path) -> None:
+    async with receiving(tmp_path, http=True) as (peer, adapter, inbox):
+        message = await pressed(peer, adapter, inbox)
+        assert message.text == "down"
+        payload = peer.deliveries.envelopes[0].payload
+        assert isinstance(payload, dict)
+        body = urlencode({"payload": json.dumps({**payload, "trigger_id": "another"})})
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        assert (await peer.deliveries.request(body, secret="another secret", **form))[0] == 401
+        assert (await peer.deliveries.request(body, at=1_600_000_000, **form))[0] == 401
+        assert len(inbox.messages) == 1
+        assert (await peer.deliveries.request(body, **form))[0] == 200
+        assert len(inbox.messages) == 2
+
+
+async def test_a_press_that_cannot_be_kept_is_not_acknowledged(tmp_path: Path) -> None:
+    async with receiving(tmp_path, http=False) as (peer, _, inbox):
+        peer.deliveries.patience_s = 0.3
+        inbox.refusals = 1
+        sent = peer.press("C1", "thumb:up:1")
+        await inbox.until(1)
+        await peer.wait_until(sent.acknowledged.is_set, 5)
+        assert len(sent.attempts) == 2
+
+
+async def test_foreign_and_malformed_presses_are_left_alone(tmp_path: Path) -> None:
+    async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
+        sent = [peer.press("C1", "somebody-elses"), peer.deliveries.deliver("interactive", {"type": "block_actions"})]
+        for one in sent:
+            await peer.wait_until(one.acknowledged.is_set, 5)
+        assert inbox.messages == []
+        assert sum(adapter.skipped.values()) == 2
+
+
+def test_a_long_part_becomes_sections_that_slack_takes() -> None:
+    text = "\n\n".join([*("word " * 100 for _ in range(5)), "```\n" + "x = 1\n" * 150 + "```"])
+    blocks = blocks_of(text, [Offer("thumb:up:1", "👍"), Offer("thumb:down:1", "👎")])
+    sections = [one["text"]["text"] for one in blocks if one["type"] == "section"]
+    assert len(sections) == 2
+    assert all(len(one) <= SECTION and one.count("```") % 2 == 0 for one in sections)
+    assert [one["value"] for one in blocks[-1]["elements"]] == ["thumb:up:1", "thumb:down:1"]
+    assert len({one["action_id"] for one in blocks[-1]["elements"]}) == 2
+    assert blocks_of(text, ()) == []
+
+
+async def test_the_answer_to_a_command_has_its_buttons_in_blocks(tmp_path: Path) -> None:
+    async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
+        peer.command("ask How?", channel="C1")
+        message = await inbox.until(1)
+        await adapter.sink(rated(message), Delivered()).finish(Reply("With pip."))
+        [told] = peer.responses
+        assert [one["type"] for one in told["blocks"]] == ["section", "actions"]
+        values = [one["value"] for one in told["blocks"][1]["elements"]]
+        assert values == [f"thumb:up:{message.id}", f"thumb:down:{message.id}"]

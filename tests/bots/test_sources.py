@@ -1,0 +1,98 @@
+"""`kimas sources`: before the first refresh, after success and failure, beside whoever refreshes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bots.sources import span
+from core.database import Database
+from core.upkeep_record import UpkeepRecord
+from knowledge.locks import source_lock
+from tests.deployment import Deployment
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    for name in ("docs", "more"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text("# Rocket\n\nInstall it.\n", "utf-8")
+    plan = {"cron": "30 6 * * mon-fri", "timezone": "UTC"}
+    web = {"kind": "search_api", "provider": "searxng", "base_url": "http://127.0.0.1:9"}
+    sources = {"docs": {"kind": "files", "path": "docs"}, "web": web}
+    return Deployment(tmp_path, {"sources": sources | {"more": {"kind": "files", "path": "more", "refresh": plan}}})
+
+
+def test_before_the_first_refresh_everything_is_due_and_nothing_is_made(deployment: Deployment) -> None:
+    shown = deployment.json("sources")["sources"]
+    assert [(one["name"], one["kind"], one["live"]) for one in shown] == [
+        ("docs", "files", False),
+        ("web", "search_api", True),
+        ("more", "files", False),
+    ]
+    assert (shown[0]["last_success"], shown[0]["age_s"], shown[0]["documents"]) == (None, None, 0)
+    assert set(shown[1].values()) == {"web", "search_api", True, None}
+    assert not (deployment.folder / "data").exists()
+    text = deployment.call("sources").stdout
+    assert "never" in text
+    assert "due" in text
+    assert "live" in text
+
+
+def test_what_ingest_did_is_on_record_and_failures_are_told(deployment: Deployment) -> None:
+    began = datetime.now(UTC) - timedelta(seconds=1)
+    deployment.call("ingest")
+    first = {one["name"]: one for one in deployment.json("sources")["sources"]}
+    assert first["docs"]["passages"] == first["docs"]["documents"] == 1
+    assert began <= datetime.fromisoformat(first["docs"]["last_success"]) <= datetime.now(UTC)
+    assert 0 <= first["docs"]["age_s"] < 60
+    following = datetime.fromisoformat(first["more"]["next_run"])
+    assert (following.hour, following.minute, following.weekday() < 5) == (6, 30, True)
+
+    (deployment.folder / "more" / "a.md").unlink()
+    deployment.call("ingest", code=1)
+    second = {one["name"]: one for one in deployment.json("sources")["sources"]}
+    assert second["docs"]["error"] == ""
+    assert "holds no files" in second["more"]["error"]
+    assert second["more"]["last_success"] == first["more"]["last_success"]
+    assert second["more"]["documents"] == 1
+    retry = datetime.fromisoformat(second["more"]["next_run"]) - datetime.fromisoformat(second["more"]["last_try"])
+    assert retry < timedelta(minutes=2)
+    assert "more failed: " in deployment.call("sources").stdout.replace("\n", " ")
+
+
+async def test_what_another_process_refreshes_is_shown_as_running_and_left_to_it(deployment: Deployment) -> None:
+    data = deployment.folder / "data"
+    database = await Database.open(data / "journal.db")
+    await UpkeepRecord(database).begin("docs", "")
+    await database.close()
+
+    async def running() -> bool:
+        shown = await asyncio.to_thread(deployment.json, "sources")
+        return bool(shown["sources"][0]["running"])
+
+    async with source_lock(data, "docs"):
+        assert await running()
+        done = await asyncio.to_thread(deployment.call, "ingest", "docs", code=1)
+    assert "another process is refreshing source docs" in done.stderr
+    assert not await running(), "who began it is gone"
+
+
+def test_an_emptied_store_makes_all_sources_due(deployment: Deployment) -> None:
+    deployment.call("ingest")
+    deployment.call("ingest", "--rebuild", "docs")
+    shown = {one["name"]: one for one in deployment.json("sources")["sources"]}
+    assert (shown["docs"]["documents"], shown["more"]["documents"]) == (1, 0)
+    assert datetime.fromisoformat(shown["more"]["next_run"]) <= datetime.now(UTC)
+    shutil.rmtree(deployment.folder / "data")
+    assert deployment.json("sources")["sources"][0]["last_try"] is None
+
+
+def test_lengths_of_time() -> None:
+    assert [span(seconds) for seconds in (-3, 0.4, 59, 61, 7300, 200_000)] == [
+        *("0 s", "0 s", "59 s", "1 min", "2 h", "2 d"),
+    ]

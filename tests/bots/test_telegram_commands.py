@@ -1,0 +1,173 @@
+"""Commands on Telegram: the menus, and who administers a group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.adapters import Offsets
+from bots.telegram.adapter import TelegramAdapter
+from bots.telegram.administration import Administrators
+from bots.telegram.failures import Unreachable
+from core.administration.desk import Desk
+from core.commands import COMMANDS
+from core.intake import Intake
+from core.journal import Journal
+from core.types import ConversationKey, Message
+from tests.bots.test_telegram_adapter import settings as telegram_settings
+from tests.conformance.bot import Script
+from tests.conformance.platforms import TELEGRAM_PACE
+from tests.core.stand import settings
+from tests.peers.telegram import Author, TelegramPeer
+
+GROUP = -1005
+ANN, BOSS, OWNER = Author(1001, "Ann"), Author(1003, "Boss"), Author(1001001, "Owner")
+GROUP_AUTHOR = Author(1087968824, "Group", "GroupAnonymousBot", is_bot=True)
+
+Start = Callable[..., Awaitable[Desk]]
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[TelegramPeer]:
+    async with TelegramPeer() as peer:
+        peer.chat(GROUP).administrators = [BOSS]
+        yield peer
+
+
+@pytest.fixture
+async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
+    """Return what starts a bot that listens to the peer."""
+    async with AsyncExitStack() as stack:
+
+        async def started(**administration: object) -> Desk:
+            journal = await Journal.open(tmp_path / "journal.db")
+            stack.push_async_callback(journal.close)
+            adapter = TelegramAdapter(telegram_settings(peer, tmp_path), Offsets(journal, "telegram:42"), TELEGRAM_PACE)
+            await adapter.open()
+            stack.push_async_callback(adapter.close)
+            whole = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
+            desk = Desk(whole, journal)
+            intake = Intake(whole, journal, Script(), desk=desk)
+            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+
+            async def stop() -> None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+                await intake.drain(5)
+
+            stack.push_async_callback(stop)
+            return desk
+
+        yield started
+
+
+async def told(peer: TelegramPeer, text: str, author: Author, **more: Any) -> str:
+    seen = len(peer.messages(GROUP))
+    peer.say(GROUP, text, author=author, **more)
+    await peer.wait_until(lambda: len(peer.messages(GROUP)) > seen, 8)
+    return peer.messages(GROUP)[-1].text
+
+
+async def test_each_menu_shows_what_its_readers_may_do(peer: TelegramPeer, start: Start) -> None:
+    await start()
+    offered = {scope: [one["command"] for one in menu] for scope, menu in peer.commands.items()}
+    everyone = [one.name for one in COMMANDS if one.who == "everyone"]
+    assert offered["default"] == offered["all_private_chats"] == offered["all_group_chats"] == everyone
+    assert set(offered["all_chat_administrators"]) == {one.name for one in COMMANDS if one.who != "owner"} - {"start"}
+
+
+async def test_an_owner_commands_in_a_group_and_gets_a_reply(peer: TelegramPeer, start: Start) -> None:
+    await start()
+    assert await told(peer, "/mode@kimas_bot auto", OWNER) == "The mode of this chat is now auto; it was mention."
+    assert peer.messages(GROUP)[-1].reply_to is not None
+    assert await told(peer, "/mode off", ANN) == "Only those who look after this bot here may do that."
+    assert peer.called("getChatAdministrators") == []
+
+
+async def test_administrators_of_the_group_are_looked_up_once_in_a_while(peer: TelegramPeer, start: Start) -> None:
+    desk = await start(platform_admins=True)
+    assert (await told(peer, "/pause 5", BOSS)).startswith("I am silent in this chat until")
+    assert (await told(peer, "/resume", ANN)).startswith("Only")
+    assert desk.steering.paused(f"telegram:{GROUP}")
+    assert len(peer.called("getChatAdministrators")) == 1
+
+
+async def test_who_writes_in_the_groups_name_is_an_administrator_and_no_more(peer: TelegramPeer, start: Start) -> None:
+    await start(platform_admins=True, owners=["telegram:1087968824", "telegram:1005"])
+    group = {"sender_chat": {"id": GROUP, "type": "supergroup", "title": "Team"}}
+    assert (await told(peer, "/pause", GROUP_AUTHOR, **group)).startswith("I am silent")
+    assert await told(peer, "/sources off docs", GROUP_AUTHOR, **group) == "Only the owners of this bot may do that."
+    channel = {"sender_chat": {"id": -1009, "type": "channel", "title": "News"}}
+    assert (await told(peer, "/resume", GROUP_AUTHOR, **channel)).startswith("Only those")
+
+
+async def test_without_leave_nobody_who_is_anonymous_may_anything(peer: TelegramPeer, start: Start) -> None:
+    await start()
+    group = {"sender_chat": {"id": GROUP, "type": "supergroup", "title": "Team"}}
+    assert (await told(peer, "/pause", GROUP_AUTHOR, **group)).startswith("Only")
+
+
+async def test_another_bots_command_and_an_edited_one_do_nothing(peer: TelegramPeer, start: Start) -> None:
+    desk = await start()
+    peer.say(GROUP, "/pause@kimas_bot", author=Author(OWNER.id, "Robot", is_bot=True))
+    said = peer.say(GROUP, "hello all", author=OWNER)
+    peer.edit(GROUP, said, "/mode@kimas_bot off")
+    assert "Version" in await told(peer, "/status", OWNER)
+    assert desk.steering.mode(f"telegram:{GROUP}") is None
+    assert not desk.steering.paused(f"telegram:{GROUP}")
+
+
+async def test_a_replied_to_silence_is_explained(peer: TelegramPeer, start: Start) -> None:
+    await start()
+    said = peer.say(GROUP, "nice weather", author=ANN)
+    assert await told(peer, "/why", ANN, reply_to=said) == "I was silent because: the bot was not addressed."
+
+
+async def test_telegram_that_does_not_answer_makes_no_administrators(peer: TelegramPeer, start: Start) -> None:
+    await start(platform_admins=True)
+    peer.fail("getChatAdministrators", 502)
+    assert (await told(peer, "/pause", BOSS)).startswith("Only")
+    assert (await told(peer, "/pause", BOSS)).startswith("I am silent")
+
+
+def from_(author: str, *, chat: str = str(GROUP), private: bool = False) -> Message:
+    key = ConversationKey("telegram", chat)
+    return Message("1", key, author, "Ann", "", datetime.now(UTC), private=private, command="pause")
+
+
+class Asked:
+    """What the administrators are asked of; the second time it cannot be reached."""
+
+    def __init__(self, *found: int) -> None:
+        self.found = list(found)
+        self.times = 0
+
+    async def administrators(self, chat_id: int) -> frozenset[int]:
+        self.times += 1
+        if not self.found:
+            raise Unreachable("no route")
+        return frozenset(self.found)
+
+
+async def test_what_is_remembered_ends() -> None:
+    client, administrators = Asked(1003), Administrators(remembered_s=0.05)
+    assert await administrators.include(client, from_("1003"))  # type: ignore[arg-type]
+    assert not await administrators.include(client, from_("1001"))  # type: ignore[arg-type]
+    assert client.times == 1
+    client.found.clear()
+    await asyncio.sleep(0.06)
+    with pytest.raises(Unreachable):
+        await administrators.include(client, from_("1003"))  # type: ignore[arg-type]
+
+
+async def test_a_private_chat_and_a_channel_are_not_asked_about() -> None:
+    client, administrators = Asked(1003), Administrators()
+    assert not await administrators.include(client, from_("1003", chat="1003", private=True))  # type: ignore[arg-type]
+    assert not await administrators.include(client, from_("-1009"))  # type: ignore[arg-type]
+    assert client.times == 0

@@ -1,0 +1,106 @@
+"""Commands in the terminal, and the audit that `kimas audit` shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from bots.audit import audit
+from bots.rating import Ratings
+from bots.terminal import Terminal, question_in
+from core.database import Database
+from core.errors import UsageError
+from core.ports import Upkeep
+from core.settings import Settings
+from core.tables import feedback, messages
+from core.types import Citation, Question, Reply, Trace
+from tests.core.stand import settings
+from tests.core.test_administration import FolderUpkeep
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Settings:
+    return settings(data_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize("line", ["How?", "/ask How?", "/ASK How?", "/nothing of ours", "what is /status?", " /status"])
+async def test_other_lines_are_none_of_its_business(whole: Settings, line: str) -> None:
+    assert await Terminal(whole).heard(line) is None
+    assert not (whole.data_dir / "journal.db").exists()
+
+
+def test_a_question_may_follow_ask() -> None:
+    assert question_in("/ask How do I install it?") == "How do I install it?"
+    assert question_in("How do I /ask it?") == "How do I /ask it?"
+    assert question_in("/ask") == "/ask"
+
+
+async def test_who_sits_there_is_the_owner(whole: Settings) -> None:
+    terminal = Terminal(whole)
+    assert "no longer used" in str(await terminal.heard("/sources off docs"))
+    assert "switched off" in str(await Terminal(whole).heard("/sources"))
+    assert "`/reload`" in str(await terminal.heard("/help"))
+    assert "`/reload`" in str(await terminal.heard("/ask"))
+    assert "Platforms: console" in str(await terminal.heard("/status"))
+    with pytest.raises(UsageError, match="one of"):
+        await terminal.heard("/mode atuo")
+
+
+async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Settings, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "docs.md").write_text("One.\n\nTwo.")
+    databases: list[Database] = []
+    keeper = FolderUpkeep(tmp_path / "kept")
+
+    def upkeep(database: Database) -> Upkeep:
+        databases.append(database)
+        return keeper
+
+    terminal = Terminal(whole, upkeep)
+    assert "2 passages" in str(await terminal.heard("/sources"))
+    assert "I refresh `docs` now" in str(await terminal.heard("/refresh docs"))
+    assert keeper.asked == [("docs",)]
+    assert len(databases) == 2
+
+
+async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> None:
+    terminal = Terminal(whole)
+    assert "answered nothing here" in str(await terminal.heard("/why"))
+    trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
+    terminal.answered(Reply("So.", (Citation(1, "p", "docs", "Install", "install.md", ""),), trace=trace))
+    told = str(await terminal.heard("/why"))
+    for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):
+        assert piece in told
+
+
+async def test_what_was_rated_here_can_be_forgotten_here(whole: Settings) -> None:
+    ratings = Ratings(whole)
+    ratings.answered(Question("Where is my secret kept?"), Reply("There."))
+    await ratings.heard("/good")
+    assert str(await Terminal(whole).heard("/forget")).startswith("Forgotten: 1 message")
+    database = await Database.open(whole.data_dir / "journal.db")
+    try:
+        async with database.reading() as connection:
+            assert (await connection.execute(select(messages.c.text, messages.c.reply))).all() == [("", "")]
+            assert (await connection.execute(select(feedback))).all() == []
+    finally:
+        await database.close()
+
+
+async def test_the_audit_is_shown(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await audit(whole, 5, as_json=False) == 0
+    assert capsys.readouterr().out == "the audit is empty\n"
+    assert not (whole.data_dir / "journal.db").exists()
+    terminal = Terminal(whole)
+    await terminal.heard("/mode auto")
+    await terminal.heard("/sources scale docs 2")
+    assert await audit(whole, 5, as_json=False) == 0
+    newest, oldest = capsys.readouterr().out.splitlines()
+    assert newest.endswith("changed  owner in console:terminal  /sources scale docs 2, scale.docs: 1 -> 2")
+    assert "/mode auto, console:terminal mode: mention -> auto" in oldest
+    assert await audit(whole, 1, as_json=True) == 0
+    [entry] = json.loads(capsys.readouterr().out)["entries"]
+    assert (entry["outcome"], entry["author_id"], entry["after"]) == ("changed", "owner", "2")

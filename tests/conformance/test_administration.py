@@ -1,0 +1,118 @@
+"""Commands that look after the bot, the same on every platform."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.commands import find
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import ANN, BEN, ROBOT, Room, until
+from tests.conformance.scenarios import cannot
+
+IN_ITS_OWN_TEST = "the terminal has the table too, and one person: tests/bots/test_terminal_commands.py"
+NO_REPLYING_COMMAND = "a slash command replies to no message"
+
+# Ann gives the commands: every driver's `command` is hers.
+OWNERS = ["telegram:1001", "discord:1001", "slack:U1ANN"]
+
+
+async def owned(bot: Bot, **changes: object) -> None:
+    """Start the bot anew with Ann as its owner."""
+    await bot.stop()
+    bot.changes = {"administration": {"owners": OWNERS}, **changes}
+    await bot.start()
+
+
+async def told(bot: Bot, room: Room, name: str, given: str = "") -> str:
+    """Let Ann give a command, and return what she sees."""
+    seen = len(bot.shown(room))
+    if bot.platform == "discord":
+        command = find(name)
+        assert command is not None
+        options = dict(zip([one.name for one in command.arguments], given.split(), strict=False))
+        number = (await bot.driver.peer.command(room.place, name, bot.driver._author(ANN), **options)).id  # type: ignore[attr-defined]
+    else:
+        number = await bot.driver.command(room, name, given)
+    await bot.settled(room, number)
+    await until(lambda: len(bot.shown(room)) > seen and bool(bot.texts(room)[-1]), f"an answer to /{name}")
+    return bot.texts(room)[-1]
+
+
+@cannot(console=IN_ITS_OWN_TEST)
+async def test_a_stranger_changes_nothing_and_is_told_so(bot: Bot) -> None:
+    room = bot.group()
+    assert await told(bot, room, "pause") == "Only those who look after this bot here may do that."
+    assert (await bot.asked(room, "How do I install it?")).state == "answered"
+
+
+@cannot(console=IN_ITS_OWN_TEST)
+async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> None:
+    await owned(bot)
+    room = bot.group()
+    assert (await told(bot, room, "pause")).startswith("I am silent in this chat until /resume.")
+    entry = await bot.asked(room, "How do I install it?", who=BEN)
+    assert (entry.state, "(/pause)" in entry.reason) == ("silent", True)
+    assert "I am KIMAs" in await told(bot, room, "help")
+    assert await told(bot, room, "resume") == "I speak again in this chat."
+    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
+
+
+@cannot(console=IN_ITS_OWN_TEST)
+async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
+    await owned(bot)
+    room = bot.group()
+    await told(bot, room, "pause", "30")
+    await bot.kill()
+    await bot.start()
+    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "silent"
+    assert (await bot.asked(bot.group(2), "How do I install it?", who=BEN)).state == "answered"
+
+
+@cannot(console=IN_ITS_OWN_TEST)
+async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
+    await owned(bot)
+    room = bot.group()
+    assert await told(bot, room, "mode", "off") in (
+        "The mode of this chat is now off; it was mention.",
+        "The mode of this chat is now `off`; it was `mention`.",
+    )
+    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "silent"
+    assert (await bot.asked(bot.group(2), "How do I install it?", who=BEN)).state == "answered"
+    await told(bot, room, "mode", "default")
+    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
+
+
+@cannot(console=IN_ITS_OWN_TEST)
+async def test_the_last_answer_is_explained(bot: Bot) -> None:
+    room = bot.group()
+    assert await told(bot, room, "why") == "I have answered nothing here that I remember."
+    await bot.asked(room, "How do I install it?")
+    # The scripted answer was made without a search.
+    assert await told(bot, room, "why") == "That took no search: I said it of my own knowledge of myself."
+
+
+@pytest.mark.parametrize("words", ["/pause", "/mode off", "pause"])
+@cannot(console=IN_ITS_OWN_TEST)
+async def test_words_in_a_question_are_no_command(bot: Bot, words: str) -> None:
+    await owned(bot)
+    room = bot.group()
+    await bot.asked(room, f"What does the manual say about {words} ?", who=ANN)
+    assert bot.script.asked == [f"What does the manual say about {words} ?"]
+    assert (await bot.asked(room, "and now?", who=BEN)).state == "answered"
+
+
+@cannot(console=IN_ITS_OWN_TEST, discord="Discord offers commands to people alone", slack="a bot cannot use /kimas")
+async def test_another_bots_command_is_not_heard(bot: Bot) -> None:
+    await owned(bot, administration={"owners": ["telegram:1008"]})
+    room = bot.group()
+    await bot.driver.say(room, "/pause@kimas_bot", who=ROBOT)
+    assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
+
+
+@cannot(console=IN_ITS_OWN_TEST, discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
+async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
+    room = bot.group()
+    chatter = await bot.hears(room, "nice weather today", who=BEN)
+    asked = await bot.driver.say(room, "/why@kimas_bot", who=ANN, reply_to=chatter.id)
+    await bot.settled(room, asked)
+    assert bot.texts(room) == ["I was silent because: the bot was not addressed."]

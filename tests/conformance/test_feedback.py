@@ -1,0 +1,248 @@
+"""Thumbs below answers: natively pressed, one per person, changed, taken back, and good after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import text as sql
+
+from core.errors import UsageError
+from core.feedback.thumbs import UP, offers
+from core.feedback.words import ENGLISH
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import ANN, BEN, Discord, Person, Room, Slack, Telegram, until
+from tests.conformance.scenarios import cannot
+
+# In a terminal `/good` and `/bad` do it: tests/bots/test_console_feedback.py.
+buttons_only = cannot(console="a terminal has no buttons: /good and /bad are typed")
+QUESTION = "How do I install it?"
+
+
+@dataclass
+class Noted:
+    """What somebody sees who has pressed a button: a text, and the buttons that follow by their label."""
+
+    text: str
+    buttons: dict[str, str]
+    below: Any
+
+
+def offered(bot: Bot, room: Room, at: int = -1) -> dict[str, str]:
+    """Return the buttons below one of the bot's messages: what stands behind them, by label."""
+    driver, place = bot.driver, room.place
+    if isinstance(driver, Telegram):
+        rows = driver.peer.messages(int(place))[at].buttons
+        return {one["text"]: one["callback_data"] for row in rows for one in row}
+    if isinstance(driver, Discord):
+        return of_rows(driver.peer.messages(place)[at].components)
+    assert isinstance(driver, Slack)
+    return {one["text"]["text"]: one["value"] for one in driver.peer.messages(place)[at].buttons()}
+
+
+def of_rows(rows: list[dict[str, Any]]) -> dict[str, str]:
+    return {one["label"]: one["custom_id"] for row in rows for one in row["components"]}
+
+
+async def press(bot: Bot, room: Room, data: str, who: Person = ANN, *, at: int = -1, below: Any = None) -> Noted:
+    """Press a button below one of the bot's messages, or `below` a note; return what is seen then."""
+    driver, place = bot.driver, room.place
+    if isinstance(driver, Telegram):
+        shown = driver.peer.messages(int(place))[at]
+        number = driver.peer.press(int(place), shown.id, data, author=driver._author(who))
+        await until(lambda: number in driver.peer.notices, "a notice")
+        await bot.idle()
+        following = {one["text"]: one["callback_data"] for row in shown.buttons[1:] for one in row}
+        return Noted(driver.peer.notices[number], following, None)
+    if isinstance(driver, Discord):
+        asked = await driver.peer.press(below or driver.peer.messages(place)[at], data, driver._author(who))
+        await until(lambda: asked.shown is not None, "a note")
+        assert asked.shown is not None
+        assert asked.shown.flags & 64, "only who pressed sees it"
+        await bot.idle()
+        return Noted(asked.shown.content, of_rows(asked.shown.components), asked.shown)
+    assert isinstance(driver, Slack)
+    sent = driver.peer.press(place, data, user=f"U{1000 + who.number}", ephemeral=below is not None)
+    assert isinstance(sent.payload, dict)
+    trigger = sent.payload["trigger_id"]
+    await until(lambda: any(one["trigger"] == trigger for one in driver.peer.responses), "a note")
+    [told] = [one for one in driver.peer.responses if one["trigger"] == trigger]
+    assert (told["response_type"], told["replace_original"]) == ("ephemeral", below is not None)
+    await bot.idle()
+    made = [one for block in told.get("blocks") or () if block["type"] == "actions" for one in block["elements"]]
+    return Noted(told["text"], {one["text"]["text"]: one["value"] for one in made}, told)
+
+
+async def said(bot: Bot) -> list[tuple[str, str]]:
+    """Return what the journal's database holds of what people say, in the order they said it first."""
+    async with bot.journal._reading() as connection:
+        rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
+    return [(row.verdict, row.reason) for row in rows]
+
+
+@buttons_only
+@pytest.mark.parametrize("private", [True, False])
+async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
+    room = bot.private() if private else bot.group()
+    await bot.asked(room, QUESTION)
+    buttons = offered(bot, room)
+    assert list(buttons) == ["👍", "👎"]
+    noted = await press(bot, room, buttons["👍"])
+    assert noted.text == ENGLISH.up.format(up=1, down=0)
+    assert noted.buttons == {}
+    assert await said(bot) == [("up", "")]
+    assert len(bot.texts(room)) == (2 if bot.platform == "slack" else 1), "nobody else is told"
+
+
+@buttons_only
+async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, QUESTION)
+    buttons = offered(bot, room)
+    await press(bot, room, buttons["👍"])
+    assert "👍 2" in (await press(bot, room, buttons["👍"], BEN)).text
+    assert "👍 1 · 👎 1" in (await press(bot, room, buttons["👎"])).text
+    assert (await press(bot, room, buttons["👎"])).text == ENGLISH.back.format(up=1, down=0)
+    assert await said(bot) == [("", ""), ("up", "")]
+
+
+@buttons_only
+async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, QUESTION)
+    noted = await press(bot, room, offered(bot, room)["👎"])
+    assert ENGLISH.why in noted.text
+    assert list(noted.buttons.values()) == [
+        one.data for one in offers(noted.buttons["Wrong"].split(":", 2)[2], list(ENGLISH.buttons.items()))
+    ]
+    noted = await press(bot, room, noted.buttons["Outdated"], below=noted.below)
+    assert noted.text == ENGLISH.noted
+    assert await said(bot) == [("down", "outdated")]
+
+
+@buttons_only
+async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
+    room = await bot.driver.thread(bot.group())
+    entry = await bot.asked(room, QUESTION)
+    bot.script.says = lambda _: "Better this time"
+    noted = await press(bot, room, offered(bot, room)["👎"])
+    again = noted.buttons[ENGLISH.buttons["again"]]
+    assert (await press(bot, room, again, BEN)).text == ENGLISH.asker
+    assert (await press(bot, room, again)).text == ENGLISH.trying
+    await bot.settled(room, f"{entry.id}~2")
+    told = [one for one in bot.shown(room) if one.text == "Better this time"]
+    first = next(one for one in bot.shown(room) if one.text == f"Answer to: {QUESTION}")
+    assert [(one.thread, one.reply_to) for one in told] == [(first.thread, first.reply_to)]
+    assert (await press(bot, room, again)).text == ENGLISH.once
+    assert len(bot.script.questions) == 2
+    assert list(offered(bot, room)) == ["👍", "👎"], "the second answer is rated as well"
+
+
+@buttons_only
+async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: Bot) -> None:
+    people = {"telegram": "telegram:@helper", "discord": "discord:4242", "slack": "slack:U4242"}
+    await bot.stop()
+    bot.changes = {"handoff": {"people": list(people.values())}}
+    await bot.start()
+    room = bot.group()
+    bot.script.says = lambda _: "Ask @somebody, <@1>, <@U1> or @everyone"
+    entry = await bot.asked(room, "Does @somebody or @everyone know?")
+    assert bot.driver.rung(room) == []
+    asking = entry.id if bot.platform != "slack" else ""
+    told = await bot.settled(room, await called_for(bot, room, asking))
+    assert told.state == "answered", told
+    await bot.settled(room, f"{entry.id}~h")
+    [call] = [one for one in bot.shown(room) if "could use your help" in one.raw]
+    rung = bot.driver.rung(room)
+    assert len(rung) == 1
+    assert people[bot.platform].partition(":")[2] in (call.raw if bot.platform == "telegram" else rung[0])
+    assert offered(bot, room) == {}, "a call is no answer"
+
+
+async def called_for(bot: Bot, room: Room, asked: str) -> str:
+    """Give the command `/escalate`; in reply to the question where the platform has that."""
+    if isinstance(bot.driver, Telegram):
+        return await bot.driver.say(room, "/escalate@kimas_bot", reply_to=asked)
+    if isinstance(bot.driver, Slack):
+        return str(bot.driver.peer.command("escalate", channel=room.place, user="U1001").payload["trigger_id"])  # type: ignore[index]
+    return await bot.driver.command(room, "escalate")
+
+
+@buttons_only
+async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, QUESTION)
+    buttons = offered(bot, room)
+    await press(bot, room, buttons["👍"])
+    await bot.stop()
+    await bot.start()
+    assert "👍 0 · 👎 1" in (await press(bot, room, buttons["👎"])).text
+    await bot.kill()
+    await bot.start()
+    await press(bot, room, buttons["👎"])
+    assert await said(bot) == [("", "")]
+
+
+@buttons_only
+async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, QUESTION)
+    # Telegram numbers the messages of each chat anew.
+    await bot.asked(bot.private(BEN), "Something private?", who=BEN)
+    elsewhere = await bot.asked(bot.private(BEN), "Something more?", who=BEN)
+    for number in (elsewhere.id, "99999999"):
+        [forged] = offers(number, [(UP, "👍")])
+        assert (await press(bot, room, forged.data)).text == ENGLISH.unknown
+    assert await said(bot) == []
+
+
+@buttons_only
+async def test_help_refusals_and_apologies_have_no_thumbs(bot: Bot) -> None:
+    room = bot.private()
+    bot.script.raises = UsageError("That is too long.")
+    await bot.asked(room, QUESTION)
+    bot.script.raises = RuntimeError("broken")
+    await bot.asked(room, QUESTION)
+    assert [offered(bot, room, at) for at in range(2)] == [{}, {}]
+    if bot.platform == "telegram":
+        await bot.settled(room, await bot.driver.command(room, "help"))
+        assert offered(bot, room) == {}
+
+
+@buttons_only
+async def test_thumbs_stand_below_the_last_part_of_a_long_answer(bot: Bot) -> None:
+    room = bot.private()
+    bot.script.says = lambda _: "\n\n".join(f"Paragraph {number} says a little more. " * 6 for number in range(40))
+    bot.script.pieces = ["Paragraph 0", "Paragraph 0 says"]
+    await bot.asked(room, QUESTION)
+    below = [bool(offered(bot, room, at)) for at in range(len(bot.shown(room)))]
+    assert len(below) > 1
+    assert below == [*[False] * (len(below) - 1), True]
+
+
+@buttons_only
+async def test_no_thumbs_where_they_are_switched_off(bot: Bot) -> None:
+    await bot.stop()
+    bot.changes = {"feedback": {"thumbs": False}}
+    await bot.start()
+    await bot.asked(bot.private(), QUESTION)
+    assert offered(bot, bot.private()) == {}
+
+
+@buttons_only
+async def test_a_press_is_safe_before_it_is_acknowledged(bot: Bot) -> None:
+    room = bot.group()
+    await bot.asked(room, QUESTION)
+    with closing(sqlite3.connect(bot.file, isolation_level=None)) as somebody:
+        somebody.execute("BEGIN IMMEDIATE")
+        pressing = asyncio.create_task(press(bot, room, offered(bot, room)["👍"]))
+        await asyncio.sleep(0.3)
+        assert not pressing.done(), "nothing can be written, so nothing is acknowledged"
+        assert await said(bot) == []
+        somebody.execute("ROLLBACK")
+        assert (await pressing).text == ENGLISH.up.format(up=1, down=0)
+    assert await said(bot) == [("up", "")]

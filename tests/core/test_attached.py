@@ -1,0 +1,87 @@
+"""What comes with messages, in the journal: kept, remembered, forgotten, and added to one of an earlier version."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import select
+
+from core.database import Database
+from core.journal import Journal
+from core.tables import messages
+from core.types import Attachment, ConversationKey, Message, Reply, Turn
+
+PHOTO = Attachment("picture", "shot.png", 70, {"file_id": "f"})
+ASKED = Message(
+    "1",
+    ConversationKey("test", "room"),
+    "42",
+    "Ann",
+    "Why?",
+    datetime(2026, 1, 2, tzinfo=UTC),
+    addressed=True,
+    attachments=(PHOTO, Attachment("voice")),
+)
+
+
+async def test_attachments_survive_a_restart_and_what_was_seen_is_told_in_the_conversation(tmp_path: Path) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    await journal.received(ASKED)
+    await journal.close()
+    journal = await Journal.open(tmp_path / "journal.db")
+    try:
+        ((again, _),) = await journal.pending("test")
+        assert again == ASKED
+        await journal.answered(ASKED, Reply("Install it.", seen="No module\nnamed kimas"))
+        said = Turn("user", "Why?\n\nThe attached picture shows:\n> No module\n> named kimas", "Ann", "42")
+        assert list(await journal.conversation(ASKED.key, 2)) == [said, Turn("assistant", "Install it.")]
+    finally:
+        await journal.close()
+
+
+async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    try:
+        for number in ("1", "2"):
+            one = replace(ASKED, id=number)
+            await journal.received(one)
+            await journal.answered(one, Reply("Install it.", seen="a secret"))
+        assert await journal.forget_author(replace(ASKED, id="3")) == 2
+        await journal.received(replace(ASKED, id="4"))
+        await journal.answered(replace(ASKED, id="4"), Reply("Install it.", seen="a secret"))
+        assert await journal.forget(datetime.now(UTC) + timedelta(days=1), None) == 1
+        async with journal.database.reading() as connection:
+            rows = (await connection.execute(select(messages.c.seen, messages.c.attachments))).all()
+        assert [tuple(row) for row in rows] == [(None, None)] * 3
+    finally:
+        await journal.close()
+
+
+async def test_a_database_of_an_earlier_version_gets_the_columns_and_keeps_what_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = await Journal.open(path)
+    await journal.received(replace(ASKED, attachments=()))
+    await journal.answered(ASKED, Reply("Install it."))
+    await journal.received(replace(ASKED, id="2", attachments=()))
+    await journal.close()
+    with closing(sqlite3.connect(path)) as old:
+        for column in ("attachments", "seen"):
+            old.execute(f"ALTER TABLE messages DROP COLUMN {column}")
+        old.commit()
+        old.execute("VACUUM")
+    for _ in range(2):
+        journal = await Journal.open(path)
+        try:
+            ((pending, _),) = await journal.pending("test")
+            assert pending == replace(ASKED, id="2", attachments=())
+            assert [turn.text for turn in await journal.conversation(ASKED.key, 2)] == ["Why?", "Install it."]
+        finally:
+            await journal.close()
+    database = await Database.open(path)
+    await database.close()
+    with closing(sqlite3.connect(path)) as new:
+        assert {"attachments", "seen"} <= {row[1] for row in new.execute("PRAGMA table_info(messages)")}

@@ -1,0 +1,394 @@
+"""Thumbs: one per person, changed and taken back, safe before they are acknowledged, and another try for the asker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text as sql
+
+from bots.answering import Answering
+from core.answer import answer
+from core.errors import PlatformError
+from core.feedback.effort import Again, Unseen, ask_again, harder
+from core.feedback.record import Opinions
+from core.feedback.thumbs import COMMAND, OFFERS, RATED, offered, offers, press, read_button, thumbs
+from core.feedback.words import CHINESE, ENGLISH
+from core.intake import Answer, Intake
+from core.journal import Journal
+from core.ports import Delivery, Receive, Sink
+from core.retention import forget
+from core.types import Citation, ConversationKey, Message, Question, Reply, Trace, Turn
+from tests.core.scripted import ScriptedPeer, models
+from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
+
+CHAT = ConversationKey("test", "room")
+ASKED = Message("1", CHAT, "42", "Ann", "How do I install it?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
+CITED = (Citation(1, "install", "docs", "Install", "install.md", ""),)
+
+
+class Deaf(MemorySink):
+    """A press that can no longer be answered."""
+
+    async def finish(self, reply: Reply) -> None:
+        raise PlatformError("the query is too old")
+
+
+@dataclass
+class Room:
+    """Implements `Adapter` and remembers what its sinks were made for."""
+
+    name: str = "test"
+    sinks: dict[str, MemorySink] = field(default_factory=dict)
+    made_for: dict[str, Message] = field(default_factory=dict)
+    deaf: bool = False
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: Receive) -> None:
+        await asyncio.Event().wait()
+
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+        self.sinks[message.id] = Deaf() if self.deaf else MemorySink()
+        self.made_for[message.id] = message
+        return self.sinks[message.id]
+
+    async def close(self) -> None:
+        return None
+
+    def said(self, number: str) -> str:
+        sink = self.sinks[number]
+        return sink.replies[0].text if sink.replies else sink.failures[0]
+
+    def choices(self, number: str) -> list[str]:
+        """Return what is offered below the answer to a press."""
+        return [(read_button(one.data) or ("", ""))[0] for one in offered(self.made_for[number])]
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+async def cited(question: Question, sink: Sink) -> Reply:
+    reply = Reply(f"With pip [1]. {len(question.history)}", CITED, trace=Trace(question.text, "single", ("docs",), {}))
+    await sink.finish(reply)
+    return reply
+
+
+def pressed(choice: str, number: str, who: str = "42", about: str = "1", chat: str = "room") -> Message:
+    return press(
+        choice,
+        about,
+        number=number,
+        platform="test",
+        chat=chat,
+        author_id=who,
+        author=who,
+        at=datetime.now(UTC),
+        reference={},
+    )
+
+
+async def deliver(
+    journal: Journal, *messages: Message, room: Room | None = None, says: Answer = cited, **changes: object
+) -> Room:
+    """Let each message be settled before the next one arrives."""
+    room = room or Room()
+    intake = Intake(settings(**changes), journal, says)
+    for message in messages:
+        await intake.receiver(room)(message)
+        while intake._tasks:
+            await asyncio.gather(*intake._tasks)
+    return room
+
+
+async def counts(journal: Journal, about: str = "1", who: str = "42") -> tuple[str, str, int, int]:
+    rating = await Opinions(journal.database).rating(pressed("up", "-", who), about)
+    return rating.verdict, rating.reason, rating.up, rating.down
+
+
+async def rows(journal: Journal, query: str) -> list[tuple[object, ...]]:
+    async with journal._reading() as connection:
+        return [tuple(row) for row in (await connection.execute(sql(query))).all()]
+
+
+def test_a_button_says_what_it_is_and_nothing_else_is_one() -> None:
+    [one] = offers("123~2", [("outdated", "Outdated")])
+    assert read_button(one.data) == ("outdated", "123~2")
+    assert len(one.data.encode()) <= 64
+    for forged in (
+        "",
+        None,
+        7,
+        "thumb:",
+        "thumb:up:",
+        "thumb:delete:1",
+        "up:1",
+        "thumb:up",
+        "thumb:up:" + "9" * 200,
+        "\udc80",
+    ):
+        assert read_button(forged) is None, forged
+    assert read_button("thumb:up:a:b") == ("up", "a:b")
+    assert offers("x" * 200, [("up", "👍")]) == (), "a button that cannot name its question is none"
+
+
+def test_only_answers_to_questions_are_rated() -> None:
+    asked = replace(ASKED, reference={RATED: True})
+    assert len(thumbs(asked, Reply("yes"))) == 2
+    assert thumbs(ASKED, Reply("yes")) == ()
+    assert thumbs(asked, Reply("Hello!", trace=Trace("hi", "none", (), {}))) == (), "a greeting answers no question"
+
+
+async def test_thumbs_stand_below_answers_and_nothing_else(journal: Journal) -> None:
+    helped, empty = replace(ASKED, id="2", command="help", text=""), replace(ASKED, id="3", command="ask", text="")
+    room = await deliver(journal, ASKED, helped, empty)
+    assert {number: RATED in one.reference for number, one in room.made_for.items()} == {
+        "1": True,
+        "2": False,
+        "3": False,
+    }
+    room = await deliver(journal, replace(ASKED, id="4"), feedback={"thumbs": False})
+    assert RATED not in room.made_for["4"].reference
+
+
+async def test_each_person_has_one_thumb_to_change_and_to_take_back(journal: Journal) -> None:
+    room = await deliver(journal, ASKED, pressed("up", "a"), pressed("down", "b", "43"))
+    assert (await counts(journal))[2:] == (1, 1)
+    assert "👍 1 · 👎 1" in room.said("b")
+    await deliver(journal, pressed("down", "c"))
+    assert await counts(journal) == ("down", "", 0, 2)
+    room = await deliver(journal, pressed("down", "d"))
+    assert await counts(journal) == ("", "", 0, 1)
+    assert room.said("d") == ENGLISH.back.format(up=0, down=1)
+
+
+async def test_a_press_delivered_twice_counts_once(journal: Journal) -> None:
+    await deliver(journal, ASKED, pressed("up", "a"), pressed("up", "a"))
+    assert await counts(journal) == ("up", "", 1, 0)
+
+
+async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start(journal: Journal) -> None:
+    await deliver(journal, ASKED)
+    half = pressed("up", "a")
+    await journal.received(half)
+    await Opinions(journal.database).rate(half, "1", "up")
+    room, intake = Room(), Intake(settings(), journal, cited)
+    await intake.resume(room)
+    assert await intake.drain(5) == 0
+    assert await counts(journal) == ("up", "", 1, 0)
+    assert await journal.pending("test") == []
+
+
+async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: Journal) -> None:
+    await deliver(journal, ASKED)
+    await deliver(journal, pressed("up", "a"), room=Room(deaf=True))
+    assert await counts(journal) == ("up", "", 1, 0)
+    assert (await rows(journal, "SELECT state, reason FROM messages WHERE id = 'a'")) == [
+        ("silent", "feedback on 1: up")
+    ]
+
+
+@pytest.mark.parametrize(
+    "forged", [pressed("up", "a", about="99"), pressed("up", "a", chat="elsewhere"), pressed("up", "a", about="2")]
+)
+async def test_a_press_under_no_answer_of_ours_says_so_and_changes_nothing(journal: Journal, forged: Message) -> None:
+    silent, helped = replace(ASKED, id="2", addressed=False), replace(ASKED, id="3", command="help", text="")
+    room = await deliver(journal, ASKED, silent, helped, forged, pressed("up", "b", about="3"))
+    assert room.sinks["a"].failures == [ENGLISH.unknown]
+    assert room.sinks["b"].failures == [ENGLISH.unknown]
+    assert await rows(journal, "SELECT * FROM feedback") == []
+
+
+async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(journal: Journal) -> None:
+    held = asyncio.Event()
+
+    async def slowly(question: Question, sink: Sink) -> Reply:
+        if question.text == "Slow?":
+            await held.wait()
+        return await cited(question, sink)
+
+    room = await deliver(journal, ASKED)
+    intake = Intake(settings(run={"workers": 1}), journal, slowly)
+    receive = intake.receiver(room)
+    await receive(replace(ASKED, id="2", text="Slow?"))
+    await receive(pressed("up", "a"))
+    async with asyncio.timeout(5):
+        while "a" not in room.sinks or not room.sinks["a"].replies:
+            await asyncio.sleep(0.01)
+    assert not room.sinks["2"].replies
+    held.set()
+    assert await intake.drain(5) == 0
+    assert len(await journal.conversation(CHAT, 10)) == 4, "presses are no part of the conversation"
+
+
+async def test_typing_the_command_is_no_press(journal: Journal) -> None:
+    room = await deliver(journal, ASKED, replace(ASKED, id="2", command=COMMAND, text="up", reply_to="1"))
+    assert "I do not know `/thumbs`" in room.said("2")
+    assert await rows(journal, "SELECT * FROM feedback") == []
+
+
+async def test_who_is_not_content_is_asked_why(journal: Journal) -> None:
+    room = await deliver(journal, ASKED, pressed("up", "a"), pressed("down", "b"), pressed("outdated", "c"))
+    assert room.choices("a") == []
+    assert room.choices("b") == ["wrong", "outdated", "other", "unclear", "again"]
+    assert ENGLISH.why in room.said("b")
+    assert room.said("c") == ENGLISH.noted
+    assert await counts(journal) == ("down", "outdated", 0, 1)
+    room = await deliver(journal, pressed("outdated", "d"), feedback={"ask_why": False, "try_harder": False})
+    assert await counts(journal) == ("down", "", 0, 1), "a reason is taken back by pressing it again"
+    assert room.choices("d") == []
+    assert OFFERS in room.made_for["d"].reference
+
+
+async def test_a_question_in_chinese_is_answered_in_it(journal: Journal) -> None:
+    room = await deliver(journal, replace(ASKED, text="怎么安装这个软件？"), pressed("down", "a"))
+    assert CHINESE.why in room.said("a")
+
+
+async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(journal: Journal) -> None:
+    asked: list[Question] = []
+
+    async def noted(question: Question, sink: Sink) -> Reply:
+        asked.append(question)
+        return await cited(question, sink)
+
+    presses = [
+        pressed("outdated", "a"),
+        pressed("again", "b"),
+        pressed("again", "c"),
+        pressed("again", "d", about="1~2"),
+    ]
+    room = await deliver(journal, ASKED, *presses, says=noted)
+    again = asked[1]
+    assert len(asked) == 2
+    assert isinstance(again, Again)
+    assert [turn.text for turn in again.history] == [ASKED.text, "With pip [1]. 0", ENGLISH.unsatisfied["outdated"]]
+    assert again.history[-1].author_id == "42"
+    assert (again.text, again.seen, again.key) == (ASKED.text, ("install",), CHAT)
+    assert room.said("b") == ENGLISH.trying
+    assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.once], [ENGLISH.once]]
+    assert RATED in room.made_for["1~2"].reference, "the second answer is rated as well"
+    room = await deliver(journal, pressed("down", "e", about="1~2"))
+    assert room.choices("e") == ["wrong", "outdated", "other", "unclear"]
+
+
+async def test_nobody_else_has_it_answered_again_but_who_looks_after_the_bot(journal: Journal) -> None:
+    room = await deliver(journal, ASKED, pressed("again", "a", "43"))
+    assert room.sinks["a"].failures == [ENGLISH.asker]
+    assert "1~2" not in room.sinks
+    room = await deliver(journal, pressed("again", "b", "9"), administration={"owners": ["test:9"]})
+    assert room.said("b") == ENGLISH.trying
+    assert room.said("1~2").startswith("With pip")
+    assert room.made_for["1~2"].author_id == "42"
+
+
+async def test_what_was_forgotten_can_be_rated_but_not_answered_again(journal: Journal) -> None:
+    await deliver(journal, ASKED, pressed("down", "a"))
+    await journal.forget(datetime.now(UTC) + timedelta(days=1), None)
+    room = await deliver(journal, pressed("up", "b"), pressed("again", "c"))
+    assert "👍 1" in room.said("b")
+    assert room.sinks["c"].failures == [ENGLISH.asker], "whose question it was is forgotten, too"
+
+
+async def test_another_try_survives_a_kill(journal: Journal) -> None:
+    await deliver(journal, ASKED)
+    begun = asyncio.Event()
+
+    async def hang(question: Question, sink: Sink) -> Reply:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("never reached")
+
+    room, intake = Room(), Intake(settings(), journal, hang)
+    await intake.receiver(room)(pressed("again", "a"))
+    async with asyncio.timeout(5):
+        await begun.wait()
+    await intake.drain(0)
+    room = Room()
+    after = Intake(settings(), journal, cited)
+    await after.resume(room)
+    assert await after.drain(5) == 0
+    assert room.said("1~2").startswith("With pip")
+
+
+async def test_forgetting_takes_what_somebody_said_about_answers(journal: Journal) -> None:
+    await deliver(
+        journal, ASKED, pressed("up", "a"), pressed("up", "b", "43"), replace(ASKED, id="2", command="forget")
+    )
+    assert await rows(journal, "SELECT author_id FROM feedback") == [("43",)]
+    await forget(settings(journal={"keep_days": 1}), journal)
+    assert len(await rows(journal, "SELECT * FROM feedback")) == 1
+    async with journal.database.writing() as connection:
+        await connection.execute(sql("UPDATE feedback SET at = '2020-01-01 00:00:00.000000'"))
+    await forget(settings(journal={"keep_days": 1}), journal)
+    assert await rows(journal, "SELECT * FROM feedback") == []
+
+
+async def test_days_and_labels(journal: Journal) -> None:
+    second = replace(ASKED, id="2", text="And then?")
+    presses = [
+        pressed("up", "a"),
+        pressed("wrong", "b", "43"),
+        pressed("wrong", "c", about="2"),
+        pressed("up", "d", "44"),
+    ]
+    await deliver(journal, ASKED, second, *presses)
+    opinions = Opinions(journal.database)
+    [day] = await opinions.days(datetime.now(UTC) - timedelta(days=2))
+    assert (day.up, day.down, dict(day.reasons)) == (2, 2, {"wrong": 2})
+    assert [(one.text, one.good) for one in await opinions.labelled()] == [(ASKED.text, True), ("And then?", False)]
+
+
+async def test_more_effort_means_time_strategy_and_other_passages() -> None:
+    question = ask_again(Question("How?"), (), ["install"], "wrong")
+    changed = harder(parts(configuration=settings(budget={"deadline_s": 10}, feedback={"effort": 3})), question)
+    assert (changed.settings.budget.deadline_s, changed.settings.strategies.allowed) == (30, ("planning",))
+    assert changed.settings.strategies.iterations == 9
+    unseen = Unseen(ShelfLibrary(), frozenset(["install"]))
+    assert [one.id for one in await unseen.search("docs", "install memory package", 5)] == [MEMORY.id]
+    assert [one.id for one in await unseen.search("docs", "pip", 5)] == [INSTALL.id], "where nothing else is found"
+    assert ask_again(Question("How?"), (), ["install"], "unclear").seen == (), "it may be said better with the same"
+
+
+async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages() -> None:
+    async with ScriptedPeer(
+        plan='{"steps": ["memory module"]}', filter="p1", decide="answer", write="Stored [p1]."
+    ) as peer:
+        model = models(peer)
+        try:
+            answering = Answering(parts(ShelfLibrary((INSTALL, MEMORY)), model))
+            before = (Turn("user", "install the memory package"), Turn("assistant", "With pip."))
+            question = ask_again(Question("install the memory package"), before, ["install"], "wrong")
+            reply = await answering.answer(question, MemorySink())
+            plain = await answer(Question("install the memory package"), MemorySink(), parts(ShelfLibrary(), model))
+        finally:
+            await model.close()
+    assert reply.trace.strategy == "planning"
+    assert [one.id for one in reply.passages] == ["memory"]
+    assert plain.trace.strategy == "single"
+    assert ENGLISH.unsatisfied["wrong"] in str(peer.sent("write")[0]["messages"])
+
+
+async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal: Journal) -> None:
+    kept = "INSERT INTO replies (scope, made_by, question, sense, asked, versions, reply, made_at) VALUES "
+    async with journal.database.writing() as connection:
+        for chat in ("room", "elsewhere"):
+            scope = json.dumps(["test", chat])
+            await connection.execute(
+                sql(kept + "(:scope, '', '', '', :asked, '{}', '{}', 0)"), {"scope": scope, "asked": ASKED.text}
+            )
+    await deliver(journal, ASKED, pressed("up", "a"))
+    assert len(await rows(journal, "SELECT * FROM replies")) == 2
+    await deliver(journal, pressed("down", "b"))
+    assert await rows(journal, "SELECT scope FROM replies") == [('["test", "elsewhere"]',)]

@@ -1,0 +1,257 @@
+"""Calling people, once and only those who are configured; learning from those who are trusted; reviewing it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from core.errors import UsageError
+from core.feedback.calling import CALLED, call_for, called, occasion
+from core.feedback.learned import Lessons
+from core.feedback.words import ENGLISH
+from core.journal import Journal
+from core.ports import Sink
+from core.retention import forget
+from core.types import Citation, Message, Passage, Question, Reply, Trace
+from knowledge.sources.learned import Learned
+from tests.core.stand import INSTALL, settings
+from tests.core.test_feedback import ASKED, CITED, deliver
+
+HELPER = {"people": ["test:@helper", "other:@nobody"], "cooldown_minutes": 0}
+TRUSTED = {**HELPER, "trusted": ["test:7"]}
+CALL = ENGLISH.call.format(author="Ann")
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+def escalated(number: str, text: str = "", reply_to: str = "1", **changes: object) -> Message:
+    return replace(ASKED, id=number, command="escalate", text=text, reply_to=reply_to, **changes)  # type: ignore[arg-type]
+
+
+def reply(
+    *, passages: tuple[Passage, ...] = (INSTALL,), citations: tuple[Citation, ...] = (), **trace: object
+) -> Reply:
+    extractive = bool(trace.pop("extractive", False))
+    made = Trace(**{"query": "q", "strategy": "single", "agents": (), "timings_ms": {}, **trace})  # type: ignore[arg-type]
+    return Reply("text", citations, passages, extractive, made)
+
+
+async def lessons(journal: Journal) -> list[tuple[str, str, str]]:
+    return [(one.question, one.answer, one.state) for one in await Lessons(journal.database).list()]
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (reply(citations=CITED), None),
+        (reply(), None),
+        (reply(passages=()), "nothing_found"),
+        (reply(extractive=True), "nothing_found"),
+        (reply(dropped_citations=2), "unsupported"),
+        (reply(extractive=True, citations=CITED, cut=("write",)), "quoted"),
+        (reply(passages=(), strategy="none"), None),
+        (Reply("Help is on its way"), None),
+    ],
+)
+def test_when_an_answer_is_not_likely_to_help(made: Reply, why: str | None) -> None:
+    assert occasion(made) == why
+
+
+async def test_a_call_names_the_people_of_the_platform_once_for_a_question(journal: Journal) -> None:
+    room = await deliver(journal, ASKED, escalated("2"), escalated("3", author_id="43"), handoff=HELPER)
+    assert room.said("2") == ENGLISH.calling
+    assert room.said("1~h") == CALL
+    assert called(room.made_for["1~h"]) == ("@helper",)
+    assert room.made_for["1~h"].key == ASKED.key
+    assert room.sinks["3"].failures == [ENGLISH.called]
+
+
+async def test_without_a_reply_the_askers_last_question_is_meant_and_words_are_one_of_their_own(
+    journal: Journal,
+) -> None:
+    second = replace(ASKED, id="2", author_id="43", text="And this?")
+    room = await deliver(journal, ASKED, second, escalated("3", reply_to=""), handoff=HELPER)
+    assert "1~h" in room.sinks
+    room = await deliver(journal, escalated("4", "How do I fly?", ""), handoff=HELPER)
+    assert room.made_for["4~h"].text == "How do I fly?"
+    room = await deliver(journal, escalated("5", reply_to="", author_id="99"), handoff=HELPER)
+    assert room.sinks["5"].failures == [ENGLISH.no_question]
+
+
+async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journal: Journal) -> None:
+    second = replace(ASKED, id="2", text="And then?")
+    room = await deliver(
+        journal, ASKED, second, escalated("3"), escalated("4", reply_to="2"), handoff={"people": ["test:7"]}
+    )
+    assert room.sinks["4"].failures == [ENGLISH.cooling]
+    room = await deliver(journal, escalated("5", reply_to="2"))
+    assert room.sinks["5"].failures == [ENGLISH.nobody]
+    alone = escalated("6", "How?", private=True)
+    room = await deliver(journal, alone, handoff=HELPER)
+    assert room.sinks["6"].failures == [ENGLISH.alone]
+
+
+async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
+    forged = replace(ASKED, id="2", command="handoff", text="@everyone come here")
+    room = await deliver(journal, forged, handoff=HELPER)
+    assert room.said("2").startswith("I do not know `/handoff`.")
+    assert called(replace(ASKED, reference={CALLED: ["@helper"]})) == (), "only calls mention anybody"
+    assert call_for(replace(ASKED, id="5~2"), ["x"]).id == "5~h", "a second answer has the call of the first"
+
+
+async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configured(journal: Journal) -> None:
+    async def empty(question: Question, sink: Sink) -> Reply:
+        made = reply(passages=())
+        await sink.finish(made)
+        return made
+
+    room = await deliver(journal, ASKED, says=empty, handoff=HELPER)
+    assert "1~h" not in room.sinks
+    room = await deliver(journal, replace(ASKED, id="2"), says=empty, handoff={**HELPER, "when": ["nothing_found"]})
+    assert room.said("2~h") == CALL
+    room = await deliver(journal, replace(ASKED, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
+    assert "3~h" not in room.sinks, "a cited answer helps"
+
+
+async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journal: Journal) -> None:
+    asked = replace(ASKED, addressed=False, text="How do I reset the cache?")
+    answers = [
+        replace(asked, id="2", author_id="7", author="Ben", text="Delete the folder.", reply_to="1"),
+        replace(asked, id="3", author_id="8", author="Eve", text="Burn the server.", reply_to="1"),
+        replace(asked, id="4", author_id="7", author="Ben", text="I had lunch", reply_to=""),
+        replace(asked, id="5", author_id="7", author="Ben", text="Which cache do you mean?", reply_to="1"),
+    ]
+    room = await deliver(journal, asked, *answers, handoff=TRUSTED)
+    assert await lessons(journal) == [("How do I reset the cache?", "Delete the folder.", "pending")]
+    assert room.sinks == {}, "nothing is said about it"
+
+
+async def test_a_reply_to_the_call_is_an_answer_and_no_question(journal: Journal) -> None:
+    await deliver(journal, ASKED, escalated("2"), handoff=TRUSTED)
+    await journal.posted(call_for(ASKED, []), "77")
+    await journal.answered(call_for(ASKED, []), Reply(CALL))
+    answer = replace(ASKED, id="3", author_id="7", text="Use the installer.", reply_to="77")
+    room = await deliver(journal, answer, handoff=TRUSTED)
+    assert await lessons(journal) == [(ASKED.text, "Use the installer.", "pending")]
+    assert room.sinks == {}
+
+
+async def test_what_was_answered_is_not_learned_again(journal: Journal) -> None:
+    answer = replace(ASKED, id="2", author_id="7", text="Use apt.", reply_to="1", addressed=False)
+    await deliver(journal, ASKED, answer, handoff=TRUSTED)
+    assert await lessons(journal) == []
+
+
+async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> None:
+    asked = replace(ASKED, addressed=False, text="Which port is it?")
+    told = replace(asked, id="2", author_id="8", author="Cleo", text="8000.", reply_to="1")
+    learn = replace(ASKED, id="3", command="learn", text="", reply_to="2", quoted="8000.", author_id="7")
+    again, untrusted = replace(learn, id="4"), replace(learn, id="5", author_id="9")
+    alone = replace(learn, id="6", reply_to="99", quoted="By bus.", text="How do I get there?")
+    nothing = replace(learn, id="7", reply_to="", quoted="")
+    room = await deliver(journal, asked, told, learn, again, untrusted, alone, nothing, handoff=TRUSTED)
+    assert await lessons(journal) == [
+        ("Which port is it?", "8000.", "pending"),
+        ("How do I get there?", "By bus.", "pending"),
+    ]
+    assert room.said("3") == ENGLISH.learned.format(number=1)
+    assert room.said("4") == ENGLISH.known
+    assert room.sinks["5"].failures == [ENGLISH.untrusted]
+    assert room.sinks["7"].failures == [ENGLISH.teach]
+
+
+async def test_learn_below_our_own_answer_keeps_that(journal: Journal) -> None:
+    await deliver(journal, ASKED)
+    await journal.posted(ASKED, "77")
+    await journal.answered(ASKED, Reply("With pip."))
+    learn = replace(ASKED, id="2", command="learn", text="", reply_to="77", quoted="With pip.", author_id="7")
+    await deliver(journal, learn, handoff=TRUSTED)
+    assert await lessons(journal) == [(ASKED.text, "With pip.", "pending")]
+
+
+async def taught(journal: Journal, count: int = 1) -> None:
+    for number in range(1, count + 1):
+        lesson = replace(ASKED, id=f"l{number}", author="Ben", author_id="7")
+        await Lessons(journal.database).teach(lesson, "42", f"Question {number}?", f"Answer {number}.")
+
+
+async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journal) -> None:
+    await taught(journal, 2)
+    boss = replace(ASKED, command="faq", author_id="9", author="Boss")
+    texts = ["", "approve 1", "edit 2 A better one.", "reject 2", "approve 7", "approve"]
+    orders = [replace(boss, id=f"o{number}", text=text) for number, text in enumerate(texts)]
+    owners = {"owners": ["test:9"]}
+    room = await deliver(
+        journal, replace(boss, id="no", author_id="42", text="approve 1"), *orders, administration=owners
+    )
+    assert "Only" in room.sinks["no"].failures[0]
+    assert "`Question 1?`" in room.said("o0")
+    assert "kind `learned`" in room.said("o1"), "approved, and used by no source yet"
+    assert await lessons(journal) == [
+        ("Question 1?", "Answer 1.", "approved"),
+        ("Question 2?", "A better one.", "rejected"),
+    ]
+    assert "There is no answer 7" in room.sinks["o4"].failures[0]
+    assert "`number` is missing" in room.sinks["o5"].failures[0]
+
+
+async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: Journal) -> None:
+    elsewhere = replace(ASKED, id="x", key=replace(ASKED.key, chat="elsewhere"))
+    await Lessons(journal.database).teach(elsewhere, "", "Secret?", "Yes.")
+    owner = replace(ASKED, id="1", command="admins", text="add 5", author_id="9")
+    order = replace(ASKED, id="2", command="faq", text="approve 1", author_id="5")
+    room = await deliver(
+        journal, owner, order, replace(order, id="3", text="list"), administration={"owners": ["test:9"]}
+    )
+    assert "no answer 1 here" in room.sinks["2"].failures[0]
+    assert room.said("3") == "No answers wait for a review."
+
+
+async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(journal: Journal, tmp_path: Path) -> None:
+    source = Learned("learned", tmp_path)
+    await taught(journal, 3)
+    book = Lessons(journal.database)
+    await book.decide(1, "approved", "Boss")
+    await book.decide(2, "rejected", "Boss")
+    listing = await source.listing()
+    [path] = listing.fingerprints
+    assert path == f"answer 1, approved by Boss on {datetime.now(UTC):%Y-%m-%d}"
+    [document] = [one async for one in source.documents(listing, [path])]
+    assert (document.title, document.text, document.kind) == ("Question 1?", "Question 1?\n\nAnswer 1.", "faq")
+    await book.edit(1, "Another.")
+    assert (await source.listing()).fingerprints == {}, "an edited answer waits for a review again"
+    with pytest.raises(UsageError):
+        await book.edit(1, "  ")
+    assert (await Learned("learned", tmp_path / "empty").listing()).fingerprints == {}
+    assert not (tmp_path / "empty").exists()
+
+
+async def test_who_asked_is_forgotten_in_what_waits_for_a_review(journal: Journal) -> None:
+    await taught(journal)
+    await deliver(journal, replace(ASKED, id="9", command="forget"))
+    assert await lessons(journal) == []
+    await taught(journal)
+    await Lessons(journal.database).decide(2, "approved", "Boss")
+    await deliver(journal, replace(ASKED, id="10", command="forget"))
+    assert len(await lessons(journal)) == 1, "what became knowledge stays, without who asked"
+
+
+async def test_what_was_never_approved_is_forgotten_in_time(journal: Journal) -> None:
+    await taught(journal, 2)
+    await Lessons(journal.database).decide(1, "approved", "Boss")
+    async with journal.database.writing() as connection:
+        await connection.execute(text("UPDATE learned SET at = '2020-01-01 00:00:00.000000'"))
+    await forget(settings(journal={"keep_days": None}), journal)
+    assert len(await lessons(journal)) == 2
+    await forget(settings(journal={"keep_days": 1}), journal)
+    assert await lessons(journal) == [("Question 1?", "Answer 1.", "approved")]

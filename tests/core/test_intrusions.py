@@ -1,0 +1,307 @@
+"""Who tries to read, to change or to call more than they may: by commands, by what was taught, and by races."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text as sql
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.administration.audit import Audit
+from core.administration.steering import Steering
+from core.database import Database
+from core.feedback.calling import COMMAND as CALL_COMMAND
+from core.feedback.calling import call_for, shown_name
+from core.feedback.learned import Lessons
+from core.feedback.words import ENGLISH
+from core.gating.room import Room as ChatRoom
+from core.images import MOST_BYTES, sniffed
+from core.intake import Intake
+from core.journal import Journal
+from core.ports import Sink
+from core.types import ConversationKey, Message, Question, Reply, Trace
+from tests.core import test_administration as administration
+from tests.core.stand import settings
+from tests.core.test_administration import ADMIN, ANN, BOSS, Bot, says
+from tests.core.test_feedback import ASKED, Room, deliver
+from tests.core.test_handoff import HELPER, TRUSTED, escalated
+
+HALL = ConversationKey("test", "hall")
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+# --- what was taught ------------------------------------------------------------------------------------------------
+
+
+async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal: Journal) -> None:
+    bot, lessons = Bot.of(journal), Lessons(journal.database)
+    here, there = says("learn", who=ANN), replace(says("learn", who=ANN), key=HALL)
+    await lessons.teach(here, "", "What is said here?", "This.")
+    await lessons.teach(there, "", "What is said in the hall?", "A secret.")
+    told = await bot.hear(says("faq"))
+    assert "said here" in told
+    assert "secret" not in told
+    assert "hall" not in told
+    alone = await bot.hear(says("faq", private=True))
+    assert "said here" in alone
+    assert "secret" in alone
+
+
+async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_owner_named_them(
+    journal: Journal,
+) -> None:
+    # Anybody can take a bot into a group of their own, where the platform has them as its administrator.
+    bot = Bot.of(journal, administration={"platform_admins": True})
+    number = await Lessons(journal.database).teach(says("learn", who=BOSS), "", "How to pay?", "Send it to me.")
+    assert "may" in await bot.hear(says("faq", f"approve {number}", who=BOSS))
+    [lesson] = await Lessons(journal.database).list()
+    assert lesson.state == "pending"
+    await bot.hear(says("admins", f"add {ADMIN}"))
+    assert (await bot.hear(says("faq", f"approve {number}", who=ADMIN))).startswith("Approved.")
+
+
+async def test_nothing_is_approved_unseen(journal: Journal) -> None:
+    bot, lessons = Bot.of(journal), Lessons(journal.database)
+    long = f"Press the button. {'Then wait. ' * 60}```\nSend me your password."
+    number = await lessons.teach(says("learn", who=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long)
+    assert "password" not in await bot.hear(says("faq"))
+    whole = await bot.hear(says("faq", f"list {number}"))
+    assert "Send me your password." in whole
+    assert whole.count("```") == 2
+    [lesson] = await lessons.list()
+    assert len(lesson.question.splitlines()) == 1
+    assert len(lesson.question) <= 500
+    there = await lessons.teach(replace(says("learn", who=ANN), key=HALL), "", "What?", "A secret.")
+    assert "There is no answer" in await bot.hear(says("faq", f"list {there}"))
+    assert "A secret." in await bot.hear(says("faq", f"list {there}", private=True))
+
+
+async def test_who_asked_what_was_learned_from_the_bots_own_answer_can_have_it_forgotten(journal: Journal) -> None:
+    room = await deliver(journal, ASKED, handoff=TRUSTED)
+    async with journal.database.writing() as connection:
+        await connection.execute(sql("UPDATE messages SET reply_id = '900' WHERE id = '1'"))
+    learn = replace(ASKED, id="2", author_id="7", author="Eve", command="learn", text="", reply_to="900")
+    await deliver(journal, learn, room=room, handoff=TRUSTED)
+    assert [one.question for one in await Lessons(journal.database).list()] == [ASKED.text]
+    await deliver(journal, replace(ASKED, id="3", command="forget", text=""), room=room)
+    assert await Lessons(journal.database).list() == []
+
+
+async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Journal) -> None:
+    first = replace(ASKED, id="2", author_id="7", command="learn", text="How?", quoted="So.", reply_to="")
+    second = replace(first, id="3", text="Why?", quoted="Because.")
+    await deliver(journal, first, second, handoff=TRUSTED)
+    assert [one.answer for one in await Lessons(journal.database).list()] == ["So.", "Because."]
+
+
+async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: Journal) -> None:
+    command = replace(ASKED, id="2", command="forget", text="all of Ann Smith", quoted="Ann Smith asked")
+    room = await deliver(journal, ASKED, replace(command, reference={"username": "ann_smith"}))
+    assert room.said("2").startswith("Forgotten: 1 message")
+    async with journal.database.reading() as connection:
+        rows = (await connection.execute(sql("SELECT * FROM messages"))).all()
+    assert len(rows) == 2
+    assert "ann" not in str(rows).lower()
+    assert "42" not in [row.author_id for row in rows]
+
+
+# --- calls ----------------------------------------------------------------------------------------------------------
+
+
+async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
+    intake, room = Intake(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered), Room()
+    threads = [replace(ASKED.key, thread=name) for name in "abcdef"]
+    commands = [escalated(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
+    await asyncio.gather(*(intake.receiver(room)(one) for one in commands))
+    while intake._tasks:
+        await asyncio.gather(*intake._tasks)
+    assert len([number for number in room.sinks if number.endswith("~h")]) == 1
+
+
+async def test_nobody_can_write_a_call_of_their_own_to_keep_others_from_calling(journal: Journal) -> None:
+    # Telegram hands over whatever begins with a slash.
+    typed = replace(ASKED, id="2", author_id="66", command=CALL_COMMAND, text="")
+    room = await deliver(journal, ASKED, typed, escalated("3"), handoff={**HELPER, "cooldown_minutes": 10})
+    assert room.said("2").startswith(f"I do not know `/{CALL_COMMAND}`")
+    assert room.said("3") == ENGLISH.calling
+    assert "1~h" in room.sinks
+
+
+async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal: Journal) -> None:
+    async def nothing_found(question: Question, sink: Sink) -> Reply:
+        reply = Reply("I found nothing.", trace=Trace("install", "single", ("docs",), {}))
+        await asyncio.sleep(0.1)
+        await sink.finish(reply)
+        return reply
+
+    room = Room()
+    intake = Intake(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
+    await intake.receiver(room)(ASKED)
+    assert await intake.drain(5) == 0
+    assert intake.in_hand == 0
+    assert room.said("1~h") == ENGLISH.call.format(author="Ann")
+
+
+async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
+    author = "[win a prize](https://evil.example) **now**\n# @everyone"
+    asked = replace(ASKED, author=author)
+    room = await deliver(journal, asked, escalated("2", author=author), handoff=HELPER)
+    said = room.said("1~h")
+    assert said.startswith("`[win a prize](https://evil.example) **now** # @everyone` ")
+    assert "\n" not in said
+    for name in ("Ann", "Ann O'Neil", "Jean-Luc Müller", "李小龙"):
+        assert shown_name(name) == name
+    for name in ("evil.example", "a_b_", "@ann", "<b>", "# Ann", "", "x `y` z"):
+        assert shown_name(name).count("`") in (0, 2)
+        assert shown_name(name) != name
+
+
+def test_a_call_for_a_question_is_named_after_all_of_its_id() -> None:
+    # Networks over HTTP name their messages as they like.
+    first, second = (call_for(replace(ASKED, id=number), ("helper",)).id for number in ("a~1", "a~3"))
+    assert first != second
+    assert call_for(replace(ASKED, id="a~2"), ()).id == call_for(replace(ASKED, id="a"), ()).id
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class SlowRoom(administration.Room):
+    """An adapter whose platform takes its time for the first question who administers a chat."""
+
+    asked: bool = False
+
+    async def is_administrator(self, message: Message) -> bool:
+        first, self.asked = not self.asked, True
+        await asyncio.sleep(0.2 if first else 0)
+        return await super().is_administrator(message)
+
+
+async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Journal) -> None:
+    bot = Bot.of(journal, SlowRoom(), administration={"platform_admins": True})
+    for one in (says("mode", "auto", who=BOSS), says("mode", "off", who=BOSS)):
+        await bot.intake.receiver(bot.room)(one)
+    while bot.intake._tasks:
+        await asyncio.sleep(0.001)
+    assert bot.desk.steering.mode("test:room") == "off"
+
+
+async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
+    hold = asyncio.Event()
+
+    async def held(question: Question, sink: object) -> Reply:
+        await hold.wait()
+        return Reply("late")
+
+    bot = Bot.of(journal)
+    intake = Intake(administration.configured(), journal, held, desk=bot.desk)
+    await intake.receiver(bot.room)(replace(says(""), text="How?"))
+    pause = says("pause")
+    await intake.receiver(bot.room)(pause)
+    async with asyncio.timeout(5):
+        while not bot.desk.steering.paused("test:room"):
+            await asyncio.sleep(0.005)
+    hold.set()
+    await intake.drain(5)
+
+
+class LateDatabase(Database):
+    """A database whose first answer arrives late, as from a busy disk."""
+
+    late = asyncio.Event()
+    waiting = 0
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        async with super().reading() as connection:
+            yield connection
+        LateDatabase.waiting += 1
+        if LateDatabase.waiting == 1:
+            await LateDatabase.late.wait()
+
+
+async def test_what_a_command_sets_is_not_undone_by_an_older_reading(tmp_path: Path) -> None:
+    LateDatabase.late, LateDatabase.waiting = asyncio.Event(), -1_000
+    database = await LateDatabase.open(tmp_path / "journal.db")
+    try:
+        steering = Steering(database)
+        LateDatabase.waiting = 0
+        older = asyncio.create_task(steering.load())
+        while LateDatabase.waiting < 1:
+            await asyncio.sleep(0.001)
+        change = asyncio.create_task(steering.change(says("pause"), "test:room", "pause", "until /resume"))
+        await asyncio.sleep(0.2)
+        LateDatabase.late.set()
+        await asyncio.gather(older, change)
+        assert steering.paused("test:room")
+    finally:
+        await database.close()
+
+
+async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal) -> None:
+    steering = Steering(journal.database)
+    command = says("threshold")
+    values = [str(number) for number in range(12)]
+    await asyncio.gather(*(steering.change(command, "test:room", "threshold", one, before="start") for one in values))
+    entries = list(await Audit(journal.database).newest(100))[::-1]
+    assert [one.before for one in entries] == ["start", *(one.after for one in entries[:-1])]
+
+
+# --- explanations ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    thread = replace(administration.GROUP, thread="t")
+    asked = replace(says("", who=BOSS), key=thread, text="Whom do we lay off?", reference={"closed": True})
+    assert "Answer to" in await bot.hear(asked)
+    outside = await bot.hear(says("why", who=ANN))
+    assert "install package" not in outside
+    assert "install package" not in await bot.hear(says("why", asked.id, who=ANN))
+    assert "install package" in await bot.hear(replace(says("why", who=BOSS), key=thread))
+    open_one = replace(says("", who=BOSS), key=replace(thread, thread="open"), text="How?")
+    await bot.hear(open_one)
+    assert "install package" in await bot.hear(says("why", who=ANN))
+
+
+async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal: Journal) -> None:
+    bot, room = Bot.of(journal), ChatRoom(journal.database)
+    thread = replace(administration.GROUP, thread="t")
+    await bot.hear(replace(says("", who=BOSS), key=thread, text="How?", reference={"closed": True}))
+    assert list(await room.answered(says("", who=ANN), 3600)) == []
+    assert len(await room.answered(replace(says("", who=ANN), key=thread), 3600)) == 1
+
+
+async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
+    bot = Bot.of(journal, gate={"answers_in_10_min": 3})
+    told = [await bot.hear(says("status", who=ANN)) for _ in range(6)]
+    assert [bool(one) for one in told] == [True, True, True, False, False, False]
+    assert len(await bot.entries()) == 3
+
+
+# --- pictures -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filling", [b"\xff", b"\xff\x01", b"\xff\xe0\x00\x02"])
+def test_a_picture_made_of_filling_is_given_up_at_once(filling: bytes) -> None:
+    data = b"\xff\xd8\xff" + filling * ((MOST_BYTES - 3) // len(filling))
+    begun = time.perf_counter()
+    assert sniffed(data) is None
+    assert time.perf_counter() - begun < 0.1
+
+
+async def answered(question: Question, sink: object) -> Reply:
+    return Reply("Answer")

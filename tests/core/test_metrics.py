@@ -1,0 +1,341 @@
+"""Counting: what is counted, by which names, and that the documentation knows all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from core.budget import Budget
+from core.commenting.withheld import Withheld
+from core.errors import MessageGone, ModelError, UsageError
+from core.gating.asking import no_question
+from core.journal import Journal
+from core.llm import RoleModels
+from core.meter import Meter, Unmetered
+from core.metrics import BUCKETS, OUTCOMES, CircuitState, Metrics, PlatformState, Standing
+from core.ports import Sink
+from core.settings import BudgetSettings, ModelsSettings
+from core.silences import KINDS, OTHER, kind_of
+from core.types import ConversationKey, Message, Question, Reply, SourceState, Trace, Turn
+from tests.core.stand import MemorySink
+from tests.peers.language_model import LanguageModelPeer
+
+ROOT = Path(__file__).parents[2]
+WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TRACE = Trace("q", "single", ("docs",), {"search": 40.0, "first_token": 250.0, "total": 900.0}, ("rerank",))
+STANDING = Standing(
+    ready=True,
+    lag_s=0.004,
+    in_hand=3,
+    platforms=[PlatformState("telegram", connected=True, outages=2), PlatformState("http", connected=False, outages=0)],
+    circuits=[CircuitState("small", "https://ann:pw@llm.example.org:8443/v1?key=k", is_open=True)],
+    sources=[
+        SourceState("docs", "git", 120, 7, WHEN, WHEN, next_run=WHEN),
+        SourceState("news", "feed", error="the server is away", paused=True, running=True),
+    ],
+)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(deadline_s=30)
+
+
+def scraped(metrics: Metrics, standing: Standing = STANDING) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return every sample by its name and labels, as Prometheus reads it."""
+    text = metrics.text(standing).decode()
+    return {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return scraped(metrics).get((name, frozenset(labels.items())))
+
+
+async def count_everything(metrics: Metrics) -> None:
+    """Make every metric have a sample."""
+
+    async def made(question: Question, sink: Sink) -> Reply:
+        return Reply("Yes.", trace=TRACE)
+
+    await metrics.answering(made)(Question("How?"), MemorySink())
+    metrics.settled("telegram", "silent", "the bot was not addressed")
+    metrics.called("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
+    metrics.consumed("summarizer", 100, 20, 0.001)
+    metrics.refreshed("docs", "succeeded", 1.5)
+    metrics.asked("web", "answered", 0.3)
+
+
+def documented() -> dict[str, tuple[str, frozenset[str]]]:
+    """Return type and labels by name, from the table in docs/operate.md."""
+    text = (ROOT / "docs/operate.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(kimas_\w+)` \| (\w+) \| ([^|]*)\|", text, re.MULTILINE)
+    return {name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+async def test_the_documentation_names_every_metric_with_its_type_and_labels(metrics: Metrics) -> None:
+    await count_everything(metrics)
+    found = {}
+    for family in text_string_to_metric_families(metrics.text(STANDING).decode()):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = frozenset[str]().union(*(one.labels for one in family.samples)) - {"le"}
+        assert family.samples, f"{name} was not counted by this test"
+        if not name.startswith("process_"):
+            found[name] = (family.type, labels)
+    assert found == documented()
+
+
+def test_the_documentation_names_every_kind_of_silence() -> None:
+    text = (ROOT / "docs/operate.md").read_text("utf-8")
+    table = text[text.index("| `reason` | silent because |") :].split("\n\n", maxsplit=1)[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) - {"reason"} == {kind for kind, _ in KINDS} | {OTHER}
+
+
+async def test_what_is_gone_leaves_no_number_and_nothing_but_numbers_is_sent(metrics: Metrics) -> None:
+    assert value(metrics, "kimas_source_passages", source="docs") == 120
+    assert ("kimas_source_passages", frozenset({("source", "docs")})) not in scraped(metrics, Standing())
+    assert "_created" not in metrics.text(STANDING).decode()
+
+
+async def test_how_the_daemon_stands(metrics: Metrics) -> None:
+    assert value(metrics, "kimas_ready") == 1
+    assert value(metrics, "kimas_messages_in_hand") == 3
+    assert value(metrics, "kimas_event_loop_lag_seconds") == 0.004
+    assert value(metrics, "kimas_platform_connected", platform="telegram") == 1
+    assert value(metrics, "kimas_platform_connected", platform="http") == 0
+    assert value(metrics, "kimas_platform_outages_total", platform="telegram") == 2
+    assert value(metrics, "kimas_source_last_success_timestamp_seconds", source="docs") == WHEN.timestamp()
+    assert value(metrics, "kimas_source_last_success_timestamp_seconds", source="news") is None
+    assert [value(metrics, f"kimas_source_{name}", source="news") for name in ("failing", "paused", "refreshing")] == [
+        *(1, 1, 1)
+    ]
+    assert value(metrics, "kimas_source_failing", source="docs") == 0
+
+
+def test_nothing_of_an_address_is_told_but_host_and_port(metrics: Metrics) -> None:
+    metrics.called("small", "https://ann:pw@llm.example.org:8443/v1?key=k", "ok", 0.1)
+    text = metrics.text(STANDING).decode()
+    assert value(metrics, "kimas_circuit_open", model="small", endpoint="llm.example.org:8443") == 1
+    assert all(secret not in text for secret in ("ann", "pw@", "key=k", "/v1"))
+
+
+def test_an_endpoint_of_two_roles_is_one_and_open_where_either_is(metrics: Metrics) -> None:
+    same = CircuitState("small", "http://a/v1", is_open=True)
+    standing = Standing(circuits=[same, replace(same, is_open=False)])
+    assert scraped(metrics, standing)["kimas_circuit_open", frozenset({("model", "small"), ("endpoint", "a")})] == 1
+
+
+async def test_a_name_cannot_break_the_format(metrics: Metrics) -> None:
+    name = 'a"b\\c\nkimas_ready 7'
+    metrics.consumed(name, 1, 2, 0)
+    assert value(metrics, "kimas_tokens_total", agent=name, kind="completion") == 2
+    assert value(metrics, "kimas_ready") == 1
+
+
+async def test_each_end_of_an_answer_is_counted_once(metrics: Metrics) -> None:
+    replies: Mapping[str, Reply] = {
+        "answered": Reply("Yes.", trace=TRACE),
+        "extractive": Reply("Yes.", extractive=True, trace=replace(TRACE, timings_ms={"search": 40.0})),
+        "cached": Reply("Yes.", trace=replace(TRACE, cached=True)),
+    }
+    faults: Mapping[str, Exception] = {
+        "refused": UsageError("today's limit is used up"),
+        "withheld": Withheld("too late"),
+        "failed": ModelError("the endpoint is away"),
+    }
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        if question.text in faults:
+            raise faults[question.text]
+        if question.text == "gone":
+            raise MessageGone("the question was deleted")
+        if question.text == "cancelled":
+            await asyncio.Event().wait()
+        return replies[question.text]
+
+    counted = metrics.answering(answer)
+    for name, reply in replies.items():
+        assert await counted(Question(name), MemorySink()) is reply
+    for name, fault in faults.items():
+        with pytest.raises(type(fault)):
+            await counted(Question(name), MemorySink())
+    with pytest.raises(MessageGone):
+        await counted(Question("gone"), MemorySink())
+    waiting = asyncio.create_task(counted(Question("cancelled"), MemorySink()))
+    await asyncio.sleep(0)
+    assert value(metrics, "kimas_answers_in_progress") == 1
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert waiting.cancelled()
+    ends = {name: value(metrics, "kimas_answers_total", outcome=name) for name in OUTCOMES}
+    assert ends == {**dict.fromkeys(OUTCOMES, 1), "withheld": 2}
+    assert value(metrics, "kimas_answers_in_progress") == 0
+    assert value(metrics, "kimas_answer_seconds_count") == 3
+    assert value(metrics, "kimas_first_token_seconds_count") == 1, "of an earlier answer it says nothing"
+    assert value(metrics, "kimas_first_token_seconds_sum") == 0.25
+    assert value(metrics, "kimas_stage_seconds_count", stage="search") == 2
+    assert value(metrics, "kimas_answer_cuts_total", stage="rerank") == 2
+    assert value(metrics, "kimas_stage_seconds_count", stage="total") is None
+
+
+def test_the_buckets_have_the_shape_of_the_budget() -> None:
+    bounds = {
+        float(dict(labels)["le"])
+        for name, labels in scraped(Metrics(deadline_s=10))
+        if name == "kimas_answer_seconds_bucket"
+    }
+    assert bounds == {round(10 * share, 4) for share in BUCKETS} | {float("inf")}
+
+
+def test_two_daemons_of_a_process_count_for_themselves(metrics: Metrics) -> None:
+    other = Metrics(deadline_s=30)
+    metrics.settled("telegram", "answered")
+    assert value(metrics, "kimas_messages_total", platform="telegram", outcome="answered", reason="") == 1
+    assert value(other, "kimas_messages_total", platform="telegram", outcome="answered", reason="") is None
+
+
+def test_an_endpoint_that_lies_about_its_tokens_breaks_nothing(metrics: Metrics) -> None:
+    metrics.consumed("summarizer", -5, 3, -0.5)
+    assert value(metrics, "kimas_tokens_total", agent="summarizer", kind="prompt") == 0
+    assert value(metrics, "kimas_cost_total", agent="summarizer") == 0
+
+
+class TestSilences:
+    def test_every_kind_is_found_by_words_that_the_code_still_says(self) -> None:
+        said = "\n".join(
+            file.read_text("utf-8") for file in (ROOT / "core").rglob("*.py") if file.name != "silences.py"
+        )
+        assert [words for _, phrases in KINDS for words in phrases if words not in said] == []
+
+    @pytest.mark.parametrize(
+        ("reason", "kind"),
+        [
+            ("the bot was not addressed", "not_addressed"),
+            ("a picture without words, and the bot was not addressed", "wordless"),
+            ("not sure enough to help: 0.31, threshold 0.50", "unsure"),
+            ("telegram:-100 is paused until 12:30 (/pause)", "paused"),
+            ("feedback on 7: down the bot was not addressed", "feedback"),
+            ("the post has no words", "wordless"),
+            ("private chats are switched off (gate.private)", "switched_off"),
+            (no_question("thanks!"), "not_a_question"),
+            (no_question("we met yesterday at noon"), "not_a_question"),
+            ("somebody made this up", "other"),
+            ("", "other"),
+        ],
+    )
+    def test_a_reason_is_of_one_kind(self, reason: str, kind: str) -> None:
+        assert kind_of(reason) == kind
+
+
+class TestPlaces:
+    """The places that count, each with a real peer or database."""
+
+    async def test_the_journal_counts_what_it_settles(self, tmp_path: Path, metrics: Metrics) -> None:
+        first = await Journal.open(tmp_path / "journal.db")
+        journal = Journal(first.database, metrics)
+        for number, text in enumerate(("How?", "Nice weather", "Why?")):
+            said = Message(str(number), ConversationKey("slack", "C1"), "U1", "Ann", text, WHEN)
+            await journal.received(said)
+            if number == 0:
+                await journal.answered(said, Reply("So."))
+            elif number == 1:
+                await journal.silent(said, "the bot was not addressed")
+            else:
+                await journal.failed(said, "Ann's secret reason")
+        await journal.close()
+        counts = {key: one for key, one in scraped(metrics).items() if key[0] == "kimas_messages_total"}
+        assert {(*sorted(dict(labels).items()),): one for (_, labels), one in counts.items()} == {
+            (("outcome", "answered"), ("platform", "slack"), ("reason", "")): 1,
+            (("outcome", "silent"), ("platform", "slack"), ("reason", "not_addressed")): 1,
+            (("outcome", "failed"), ("platform", "slack"), ("reason", "")): 1,
+        }
+        assert "Ann" not in metrics.text(Standing()).decode()
+
+    async def test_calls_of_models_are_counted_by_their_end(self, metrics: Metrics) -> None:
+        async with LanguageModelPeer(reply="I am well.") as peer:
+            main = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "whole_s": 20}
+            models = RoleModels.open(
+                ModelsSettings.model_validate({"main": main, "circuit": {"failures": 2, "rest_s": 60}}), metrics
+            )
+            assert models is not None
+            await models.warm_up()
+
+            async def ask(deadline_s: float = 5.0) -> None:
+                budget = Budget(BudgetSettings(deadline_s=deadline_s))
+                asked = [Turn("user", "How are you?")]
+                await models.complete("", asked, role="main", budget=budget, agent="summarizer")
+
+            def ended(outcome: str) -> float | None:
+                host = peer.base_url.split("/")[2]
+                return value(metrics, "kimas_model_calls_total", model="peer", endpoint=host, outcome=outcome)
+
+            def is_open() -> bool:
+                return any(one.circuit.is_open for one in models.targets())
+
+            try:
+                await ask()
+                assert (ended("ok"), ended("failed")) == (1, None)
+                prompt = value(metrics, "kimas_tokens_total", agent="summarizer", kind="prompt")
+                assert prompt
+                assert value(metrics, "kimas_cost_total", agent="summarizer") == pytest.approx(prompt / 1_000_000)
+                peer.status = 400
+                with pytest.raises(ModelError):
+                    await ask()
+                assert (ended("refused"), is_open()) == (1, False)
+                peer.status, peer.hang = 0, True
+                with pytest.raises(ModelError):
+                    await ask(deadline_s=1.2)
+                assert ended("timeout") == 1
+                peer.hang, peer.status = False, 404
+                with pytest.raises(ModelError):
+                    await ask()
+                assert (ended("failed"), is_open()) == (1, True)
+                peer.status = 0
+                pieces = models.stream("", [Turn("user", "Hm?")], role="main", budget=Budget(BudgetSettings()))
+                assert "".join([piece async for piece in pieces]) == "I am well."
+                assert (ended("ok"), ended("cancelled")) == (2, None)
+                # An open circuit that answers well is closed again.
+                assert not is_open()
+            finally:
+                await models.close()
+
+
+async def test_counting_costs_next_to_nothing(metrics: Metrics) -> None:
+    async def answer(question: Question, sink: Sink) -> Reply:
+        return reply
+
+    reply = Reply("Yes.", trace=replace(TRACE, timings_ms={f"stage-{number}": 1.0 for number in range(12)}))
+    counted, question, sink, times = metrics.answering(answer), Question("How?"), MemorySink(), 500
+    began = time.perf_counter()
+    for _ in range(times):
+        await counted(question, sink)
+        metrics.settled("telegram", "answered")
+        for _ in range(4):
+            metrics.called("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
+            metrics.consumed("summarizer", 100, 20, 0.001)
+    each_ms = (time.perf_counter() - began) / times * 1000
+    assert each_ms < 2, f"{each_ms:.3f} ms for an answer of twelve stages and four calls"
+
+
+def test_who_counts_nothing_takes_what_the_other_takes(metrics: Metrics) -> None:
+    meters: list[Meter] = [metrics, Unmetered()]
+    for meter in meters:
+        meter.settled("telegram", "silent", "anything")
+        meter.called("small", "http://127.0.0.1:8000/v1", "cancelled", 0.2)
+        meter.consumed("summarizer", 1, 1, 0.0)
+        meter.refreshed("docs", "failed", 1.0)
+        meter.asked("web", "cut", 1.0)
+    assert value(metrics, "kimas_refreshes_total", source="docs", outcome="failed") == 1
+    assert value(metrics, "kimas_live_calls_total", source="web", outcome="cut") == 1
+    assert value(metrics, "kimas_live_call_seconds_count", source="web") is None

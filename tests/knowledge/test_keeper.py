@@ -1,0 +1,355 @@
+"""The keeper at work: real sources, a real store, the scheduler's own clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.database import Database
+from core.errors import UsageError
+from core.ports import Upkeep
+from core.settings import Settings
+from core.types import SourceState
+from core.upkeep_record import UpkeepRecord
+from knowledge.keeper import FETCHING, Keeper
+from knowledge.library import KnowledgeLibrary
+from knowledge.locks import source_lock
+from knowledge.ports import Store
+from knowledge.refresh import Refreshing, refresh_source
+from knowledge.sources.git_state import CloneState, write_state
+from tests.knowledge.conftest import WordEmbedder
+from tests.knowledge.test_sources_feed import rss
+from tests.peers.web import WebPeer
+
+SOON_S = 10
+
+
+@dataclass
+class Upkept:
+    """A deployment's knowledge; `keeper()` starts what keeps it, as a daemon would."""
+
+    folder: Path
+    store: Store
+    embedder: WordEmbedder
+    record: UpkeepRecord
+    told: list[str] = field(default_factory=list)
+
+    def settings(self, sources: Mapping[str, Any], **more: object) -> Settings:
+        return Settings.model_validate({"data_dir": self.folder, "sources": sources, **more})
+
+    def work(self, settings: Settings) -> Refreshing:
+        return Refreshing(settings.sources, self.store, self.embedder, self.folder, 200, self.record)
+
+    def files(self, name: str, **texts: str) -> dict[str, Any]:
+        (self.folder / name).mkdir(exist_ok=True)
+        for file, text in texts.items():
+            (self.folder / name / f"{file}.md").write_text(text, "utf-8")
+        return {"kind": "files", "path": self.folder / name}
+
+    @asynccontextmanager
+    async def keeper(self, settings: Settings, **pace: timedelta) -> AsyncIterator[Keeper]:
+        library = KnowledgeLibrary(settings, self.store, self.embedder)
+        await library.load()
+
+        async def news() -> None:
+            await library.reload()
+            self.told.append("news")
+
+        keeper = Keeper(settings, self.work(settings), self.record, news, **pace)
+        async with keeper.keeping():
+            yield keeper
+
+    async def tries(self, name: str) -> int:
+        entry = await self.record.entry(name)
+        return 0 if entry.last_try is None else round(entry.last_try.timestamp() * 1e6)
+
+
+@pytest.fixture
+async def upkept(tmp_path: Path, store: Store, embedder: WordEmbedder) -> AsyncIterator[Upkept]:
+    database = await Database.open(tmp_path / "journal.db")
+    yield Upkept(tmp_path, store, embedder, UpkeepRecord(database))
+    await database.close()
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[WebPeer]:
+    async with WebPeer() as peer:
+        peer.pages["/feed"] = rss(("one", "Rocket 1 is out.", 1))
+        yield peer
+
+
+def feed(web: WebPeer, **more: object) -> dict[str, Any]:
+    return {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"], "timeout_s": 30, **more}
+
+
+async def state_of(keeper: Upkeep, name: str) -> SourceState:
+    return next(one for one in await keeper.states() if one.name == name)
+
+
+async def until(keeper: Upkeep, name: str, holds: Callable[[SourceState], object]) -> SourceState:
+    async with asyncio.timeout(SOON_S):
+        while not holds(state := await state_of(keeper, name)):
+            await asyncio.sleep(0.02)
+    return state
+
+
+async def true(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again(upkept: Upkept) -> None:
+    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple", b="banana")})
+    async with upkept.keeper(settings) as keeper:
+        state = await until(keeper, "fruit", lambda one: one.last_success)
+        assert (state.documents, state.passages, state.error) == (2, 2, "")
+        assert state.last_success
+        assert state.next_run
+        assert timedelta(minutes=59) < state.next_run - state.last_success < timedelta(minutes=67)
+        await true(lambda: upkept.told)
+    before = await upkept.tries("fruit")
+    async with upkept.keeper(settings):
+        await asyncio.sleep(0.3)
+    assert await upkept.tries("fruit") == before
+
+
+async def test_changed_settings_and_lost_passages_make_a_source_due(upkept: Upkept) -> None:
+    fruit = upkept.files("fruit", a="apple", b="banana")
+    async with upkept.keeper(upkept.settings({"fruit": fruit})) as keeper:
+        await until(keeper, "fruit", lambda one: one.documents == 2)
+    async with upkept.keeper(upkept.settings({"fruit": fruit | {"exclude": ["b.md"]}})) as keeper:
+        await until(keeper, "fruit", lambda one: one.documents == 1)
+    await upkept.store.replace("fruit", ["a.md"], [])
+    async with upkept.keeper(upkept.settings({"fruit": fruit | {"exclude": ["b.md"]}})):
+        async with asyncio.timeout(SOON_S):
+            while not await upkept.store.manifest("fruit"):
+                await asyncio.sleep(0.02)
+
+
+async def test_a_start_forgets_the_sources_that_were_removed(upkept: Upkept) -> None:
+    fruit, trees = upkept.files("fruit", a="apple"), upkept.files("trees", a="oak", b="elm")
+    async with upkept.keeper(upkept.settings({"fruit": fruit, "trees": trees})) as keeper:
+        for name in ("fruit", "trees"):
+            await until(keeper, name, lambda one: one.last_success)
+    clone = upkept.folder / "git" / "trees-0"
+    clone.mkdir(parents=True)
+    write_state(clone, CloneState("https://example.org/trees", followers={"trees": ["main"]}))
+    web = {"kind": "http_api", "url": "https://example.org/", "results": "@", "title": "a", "text": "b", "link": "c"}
+    async with upkept.keeper(upkept.settings({"fruit": fruit, "trees": web})), asyncio.timeout(SOON_S):
+        while "trees" in await upkept.record.entries():
+            await asyncio.sleep(0.02)
+        await true(lambda: upkept.told)
+    assert await upkept.store.manifest("trees") == {}
+    assert len(await upkept.store.manifest("fruit")) == 1
+    assert not clone.exists()
+
+
+async def test_by_interval_one_run_at_a_time(upkept: Upkept, web: WebPeer) -> None:
+    settings = upkept.settings({"news": feed(web, refresh={"minutes": 0.1 / 60, "jitter": 0})})
+    async with upkept.keeper(settings) as keeper:
+        await true(lambda: len(web.requests) >= 4)
+        web.fault = "slow"
+        await until(keeper, "news", lambda one: one.running)
+        so_far = len(web.requests)
+        await asyncio.sleep(0.5)
+        assert len(web.requests) <= so_far + 1
+
+
+async def test_asked_for_during_a_run_means_one_more_and_no_third(upkept: Upkept, web: WebPeer) -> None:
+    settings = upkept.settings({"news": feed(web)})
+    async with upkept.keeper(settings) as keeper:
+        await until(keeper, "news", lambda one: one.last_success and not one.running)
+        assert len(web.requests) == 1
+        upkept.embedder.delay = 0.4
+        web.pages["/feed"] = rss(("two", "Rocket 2 is out.", 0))
+        await keeper.refresh(["news"])
+        await true(lambda: len(web.requests) == 2)
+        await until(keeper, "news", lambda one: one.running)
+        for _ in range(5):
+            await keeper.refresh(["news"])
+        web.pages["/feed"] = rss(("three", "Rocket 3 is out.", 0))
+        await true(lambda: len(web.requests) == 3)
+        await until(keeper, "news", lambda one: not one.running and one.documents == 3)
+        await asyncio.sleep(0.3)
+    assert len(web.requests) == 3
+
+
+async def test_pause_survives_a_restart_and_resume_makes_up_once(upkept: Upkept, web: WebPeer) -> None:
+    settings = upkept.settings({"news": feed(web, refresh={"minutes": 0.2 / 60, "jitter": 0})})
+    async with upkept.keeper(settings) as keeper:
+        await until(keeper, "news", lambda one: one.last_success)
+        await keeper.pause("news")
+        await until(keeper, "news", lambda one: one.paused and not one.running and one.next_run is None)
+    paused_at = len(web.requests)
+    async with upkept.keeper(settings) as keeper:
+        await asyncio.sleep(0.6)
+        assert len(web.requests) == paused_at
+        assert (await state_of(keeper, "news")).paused
+        await keeper.refresh(["news"])
+        await true(lambda: len(web.requests) == paused_at + 1)
+        await asyncio.sleep(0.4)
+        assert len(web.requests) == paused_at + 1
+        await keeper.resume("news")
+        await true(lambda: len(web.requests) > paused_at + 2)
+    with pytest.raises(UsageError, match="'nothing'"):
+        await keeper.pause("nothing")
+    with pytest.raises(UsageError, match="'nothing'"):
+        await keeper.refresh(["news", "nothing"])
+
+
+async def test_slow_servers_hold_nobody_up(upkept: Upkept, web: WebPeer) -> None:
+    web.fault = "slow"
+    slow = {f"slow-{number}": feed(web) for number in range(5)}
+    settings = upkept.settings({**slow, "fruit": upkept.files("fruit", a="apple")})
+    async with upkept.keeper(settings) as keeper:
+        await true(lambda: len(web.requests) >= 5)
+        await until(keeper, "fruit", lambda one: one.last_success)
+        states = {one.name: one for one in await keeper.states()}
+        assert all(states[name].running for name in slow)
+
+
+async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(upkept: Upkept, web: WebPeer) -> None:
+    web.fault = "slow"
+    slow = {f"slow-{number}": feed(web, timeout_s=1) for number in range(FETCHING)}
+    sources = {**slow, "fruit": upkept.files("fruit", a="apple"), "trees": upkept.files("trees", a="oak")}
+    settings = upkept.settings(sources)
+    for name in ("fruit", "trees"):
+        await refresh_source(upkept.work(settings), name)
+    async with upkept.keeper(settings) as keeper:
+        await true(lambda: len(web.requests) >= FETCHING)
+        await upkept.record.emptied(["fruit"])
+        await keeper.resume("fruit")
+        await keeper.refresh(["trees"])
+        await asyncio.sleep(0.2)
+        await keeper.pause("fruit")
+        await refresh_source(upkept.work(settings), "trees")
+        done = [await upkept.tries(name) for name in ("fruit", "trees")]
+        for name in slow:
+            await until(keeper, name, lambda one: one.error)
+        await asyncio.sleep(0.2)
+    assert [await upkept.tries(name) for name in ("fruit", "trees")] == done, "paused, and refreshed, meanwhile"
+
+
+async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(upkept: Upkept, web: WebPeer) -> None:
+    settings = upkept.settings({"news": feed(web), "fruit": upkept.files("fruit", a="apple")})
+    async with upkept.keeper(settings) as keeper:
+        good = await until(keeper, "news", lambda one: one.last_success)
+        web.status = 500
+        await keeper.refresh()
+        bad = await until(keeper, "news", lambda one: one.error)
+        assert "500" in bad.error
+        assert (bad.last_success, bad.documents) == (good.last_success, 1)
+        assert bad.next_run
+        assert bad.last_try
+        assert bad.next_run - bad.last_try < timedelta(minutes=2)
+        assert (await state_of(keeper, "fruit")).error == ""
+        assert await upkept.store.manifest("news")
+        web.status = 0
+        await keeper.refresh(["news"])
+        healed = await until(keeper, "news", lambda one: not one.error)
+        assert healed.last_success
+        assert healed.last_success > good.last_success  # type: ignore[operator]
+
+
+async def test_what_another_process_did_is_seen_and_its_lock_respected(upkept: Upkept) -> None:
+    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
+    often = timedelta(seconds=0.05)
+    async with upkept.keeper(settings, look_again=often, later=often) as keeper:
+        await until(keeper, "fruit", lambda one: one.last_success)
+        await true(lambda: upkept.told)
+        upkept.files("fruit", b="banana")
+        so_far = len(upkept.told)
+        await refresh_source(upkept.work(settings), "fruit")
+        await true(lambda: len(upkept.told) > so_far)
+        async with source_lock(upkept.folder, "fruit"):
+            before = await upkept.tries("fruit")
+            await keeper.refresh(["fruit"])
+            await asyncio.sleep(0.3)
+            assert await upkept.tries("fruit") == before
+        async with asyncio.timeout(SOON_S):
+            while await upkept.tries("fruit") == before:
+                await asyncio.sleep(0.02)
+
+
+async def test_what_a_stop_broke_off_goes_on_at_the_next_start(upkept: Upkept) -> None:
+    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
+    upkept.embedder.delay = 30
+    async with upkept.keeper(settings) as keeper:
+        await until(keeper, "fruit", lambda one: one.running)
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+    assert (await upkept.record.entry("fruit")).failures == 0
+    upkept.embedder.delay = 0
+    async with upkept.keeper(settings) as keeper:
+        await until(keeper, "fruit", lambda one: one.last_success)
+
+
+async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_middle(upkept: Upkept) -> None:
+    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
+    async with upkept.keeper(settings) as keeper:
+        await until(keeper, "fruit", lambda one: one.last_success)
+        await keeper.pause("fruit")
+        upkept.embedder.delay = 30
+        upkept.files("fruit", b="banana")
+        await keeper.refresh(["fruit"])
+        await until(keeper, "fruit", lambda one: one.running)
+    upkept.embedder.delay = 0
+    async with upkept.keeper(settings) as keeper:
+        state = await until(keeper, "fruit", lambda one: one.documents == 2)
+        assert state.paused
+        await until(keeper, "fruit", lambda one: one.next_run is None and not one.running)
+
+
+async def test_what_was_asked_for_by_a_clock_that_was_ahead_happens_once(upkept: Upkept) -> None:
+    settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
+    async with upkept.keeper(settings) as keeper:
+        await until(keeper, "fruit", lambda one: one.last_success)
+    await upkept.record._note("fruit", asked_at=datetime.now(UTC) + timedelta(days=1000))
+    before = await upkept.tries("fruit")
+    async with upkept.keeper(settings) as keeper:
+        ahead = timedelta(hours=2)
+        await until(keeper, "fruit", lambda one: one.next_run and one.next_run > datetime.now(UTC))
+        state = await state_of(keeper, "fruit")
+        assert state.next_run
+        assert state.next_run < datetime.now(UTC) + ahead
+    assert await upkept.tries("fruit") > before
+
+
+async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(upkept: Upkept) -> None:
+    settings = upkept.settings(
+        {"fruit": upkept.files("fruit", **{f"f{n}": f"apple {n} edition one" for n in range(40)})}
+    )
+    library = KnowledgeLibrary(settings, upkept.store, upkept.embedder)
+    keeper = Keeper(settings, upkept.work(settings), upkept.record, library.reload)
+    seen: set[tuple[bool, bool]] = set()
+
+    async def ask() -> None:
+        while True:
+            found = await library.search("fruit", "apple edition", 100)
+            words = " ".join(passage.text for passage in found)
+            seen.add(("one" in words, "two" in words))
+            assert len(found) == 40
+            await asyncio.sleep(0.005)
+
+    async with keeper.keeping():
+        await until(keeper, "fruit", lambda one: one.last_success)
+        await asyncio.sleep(1.1)
+        asking = asyncio.create_task(ask())
+        upkept.files("fruit", **{f"f{n}": f"apple {n} edition two" for n in range(40)})
+        before = await upkept.tries("fruit")
+        await keeper.refresh()
+        async with asyncio.timeout(SOON_S):
+            while (False, True) not in seen and not asking.done():
+                await asyncio.sleep(0.02)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert await upkept.tries("fruit") > before
+    assert seen == {(True, False), (False, True)}, "one commit: never a mix, never nothing"

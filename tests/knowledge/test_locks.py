@@ -1,0 +1,108 @@
+"""Who may refresh: one per source, all of them apart from who needs the whole store; writes take turns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from core.errors import StoreLocked
+from knowledge.locks import being_refreshed, refresh_lock, source_lock, writing_lock
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from knowledge.locks import source_lock, writing_lock
+
+async def hold():
+    async with source_lock(Path(sys.argv[1]), "docs"), writing_lock(Path(sys.argv[1])):
+        print("held", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(hold())
+"""
+
+
+async def test_a_source_is_refreshed_by_one_and_others_meanwhile(tmp_path: Path) -> None:
+    async with source_lock(tmp_path, "docs"):
+        with pytest.raises(StoreLocked, match=r"another process is refreshing source docs and holds .*docs\.lock"):
+            async with source_lock(tmp_path, "docs"):
+                pytest.fail("two at a time")
+        async with source_lock(tmp_path, "code"):
+            assert being_refreshed(tmp_path, "code")
+        assert not being_refreshed(tmp_path, "code")
+        assert being_refreshed(tmp_path, "docs")
+        assert not being_refreshed(tmp_path, "never")
+    async with source_lock(tmp_path, "docs"):
+        pass
+
+
+async def test_whoever_looks_at_a_lock_is_in_nobodys_way(tmp_path: Path) -> None:
+    async with source_lock(tmp_path, "docs"):
+        pass
+    ends = time.monotonic() + 0.5
+
+    def look() -> int:
+        looks = 0
+        while time.monotonic() < ends:
+            being_refreshed(tmp_path, "docs")
+            looks += 1
+            time.sleep(0.002)
+        return looks
+
+    looking = asyncio.create_task(asyncio.to_thread(look))
+    taken = 0
+    while not looking.done():
+        async with source_lock(tmp_path, "docs"):
+            taken += 1
+        await asyncio.sleep(0)
+    assert await looking > 10
+    assert taken > 10
+
+
+async def test_the_whole_store_and_a_source_exclude_each_other(tmp_path: Path) -> None:
+    async with source_lock(tmp_path, "docs"):
+        with pytest.raises(StoreLocked, match=r"docs\.lock"), refresh_lock(tmp_path):
+            pytest.fail("emptied in the middle of a refresh")
+    with refresh_lock(tmp_path), pytest.raises(StoreLocked, match=r"refreshing the knowledge in .*refresh\.lock"):
+        async with source_lock(tmp_path, "new"):
+            pytest.fail("refreshed while the store is emptied")
+    async with source_lock(tmp_path, "new"):
+        pass
+
+
+async def test_many_sources_begin_at_once(tmp_path: Path) -> None:
+    held: list[str] = []
+
+    async def refresh(name: str) -> None:
+        async with source_lock(tmp_path, name):
+            held.append(name)
+            await asyncio.sleep(0.05)
+
+    names = [f"source-{number}" for number in range(20)]
+    await asyncio.gather(*map(refresh, names))
+    assert sorted(held) == sorted(names)
+
+
+async def test_writers_take_turns_and_a_killed_process_holds_nothing(tmp_path: Path) -> None:
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert await holder.stdout.readline() == b"held\n"
+    assert being_refreshed(tmp_path, "docs")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2), writing_lock(tmp_path):
+            pytest.fail("two writers")
+    began = time.monotonic()
+    asyncio.get_running_loop().call_later(0.3, os.kill, holder.pid, signal.SIGKILL)
+    async with asyncio.timeout(10), writing_lock(tmp_path):
+        assert time.monotonic() - began > 0.25
+    await holder.communicate()
+    async with source_lock(tmp_path, "docs"):
+        pass

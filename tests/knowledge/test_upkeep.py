@@ -1,0 +1,105 @@
+"""When a source is due: everything that the record and the configuration can say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from core.scheduler import Timetable
+from core.settings import FaqSource, Settings
+from core.upkeep_record import Entry
+from knowledge.upkeep import due, source_states, timetable
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+NOW = datetime.now(UTC)
+HOURLY = Timetable(60, jitter=0)
+FRESH = Entry(last_try=NOW - HOUR / 2, ended_at=NOW - HOUR / 2, last_success=NOW - HOUR / 2, made_by="same")
+
+
+def when(entry: Entry, table: Timetable = HOURLY, started: datetime | None = None) -> timedelta | None:
+    """Return how long after the last try a source is due; what is due by now is "0"."""
+    found = due("docs", entry, table, "same", now=NOW, started=started)
+    if found is None:
+        return None
+    return timedelta() if found <= NOW else found - (entry.last_try or found)
+
+
+@pytest.mark.parametrize(
+    ("entry", "after"),
+    [
+        (Entry(), timedelta()),
+        (FRESH, HOUR),
+        (replace(FRESH, last_try=NOW - 50 * HOUR), timedelta()),
+        (replace(FRESH, made_by="other settings"), timedelta()),
+        (replace(FRESH, last_try=NOW + 9000 * HOUR), timedelta()),
+        (replace(FRESH, paused=True), None),
+        (replace(Entry(), paused=True), None),
+        (replace(FRESH, paused=True, asked_at=NOW), timedelta()),
+        (replace(FRESH, asked_at=NOW), timedelta()),
+        # The clock was wrong when it was asked for.
+        (replace(FRESH, asked_at=NOW + 9000 * HOUR), timedelta()),
+        # Broken off: what was asked for goes on, what was planned does not.
+        (replace(FRESH, paused=True, unfinished=True, ended_at=None, failures=1, asked_at=NOW - HOUR), timedelta()),
+        (replace(FRESH, paused=True, unfinished=True, ended_at=None, failures=1), None),
+        (replace(FRESH, asked_at=NOW - HOUR), HOUR),
+        (replace(FRESH, unfinished=True, ended_at=None, failures=1), timedelta()),
+    ],
+)
+def test_due(entry: Entry, after: timedelta | None) -> None:
+    assert when(entry) == after
+
+
+def test_failures_are_tried_again_ever_more_slowly_but_never_later_than_planned() -> None:
+    daily = Timetable(24 * 60, jitter=0)
+    for failures, minutes in ((1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (50, 60)):
+        entry = replace(FRESH, last_try=NOW, ended_at=NOW + MINUTE, error="gone", failures=failures)
+        assert when(entry, daily) == minutes * MINUTE + MINUTE
+        assert when(entry, Timetable(0)) == minutes * MINUTE + MINUTE
+        assert when(entry, Timetable(0.5, jitter=0)) == MINUTE / 2
+        assert when(replace(entry, paused=True), daily) is None
+
+
+def test_what_kills_its_process_is_not_tried_at_once_for_ever() -> None:
+    killed = replace(FRESH, last_try=NOW, unfinished=True, ended_at=None)
+    assert when(replace(killed, failures=1)) == timedelta()
+    assert when(replace(killed, failures=2)) == MINUTE
+    assert when(replace(killed, failures=5)) == 8 * MINUTE
+
+
+def test_at_each_start_only() -> None:
+    once = Timetable(0)
+    assert when(FRESH, once) is None
+    assert when(FRESH, once, started=NOW) == timedelta()
+    assert when(FRESH, once, started=NOW - HOUR) is None
+
+
+def test_the_delay_is_the_same_for_whoever_asks_and_another_for_each_source() -> None:
+    times = {due(name, FRESH, Timetable(60), "same", now=NOW) for name in ("a", "b", "c", "d") for _ in range(2)}
+    assert len(times) == 4
+    assert all(
+        FRESH.last_try and FRESH.last_try + HOUR <= time <= FRESH.last_try + 1.1 * HOUR for time in times if time
+    )
+
+
+def test_the_plan_of_a_source() -> None:
+    def plan(**refresh: object) -> Timetable:
+        return timetable(FaqSource.model_validate({"kind": "faq", "path": "x.csv", "refresh": refresh}), 60)
+
+    assert plan() == Timetable(60, jitter=0.1)
+    assert plan(minutes=5, jitter=0.5) == Timetable(5, jitter=0.5)
+    assert plan(minutes=0) == Timetable(0)
+    assert plan(cron="0 6 * * *") == Timetable(cron="0 6 * * *", jitter=0)
+    assert plan(cron="0 6 * * *", timezone="UTC", jitter=1) == Timetable(cron="0 6 * * *", timezone="UTC", jitter=1)
+
+
+def test_states_come_in_the_order_of_the_configuration_without_live_sources(tmp_path: Path) -> None:
+    faq = {"kind": "faq", "path": "x.csv"}
+    web = {"kind": "search_api", "provider": "searxng", "base_url": "http://127.0.0.1:9"}
+    settings = Settings.model_validate({"data_dir": tmp_path, "sources": {"b": faq, "web": web, "a": faq}})
+    states = source_states(settings, {"a": replace(FRESH, error="gone", failures=1, documents=3, unfinished=True)})
+    assert [(one.name, one.kind) for one in states] == [("b", "faq"), ("a", "faq")]
+    assert (states[0].last_try, states[0].error) == (None, "")
+    assert (states[1].error, states[1].documents, states[1].running) == ("gone", 3, False), "its process died"
