@@ -53,6 +53,8 @@ async def run(settings: Settings, *, dry: bool = False, reread: Reread | None = 
         monitor = await stack.enter_async_context(monitoring(settings))
         opened = await _unless(stop, _open(settings, stack, monitor, reread, dry=dry))
         if opened:
+            # What a dry run tries out may be a configuration that lacks a source by mistake.
+            await stack.enter_async_context(opened.keeper.keeping(forgetting=not dry))
             await _serve(settings, opened, stack, stop, hurry)
     logger(__name__).info("daemon.stopped")
     return 0
@@ -90,7 +92,7 @@ async def _open(
             opening.create_task(adapter.open())
         app = await stack.enter_async_context(open_app(settings, database=journal.database, meter=monitor.meter))
     keeper = app.keeper(journal.database, monitor.meter)
-    desk = Desk(settings, journal, upkeep=keeper, reread=reread)
+    desk = Desk(settings, journal, upkeep=keeper, reread=reread, library=app.parts.library)
     if app.answering.limits:
         desk.office.adopters["limits"] = app.answering.limits.adopt
     intake = Intake(settings, journal, monitor.answering(app.answer), app.parts.library, desk)
@@ -116,7 +118,6 @@ async def _serve(
 ) -> None:
     app, adapters, intake = opened.app, opened.adapters, opened.intake
     async with task_group() as tasks:
-        await stack.enter_async_context(opened.keeper.keeping())
         await stack.enter_async_context(every(DAILY_MINUTES, lambda: forget(settings, opened.journal)))
         faults: list[Exception] = []
         bots = [list(group) for _, group in groupby(sorted(adapters, key=_platform), _platform)]

@@ -94,11 +94,14 @@ def fingerprint(settings: Settings, prompts: Prompts) -> str:
 
 
 def _asked(question: Question, *, by_sense: bool) -> Asked:
-    from core.answer_cache import Asked
+    from core.answer_cache import Asked, scope_of
 
-    # Each chat for itself: what one chat asks is nobody else's business, least of all what a private one does.
-    scope = json.dumps([question.key.platform, question.key.chat] if question.key else [])
-    return Asked(scope, question.text, normal(question.text), sense(question.text) if by_sense else "")
+    return Asked(
+        scope_of(question.key, closed=question.closed),
+        question.text,
+        normal(question.text),
+        sense(question.text) if by_sense else "",
+    )
 
 
 async def _look_up(asked: Asked, repeated: Repeated) -> tuple[Kept | None, Mapping[str, str] | None]:

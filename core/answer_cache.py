@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from core.database import Database
 from core.settings import CacheSettings
 from core.tables import replies
 from core.tasks import unbroken
-from core.types import Citation, Passage, Reply, Trace
+from core.types import Citation, ConversationKey, Passage, Reply, Trace
 
 # Questions of one sense are few; each costs an embedding.
 MOST_CANDIDATES = 4
@@ -38,6 +39,21 @@ class Kept:
     same_words: bool
     versions: Mapping[str, str]
     reply: Reply
+
+
+def scope_of(key: ConversationKey | None, *, closed: bool = False) -> str:
+    """Return who gets a reply again: its chat or, where only a part of that reads it, its thread.
+
+    What one chat asks is nobody else's business, least of all what a private one does.
+    """
+    if key is None:
+        return json.dumps([])
+    return json.dumps([key.platform, key.chat, key.thread] if closed else [key.platform, key.chat])
+
+
+def of_chat(key: ConversationKey) -> ColumnElement[bool]:
+    """Return the condition that a reply belongs to a chat, whichever of its threads."""
+    return replies.c.scope.startswith(scope_of(key)[:-1], autoescape=True)
 
 
 class AnswerCache:

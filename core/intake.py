@@ -20,7 +20,7 @@ from core.feedback.desk import FeedbackDesk
 from core.feedback.handoff import Handoff
 from core.feedback.thumbs import is_press
 from core.gate import Gate, Verdict
-from core.gating.room import Room
+from core.gating.room import CLOSED, Room
 from core.journal import Journal
 from core.language import language_of
 from core.logs import context, logger
@@ -218,7 +218,8 @@ class Intake:
             text = message.quoted[: self._settings.answer.max_question_chars]
         elif message.quoted:
             history = [*history, *await self._replied_to(message, history)]
-        question = Question(text, tuple(history), message.id, message.author, message.author_id, message.key)
+        closed = bool(message.reference.get(CLOSED))
+        question = Question(text, tuple(history), message.id, message.author, message.author_id, message.key, closed)
         question = with_attachments(question, message, adapter)
         return await self._answer(await self._feedback.again(message, question), sink)
 

@@ -6,7 +6,6 @@ taken up at the next start.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from sqlalchemy import Row as ResultRow
 from sqlalchemy import Select, and_, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from core.answer_cache import of_chat
 from core.database import Database
 from core.feedback.forgetting import forget_person
 from core.images import with_seen
@@ -231,8 +231,7 @@ class Journal:
         async with self._writing() as connection:
             # Earlier answers hold the question too; they must go first, while its text is still there to be compared.
             asked = replies.c.asked.in_(select(columns.text).where(*theirs))
-            here = replies.c.scope == json.dumps([key.platform, key.chat])
-            await connection.execute(delete(replies).where(here, asked))
+            await connection.execute(delete(replies).where(of_chat(key), asked))
             done = await connection.execute(update(messages).where(*theirs, settled).values(_EMPTIED))
             await forget_person(connection, message)
             await connection.execute(update(messages).where(*_identity(message)).values(author_id="", author=""))

@@ -89,8 +89,9 @@ Fetch = Callable[[], Awaitable[bytes]]
 class Question:
     """A message that the gate let through, with its conversation (without the question itself).
 
-    `key` is where it was asked; None in the terminal, where one person asks. `pictures` fetch what is attached to it,
-    `unread` are the kinds of attachments that nobody can read.
+    `key` is where it was asked; None in the terminal, where one person asks. `closed` says that only a part of the
+    chat reads its thread. `pictures` fetch what is attached to it, `unread` are the kinds of attachments that nobody
+    can read.
     """
 
     text: str
@@ -99,6 +100,7 @@ class Question:
     author: str = ""
     author_id: str = ""
     key: ConversationKey | None = None
+    closed: bool = False
     pictures: tuple[Fetch, ...] = ()
     unread: tuple[AttachmentKind, ...] = ()
 

@@ -88,10 +88,13 @@ class Keeper:
         await self._set_paused(name, False)
 
     @asynccontextmanager
-    async def keeping(self) -> AsyncIterator[None]:
-        """Refresh what is due for as long as the block lasts; leaving it breaks off what is on, which goes on later."""
+    async def keeping(self, *, forgetting: bool = True) -> AsyncIterator[None]:
+        """Refresh what is due for as long as the block lasts; leaving it breaks off what is on, which goes on later.
+
+        `forgetting` says whether sources that are configured no more are forgotten.
+        """
         async with open_alarms() as alarms:
-            keeping = asyncio.create_task(self._keep(alarms))
+            keeping = asyncio.create_task(self._keep(alarms, forgetting))
             try:
                 yield
             finally:
@@ -99,9 +102,10 @@ class Keeper:
                 with suppress(asyncio.CancelledError):
                     await keeping
 
-    async def _keep(self, alarms: Alarms) -> None:
+    async def _keep(self, alarms: Alarms, forgetting: bool) -> None:
         async with task_group() as tasks:
-            tasks.create_task(self._forget_removed())
+            if forgetting:
+                tasks.create_task(self._forget_removed())
             for name in self._names:
                 tasks.create_task(self._tend(name, alarms))
 

@@ -108,6 +108,10 @@ class Places:
         self._private.update(str(one) for one in found if one)
         return sorted(self._private)
 
+    def is_new(self, place: Place) -> bool:
+        """Say whether a place is a private chat in which nobody has written yet, as far as is known."""
+        return place.private and place.channel not in self._private
+
     async def answered_in(self, thread: str) -> None:
         """Note that the bot takes part in a thread."""
         if thread and not await self.follows(thread):

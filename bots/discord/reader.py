@@ -91,7 +91,7 @@ class Reader:
             case "THREAD_DELETE" | "CHANNEL_DELETE":
                 self._places.forget(str(event["id"]))
             case "MESSAGE_CREATE":
-                await self._hear(event, await self._place(event), receive)
+                await self._hear_new(event, await self._place(event), receive)
             case "MESSAGE_UPDATE":
                 await self._note_edit(event, receive)
             case "MESSAGE_DELETE":
@@ -113,6 +113,14 @@ class Reader:
         except PlatformError as failure:
             logger(__name__).debug("discord.channel_unknown", channel=channel, error=str(failure))
             return Place(channel, channel, "", guild)
+
+    async def _hear_new(self, event: Json, place: Place, receive: Receive) -> None:
+        """Take a message; in a private chat that is new to us, first what was written there while we were away."""
+        if self._places.is_new(place):
+            await self._read_on(place, await self._places.unread_from(place.channel), receive)
+            if await self._places.unread_from(place.channel) >= int(event["id"]):
+                return
+        await self._hear(event, place, receive)
 
     async def _hear(self, event: Json, place: Place, receive: Receive) -> None:
         number = str(int(event["id"]))

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from sqlalchemy import ColumnElement, String, Table, cast, func, select
 
 from core.database import Database
+from core.gating.room import written
 from core.tables import answers, messages
 
 Chat = tuple[str, str] | None
@@ -32,7 +33,8 @@ async def days(database: Database, since: date, chat: Chat = None) -> Mapping[da
     found: dict[date, Day] = {}
     columns, start = messages.c, datetime.combine(since, time()).astimezone(UTC)
     slot = func.substr(cast(columns.received_at, String), 1, TEN_MINUTES)
-    said = select(slot, columns.state, func.count()).where(columns.received_at >= start, *_place(messages, chat))
+    said = select(slot, columns.state, func.count())
+    said = said.where(columns.received_at >= start, written(), *_place(messages, chat))
     used = answers.c
     sums = (func.sum(used.prompt + used.completion), func.sum(used.cost))
     spent = select(used.day, *sums).where(used.day >= since.isoformat(), *_place(answers, chat)).group_by(used.day)

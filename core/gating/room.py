@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
 from core.commenting.rules import BY_BOT
 from core.database import Database
+from core.feedback import calling, thumbs
 from core.tables import messages
 from core.types import ConversationKey, Message
 
@@ -67,9 +68,11 @@ class Room:
         self._reading = database.reading
 
     async def lately(self, message: Message, seconds: float) -> Sequence[Said]:
-        """Return the other messages of people that reached this bot in the chat in the last seconds, oldest first."""
+        """Return what else people wrote that reached this bot in the chat in the last seconds, oldest first."""
         columns = messages.c
-        query = _newest(message, *_READ).where(columns.received_at > _ago(seconds), columns.bot == message.bot)
+        query = _newest(message, *_READ).where(
+            columns.received_at > _ago(seconds), columns.bot == message.bot, written()
+        )
         async with self._reading() as connection:
             rows = (await connection.execute(query)).all()
         here = next((at for at, row in enumerate(rows) if row.id == message.id), len(rows))
@@ -183,6 +186,13 @@ class Room:
         async with self._reading() as connection:
             found = await connection.scalar(query)
         return None if found is None else str(found)
+
+
+def written() -> ColumnElement[bool]:
+    """Return that somebody wrote a message: it is no press of a button, no question asked again by one, no call."""
+    columns = messages.c
+    pressed = columns.command.in_((thumbs.COMMAND, calling.COMMAND))
+    return and_(~pressed, ~columns.id.endswith(calling.SECOND))
 
 
 def readable(message: Message) -> ColumnElement[bool]:

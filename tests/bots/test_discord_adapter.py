@@ -249,6 +249,25 @@ async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make:
     assert third.texts == ["only this"]
 
 
+async def test_a_private_chat_begun_while_the_bot_was_away_is_read_from_its_beginning(
+    peer: DiscordPeer, make: Make, positions: Positions
+) -> None:
+    async with listening(peer, make(), Inbox().receive):
+        pass
+    private = peer.channel(private=True)
+    await peer.say(private, "asked while nobody was there")
+    await peer.say(private, "and again")
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        await peer.say(private, "hello?")
+        await inbox.until(3)
+        await peer.say(private, "live")
+        await inbox.until(4)
+    assert inbox.texts == ["asked while nobody was there", "and again", "hello?", "live"]
+    assert inbox.twice == 0
+    assert len(peer.called("GET /channels/{}/messages")) == 1, "its history is read once"
+
+
 async def test_what_is_too_old_is_not_read(peer: DiscordPeer, make: Make, positions: Positions) -> None:
     room = peer.channel()
     positions.saved[f"{peer.me.id}:since"] = 1

@@ -133,6 +133,26 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
         assert not (tmp_path / "data" / COPY).exists()
 
 
+async def test_a_source_that_a_dry_run_lacks_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
+    async with TelegramPeer() as telegram:
+        monkeypatch.setenv("T", telegram.token)
+        settings = {"telegram": {"token": {"env": "T"}, "api_url": telegram.api_url}}
+        source = {"kind": "files", "path": "docs"}
+        both = Deployment(tmp_path, {**settings, "sources": {"rocket": source, "more": source}})
+        await asyncio.to_thread(both.call, "ingest")
+        one = Deployment(tmp_path, {**settings, "sources": {"rocket": source}})
+        async with daemon(one, dry=True):
+            telegram.say(7, ASKED)
+            await until(lambda: withheld(log))
+        assert "source.forgotten" not in log.getvalue()
+        async with daemon(one, dry=False):
+            await until(lambda: "source.forgotten" in log.getvalue())
+
+
 async def test_only_what_is_named_gets_through() -> None:
     class Client:
         url = "here"

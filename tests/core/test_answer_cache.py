@@ -344,6 +344,14 @@ async def test_chats_do_not_share_answers(stand: Stand) -> None:
     assert await stand.again(replace(HOW, key=replace(GROUP, thread="5"), author_id="43")), "threads belong to a chat"
 
 
+async def test_a_closed_thread_shares_no_answers_with_its_chat(stand: Stand) -> None:
+    closed = replace(HOW, key=replace(GROUP, thread="5"), closed=True)
+    assert not await stand.again(closed)
+    assert await stand.again(closed)
+    assert not await stand.again(HOW), "what was asked in private is not heard in the chat"
+    assert not await stand.again(replace(closed, key=replace(GROUP, thread="6")))
+
+
 async def test_a_changed_source_makes_its_answers_void(stand: Stand) -> None:
     await stand.again(HOW)
     stand.sources.known["faq"] = "9"

@@ -13,7 +13,10 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import update
 
+from core.administration.figures import days
 from core.errors import ServiceError
+from core.feedback.calling import SECOND, call_for
+from core.feedback.thumbs import press
 from core.gate import LATE_S, Gate, Verdict
 from core.gating.asking import asking, for_somebody_else, no_question, nothing_to_answer, personal, resolved
 from core.gating.relevance import relevance
@@ -169,6 +172,30 @@ async def test_a_conversation_between_people_is_left_alone(journal: Journal) -> 
     assert "a human is talking" in (await group.judged(message(3))).reason
     await group.earlier(reply, 300)
     assert (await group.judged(message(4, "How do I install the package without pip?"))).speak
+
+
+async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
+    group = Group.of(journal, cooldown_s=60)
+    asked = message(1)
+    await group.answered(replace(asked, addressed=True))
+    await group.answered(replace(asked, id=f"{asked.id}{SECOND}"))
+    await group.answered(call_for(asked, ["9"]))
+    pressed = press(
+        "down",
+        asked.id,
+        number="p",
+        platform="test",
+        chat="room",
+        author_id="bob",
+        author="",
+        at=asked.sent_at,
+        reference={},
+    )
+    await group.silent(pressed)
+    said = await Room(journal.database).lately(message(2), 600)
+    assert [one.id for one in said] == [asked.id]
+    (day,) = (await days(journal.database, asked.sent_at.date() - timedelta(days=1))).values()
+    assert sum(day.states.values()) == 1, "and nothing to be counted as a message"
 
 
 async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -16,7 +15,7 @@ from random import Random
 import pytest
 from sqlalchemy import insert
 
-from core.answer_cache import AnswerCache, Asked
+from core.answer_cache import AnswerCache, Asked, scope_of
 from core.database import Database
 from core.errors import StoreError
 from core.journal import FORGOTTEN_AT_ONCE, Journal
@@ -383,8 +382,9 @@ async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None
     await journal.received(ASKED)
     await journal.answered(ASKED, Reply("So."))
     cache = AnswerCache(journal.database, CacheSettings(), "x")
-    here, elsewhere = (json.dumps([CHAT.platform, chat]) for chat in (CHAT.chat, "-200"))
-    for scope in (here, elsewhere):
+    elsewhere = replace(CHAT, chat=f"{CHAT.chat}0")
+    scopes = [scope_of(CHAT), scope_of(replace(CHAT, thread="5"), closed=True), scope_of(elsewhere)]
+    for scope in scopes:
         await cache.keep(Asked(scope, ASKED.text, "how", ""), Reply("So."), {})
     await journal.forget_author(ASKED)
-    assert [len(await cache.find(Asked(scope, "How?", "how", ""))) for scope in (here, elsewhere)] == [0, 1]
+    assert [len(await cache.find(Asked(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]
