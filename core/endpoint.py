@@ -25,6 +25,9 @@ CHAT = "/chat/completions"
 DRAIN_S = 0.2
 # How long the token counts are waited for behind the last word.
 COUNTS_S = 2.0
+# How long a reply rests between two readings, for each that is being read: a few words at once cost hardly more than
+# one, and with hundreds of replies at the same time single words would keep the event loop from everything else.
+REST_S, LEAST_REST_S = 0.0005, 0.004
 
 
 class Endpoint:
@@ -36,6 +39,7 @@ class Endpoint:
         self._timeout_s = timeout_s
         self._opened: asyncio.Task[AsyncOpenAI] | None = None
         self._refused: set[str] = set()
+        self._streams = 0
 
     @classmethod
     def open(cls, base_url: str, api_key: str, timeout_s: float) -> Endpoint:
@@ -78,6 +82,7 @@ class Endpoint:
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece]:
         """Yield a chat completion piece by piece. `request` is the body without `stream`. Raises `ModelError`."""
         client, reply = await self._client(), Stream()
+        self._streams += 1
         try:
             with self._mapped(ModelError, request.get("model")):
                 async with aclosing(await self._open_stream(client, request)) as response:
@@ -88,6 +93,8 @@ class Endpoint:
                         if reply.done:
                             await _drain(chunks)
                             break
+                        if not reply.finished and (rest := self._streams * REST_S) >= LEAST_REST_S:
+                            await asyncio.sleep(rest)
                     for piece in reply.finish():
                         yield piece
         except ModelError as fault:
@@ -95,6 +102,8 @@ class Endpoint:
             if not reply.finished:
                 raise
             logger(__name__).info("endpoint.ended_badly", error=str(fault))
+        finally:
+            self._streams -= 1
         if not reply.finished:
             raise ModelError(f"{self.base_url}: the reply of {request.get('model')} broke off before its end")
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from core.ports import ChatModel, Library, Reranker
 from core.prompts import Prompts
 from core.settings import Settings
+from core.tasks import Turns
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The collaborators of the line. `model` is None when no language model is configured."""
+    """The collaborators of the line. `model` is None when no language model is configured.
+
+    Selecting evidence and writing prompts go by `turns`.
+    """
 
     settings: Settings
     library: Library
     reranker: Reranker
     model: ChatModel | None
     prompts: Prompts
+    turns: Turns = field(default_factory=Turns)

@@ -45,7 +45,7 @@ class Stream:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Piece]:
-        """Yield what these bytes complete.
+        """Yield what these bytes complete, the texts of them as one piece: every piece costs all who pass it on.
 
         Raises `WireError` for an error that the server reports inside the stream, `ValueError` for broken JSON.
         """
@@ -56,8 +56,7 @@ class Stream:
         self._after_return = chunk.endswith(b"\r")
         lines = (self._rest + chunk).splitlines()
         self._rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
-        for line in lines:
-            yield from self._line(line)
+        yield from _joined(piece for line in lines for piece in self._line(line))
 
     def finish(self) -> Iterator[Piece]:
         """Yield what is left when no empty line closed the last event."""
@@ -109,6 +108,26 @@ def reply_of(body: object) -> Piece:
     counts = _counts(reply.get("usage"))
     text = "\n".join([*calls, content]).strip() if calls else content
     return Piece(text, counts.prompt_tokens, counts.completion_tokens)
+
+
+def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Yield texts that follow each other as one; what came before a damaged piece comes before its error."""
+    texts: list[str] = []
+    try:
+        for piece in pieces:
+            if piece.text:
+                texts.append(piece.text)
+                continue
+            if texts:
+                yield Piece("".join(texts))
+                texts.clear()
+            yield piece
+    except ValueError:
+        if texts:
+            yield Piece("".join(texts))
+        raise
+    if texts:
+        yield Piece("".join(texts))
 
 
 def _checked(body: object) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from core.types import Passage
 from knowledge.rerank_scores import MOST_CHARACTERS, by_scores, judged_text
 from knowledge.web.addresses import shown
 from knowledge.web.client import Request, Response, WebClient
+from knowledge.web.keys import key_of
 
 RESULTS = ("results", "data", "list")
 SCORES = ("relevance_score", "score")
@@ -33,13 +34,17 @@ class ApiReranker:
         self._client = WebClient({urlsplit(settings.url).hostname or ""})
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """Return the passages best first. Raises `ServiceError` when the service fails, is late or makes no sense."""
+        """Return the passages best first.
+
+        Raises `ServiceError` when the service fails, is late or makes no sense, and when its key is missing.
+        """
         fused = fuse(passages, self._alpha)
         asked = fused[: self._settings.top_n]
         if len(fused) < 2 or not query.strip():
             return fused
         try:
-            response = await self._client.fetch(self._request(query, asked))
+            key = await key_of(self._settings.api_key)
+            response = await self._client.fetch(self._request(query, asked, key))
         except SourceError as fault:
             raise ServiceError(f"the reranker failed: {fault}") from fault
         return by_scores(fused, _scores(response, len(asked)))
@@ -48,7 +53,7 @@ class ApiReranker:
         """Let go of the connections. Idempotent."""
         await self._client.close()
 
-    def _request(self, query: str, passages: Sequence[Passage]) -> Request:
+    def _request(self, query: str, passages: Sequence[Passage], key: str) -> Request:
         settings = self._settings
         texts = list(map(judged_text, passages))
         body: dict[str, Any] = {"query": query[:MOST_CHARACTERS], settings.texts_key: texts}
@@ -58,7 +63,7 @@ class ApiReranker:
             body["truncate"] = True
         if settings.model:
             body["model"] = settings.model
-        headers = {"Authorization": f"Bearer {settings.api_key.value()}"} if settings.api_key else {}
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         return Request(settings.url, "POST", {}, headers, body, settings.timeout_s)
 
 

@@ -23,7 +23,7 @@ def is_live(settings: SourceSettings) -> bool:
 def open_live(name: str, settings: SourceSettings, data_dir: Path | None = None) -> Live:
     """Return a live source. Nothing is sent yet. With `data_dir`, its requests of a day are counted there.
 
-    Raises `SourceError` for a mapping or template that is none.
+    Raises `SourceError` for a mapping or template that is none, and for a wish that a search service cannot be told.
     """
     if not isinstance(settings, LiveSource):
         raise TypeError(f"source {name} is not asked at question time")
@@ -32,7 +32,7 @@ def open_live(name: str, settings: SourceSettings, data_dir: Path | None = None)
     if isinstance(settings, RemoteRagSource):
         return RemoteRag(name, settings, allowance)
     if isinstance(settings, SearchApiSource):
-        return HttpApi(name, as_http_api(settings), allowance)
+        return HttpApi(name, as_http_api(settings, name), allowance)
     if not isinstance(settings, HttpApiSource):
         raise TypeError(f"source {name} is not asked at question time")
     return HttpApi(name, settings, allowance)

@@ -7,8 +7,6 @@ import hashlib
 import html
 import json
 import re
-import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,15 +15,16 @@ from core.errors import SourceError
 from core.settings import HttpApiSource
 from core.types import Passage
 from knowledge.live.allowance import Allowance
+from knowledge.live.kept import Found, Kept
 from knowledge.web.addresses import SCHEMES, shown
 from knowledge.web.client import Request, Response, WebClient
+from knowledge.web.keys import key_of
 from knowledge.web.replies import text_of
 
 if TYPE_CHECKING:
     from jmespath.parser import ParsedResult
 
 PLACEHOLDERS = frozenset({"query", "limit", "page", "api_key"})
-KEPT_QUERIES = 256
 MAX_TEXT = 4000
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 _TAG = re.compile(
@@ -51,7 +50,7 @@ class HttpApi:
         self._allowance = allowance
         self._client = WebClient(settings.allow_private)
         self._mapping = {key: _compiled(name, key, getattr(settings, key)) for key in MAPPED}
-        self._kept: OrderedDict[str, tuple[float, Sequence[Passage]]] = OrderedDict()
+        self._kept = Kept(settings.cache_s)
         for template in _texts([settings.url, settings.params, settings.headers, settings.body]):
             _check_template(name, template)
 
@@ -63,42 +62,40 @@ class HttpApi:
     async def search(self, query: str) -> Sequence[Passage]:
         """Return what the API finds for a query, best first, with its rank as score (1 down to 0).
 
-        Results of the same query are used again for `cache_s` seconds. Raises `SourceError` when the API cannot be
-        reached, refuses, or answers with something else than what the mapping expects, and when the requests of the day
-        are used up.
+        Results of the same query are used again for `cache_s` seconds, and whoever asks it meanwhile waits for the same
+        requests. Raises `SourceError` when the API cannot be reached, refuses, or answers with something else than what
+        the mapping expects, when its key is missing, and when the requests of the day are used up.
         """
-        kept = self._kept.get(query)
-        if kept is not None and time.monotonic() - kept[0] < self._settings.cache_s:
-            return kept[1]
-        settings = self._settings
-        paged = any("{page}" in text for text in _texts([settings.url, settings.params, settings.body]))
-        numbers = range(settings.first_page, settings.first_page + (settings.pages if paged else 1))
-        if self._allowance:
-            await self._allowance.take(len(numbers))
-        pages = await asyncio.gather(*(self._page(query, number) for number in numbers))
-        distinct = {passage.id: passage for page in reversed(pages) for passage in reversed(page)}
-        passages = list(reversed(distinct.values()))[: settings.limit]
-        self._kept[query] = (time.monotonic(), passages)
-        self._kept.move_to_end(query)
-        if len(self._kept) > KEPT_QUERIES:
-            self._kept.popitem(last=False)
-        return passages
+        return await self._kept.result(query, self._ask)
 
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""
         await self._client.close()
 
-    async def _page(self, query: str, page: int) -> list[Passage]:
+    async def _ask(self, query: str) -> Found:
+        settings = self._settings
+        paged = any("{page}" in text for text in _texts([settings.url, settings.params, settings.body]))
+        numbers = range(settings.first_page, settings.first_page + (settings.pages if paged else 1))
         try:
-            response = await self._client.fetch(self._request(query, page))
+            key = await key_of(settings.api_key)
+        except SourceError as fault:
+            raise SourceError(f"source {self.name}: {fault}") from fault
+        if self._allowance:
+            await self._allowance.take(len(numbers))
+        pages = await asyncio.gather(*(self._page(query, number, key) for number in numbers))
+        distinct = {passage.id: passage for page in reversed(pages) for passage in reversed(page)}
+        return Found(list(reversed(distinct.values()))[: settings.limit])
+
+    async def _page(self, query: str, page: int, key: str) -> list[Passage]:
+        try:
+            response = await self._client.fetch(self._request(query, page, key))
         except SourceError as fault:
             raise SourceError(f"source {self.name}: {fault}") from fault
         found = self._read(response)
         return [passage for passage in map(self._passage, found) if passage is not None]
 
-    def _request(self, query: str, page: int) -> Request:
+    def _request(self, query: str, page: int, key: str) -> Request:
         settings = self._settings
-        key = settings.api_key.value() if settings.api_key else ""
         values = {"query": query, "limit": str(settings.limit), "page": str(page), "api_key": key}
         encoded = {name: quote(value, safe="") for name, value in values.items()}
         params = {name: _filled(value, values) for name, value in settings.params.items()}

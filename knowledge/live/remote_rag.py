@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -16,12 +15,13 @@ from core.logs import logger
 from core.settings import RemoteRagSource
 from core.types import Passage
 from knowledge.live.allowance import Allowance
+from knowledge.live.kept import Found, Kept
 from knowledge.web.addresses import SCHEMES, shown
 from knowledge.web.client import Request, Response, WebClient
+from knowledge.web.keys import key_of
 from knowledge.web.markup import without_hidden
 from knowledge.web.replies import line_of, read_json, text_of
 
-KEPT_QUERIES = 256
 MAX_TEXT = 4000
 # How long a base without the enhanced call is asked in the standard way before it is tried again.
 STANDARD_S = 3600.0
@@ -43,7 +43,7 @@ class RemoteRag:
         self._allowance = allowance
         self._client = WebClient(settings.allow_private)
         self._standard_until: dict[str, float] = {}
-        self._kept: OrderedDict[str, tuple[float, Sequence[Passage]]] = OrderedDict()
+        self._kept = Kept(settings.cache_s)
 
     @property
     def where(self) -> str:
@@ -54,11 +54,16 @@ class RemoteRag:
         """Return what all bases find for a query, best first, their scores (0 to 1) multiplied with the bases' weights.
 
         A base that fails is logged and left out. Results of the same query are used again for `cache_s` seconds, unless
-        a base failed. Raises `SourceError` when all bases fail, and when the requests of the day are used up.
+        a base failed, and whoever asks it meanwhile waits for the same requests. Raises `SourceError` when all bases
+        fail, when the key is missing, and when the requests of the day are used up.
         """
-        kept = self._kept.get(query)
-        if kept is not None and time.monotonic() - kept[0] < self._settings.cache_s:
-            return kept[1]
+        return await self._kept.result(query, self._find)
+
+    async def close(self) -> None:
+        """Let go of the connections. Idempotent."""
+        await self._client.close()
+
+    async def _find(self, query: str) -> Found:
         bases = self._settings.bases
         if self._allowance:
             await self._allowance.take(len(bases))
@@ -70,19 +75,7 @@ class RemoteRag:
         # What several bases hold counts once, with its higher score: the last of an id stays.
         distinct = {passage.id: passage for passage in sorted(found, key=lambda passage: passage.score)}
         passages = sorted(distinct.values(), key=lambda passage: -passage.score)[: self._settings.limit]
-        if not failures:
-            self._keep(query, passages)
-        return passages
-
-    async def close(self) -> None:
-        """Let go of the connections. Idempotent."""
-        await self._client.close()
-
-    def _keep(self, query: str, passages: Sequence[Passage]) -> None:
-        self._kept[query] = (time.monotonic(), passages)
-        self._kept.move_to_end(query)
-        if len(self._kept) > KEPT_QUERIES:
-            self._kept.popitem(last=False)
+        return Found(passages, whole=not failures)
 
     async def _outcome(self, base: str, query: str) -> list[Passage] | SourceError:
         try:
@@ -103,28 +96,28 @@ class RemoteRag:
     async def _ask(self, base: str, query: str) -> Response:
         """Make the enhanced call; the standard one where there is none, which is remembered once it has answered."""
         settings = self._settings
+        try:
+            key = await key_of(settings.api_key)
+        except SourceError as fault:
+            raise SourceError(f"{self.where}: {fault}") from fault
         tried = settings.enhanced and self._standard_until.get(base, 0.0) <= time.monotonic()
         if tried:
             flags = {"use_rerank": settings.use_rerank, "use_compression": settings.use_compression}
-            response = await self._client.fetch(self._request(base, "retrieve", query, flags))
+            response = await self._client.fetch(self._request(base, "retrieve", key, {"query": query, **flags}))
             if response.status not in ABSENT:
                 return _checked(response)
-        response = _checked(await self._client.fetch(self._request(base, "search", query, {})))
+        response = _checked(await self._client.fetch(self._request(base, "search", key, {"query": query})))
         if tried:
             self._standard_until[base] = time.monotonic() + STANDARD_S
         return response
 
-    def _request(self, base: str, call: str, query: str, flags: Mapping[str, bool]) -> Request:
+    def _request(self, base: str, call: str, key: str, asked: Mapping[str, Any]) -> Request:
         settings = self._settings
-        missing = settings.api_key.missing() if settings.api_key else ""
-        if missing:
-            raise SourceError(f"{self.where}: api_key: {missing}")
-        key = settings.api_key.value() if settings.api_key else ""
         return Request(
             f"{settings.base_url.rstrip('/')}/bases/{quote(base, safe='')}/{call}",
             "POST",
             headers={"Authorization": f"Bearer {key}"} if key else {},
-            body={**settings.body, "query": query, "limit": settings.limit, **flags},
+            body={**settings.body, "limit": settings.limit, **asked},
             timeout_s=settings.timeout_s,
         )
 

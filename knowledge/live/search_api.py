@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.errors import SourceError
 from core.settings import HttpApiSource, SearchApiSource
 
-# How each service names the age of results.
+# How each service names the age of results. Where it knows none of that length, the next shorter one stands for it: no
+# result is ever older than was asked for.
 BRAVE_AGE = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 GOOGLE_AGE = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
-BING_AGE = {"day": "Day", "week": "Week", "month": "Month"}
+BING_AGE = {"day": "Day", "week": "Week", "month": "Month", "year": "Month"}
 
 
-def as_http_api(settings: SearchApiSource) -> HttpApiSource:
-    """Return the HTTP API that a search service is."""
+def as_http_api(settings: SearchApiSource, name: str = "") -> HttpApiSource:
+    """Return the HTTP API that a search service is.
+
+    Raises `SourceError`, with the source's name, for a wish that the service has no parameter for.
+    """
+    if settings.provider == "tavily" and settings.language:
+        raise SourceError(f"source {name}: provider tavily cannot be told a language: leave language out")
     shape = {"tavily": _tavily, "brave": _brave, "searxng": _searxng, "google": _google, "bing": _bing}
     shared = {name: getattr(settings, name) for name in ("limit", "timeout_s", "cache_s", "allow_private", "api_key")}
     return HttpApiSource.model_validate({"kind": "http_api", **shared, **shape[settings.provider](settings)})
@@ -58,11 +65,10 @@ def _brave(settings: SearchApiSource) -> dict[str, Any]:
 
 
 def _searxng(settings: SearchApiSource) -> dict[str, Any]:
-    # SearXNG knows no week; a month holds it.
-    age = {"week": "month"}.get(settings.fresh or "", settings.fresh or "")
+    params = {"q": _restricted(settings), "format": "json", "language": settings.language}
     return {
         "url": _at(settings, "", "/search"),
-        "params": {"q": _restricted(settings), "format": "json", "time_range": age, "language": settings.language},
+        "params": params | {"time_range": settings.fresh or ""},
         "headers": {"Authorization": "Bearer {api_key}"} if settings.api_key else {},
         "results": "results",
         "text": "content",
@@ -96,7 +102,7 @@ def _bing(settings: SearchApiSource) -> dict[str, Any]:
         "params": {
             "q": _restricted(settings),
             "count": "{limit}",
-            "freshness": BING_AGE.get(settings.fresh or "", ""),
+            "freshness": BING_AGE[settings.fresh] if settings.fresh else "",
             "mkt": settings.language if "-" in settings.language else "",
             "setLang": settings.language[:2],
         },

@@ -1,9 +1,12 @@
-"""Running git: never through a shell, without prompts, hooks or foreign protocols, and never longer than agreed."""
+"""Running git: never through a shell, without prompts, hooks, foreign protocols or redirects to other hosts, and never
+longer than agreed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
@@ -11,7 +14,9 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from core.errors import SourceError
 from knowledge.sources.git_access import Access
+from knowledge.sources.git_moved import new_address
 from knowledge.sources.links import without_credentials
 
 _OPTIONS = (
@@ -23,6 +28,8 @@ _OPTIONS = (
     "gc.autoDetach=false",
     "maintenance.autoDetach=false",
     "credential.interactive=false",
+    # It would follow one to any host, private ones too.
+    "http.followRedirects=false",
 )
 _PROTOCOLS = "file:git:http:https:ssh"
 _BATCH = 64
@@ -31,6 +38,7 @@ _NO_ACCESS = Access()
 # Files for what a command writes, and for its errors.
 Written = tuple[IO[bytes], IO[bytes]]
 _CHANGED_KEY = b"REMOTE HOST IDENTIFICATION HAS CHANGED"
+_MOVED = re.compile(rb"requested URL returned error: 3\d\d")
 
 
 class GitFailure(Exception):
@@ -39,6 +47,10 @@ class GitFailure(Exception):
 
 class GitTimeout(GitFailure):
     """A git command took longer than its time-out and was stopped."""
+
+
+class _GitRedirected(GitFailure):
+    """A remote wants to be asked elsewhere."""
 
 
 class Git:
@@ -50,7 +62,21 @@ class Git:
         self._access = access
 
     async def run(self, *arguments: str) -> bytes:
-        """Return what a command writes. Raises `GitFailure`; a cancelled or late command is killed."""
+        """Return what a command writes. Raises `GitFailure`; a cancelled or late command is killed.
+
+        A remote that has moved on its own host is asked there; one that leads to another host is not.
+        """
+        try:
+            return await self._run(arguments)
+        except _GitRedirected:
+            old = next((one for one in arguments if one.startswith(("http://", "https://"))), "")
+            try:
+                new = await new_address(old, self._access)
+            except SourceError as error:
+                raise GitFailure(without_credentials(str(error))) from error
+        return await self._run([new if argument == old else argument for argument in arguments])
+
+    async def _run(self, arguments: Sequence[str]) -> bytes:
         # Into files: a connection that the user's ssh keeps open for later would hold a pipe for as long.
         with _written() as written:
             async with _process(self.directory, arguments, self._access, written) as process:
@@ -62,7 +88,8 @@ class Git:
             output, errors = await asyncio.to_thread(lambda: [_content(file) for file in written])
         if process.returncode:
             words = _last_words(errors) or f"git {arguments[0]} ended with code {process.returncode}"
-            raise GitFailure(words.replace(self._access.secret, "***") if self._access.secret else words)
+            failure = _GitRedirected if _MOVED.search(errors) else GitFailure
+            raise failure(words.replace(self._access.secret, "***") if self._access.secret else words)
         return output
 
     async def blobs(self, ids: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:

@@ -21,9 +21,6 @@ _GENERATED = (
 )
 _HIDDEN = (".*",)
 
-_DATA_SUFFIXES = {".json", ".yaml", ".yml", ".toml"}
-_DATA_BYTES = 64 * 1024
-
 _KINDS = {
     "markdown": ".md .markdown .mdx .mdown",
     "rst": ".rst .rest",
@@ -109,10 +106,7 @@ class Selection:
         kind = self.kind(path)
         if not kind:
             return "unknown kind"
-        if kind in PACKED:
-            return "too large" if size > self._max_packed_bytes else ""
-        bulk = _suffix(_name(path)) in _DATA_SUFFIXES and size > _DATA_BYTES
-        return "too large" if bulk or size > self._max_bytes else ""
+        return "too large" if size > (self._max_packed_bytes if kind in PACKED else self._max_bytes) else ""
 
     def kind(self, path: str) -> str:
         """Return how to chunk a path, or an empty string for a kind that is not known.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,12 +48,17 @@ async def read_robots(client: WebClient, site: str, timeout_s: float) -> Robots:
     return Robots(rules, seconds, tuple(rules.site_maps() or ()))
 
 
-async def read_sitemaps(client: WebClient, site: str, named: Sequence[str], timeout_s: float, most: int) -> list[str]:
-    """Return the pages that a site's sitemaps list, at most `most`; none when there is no usable sitemap."""
+async def read_sitemaps(
+    client: WebClient, site: str, named: Sequence[str], timeout_s: float, *, most: int, ends: float
+) -> list[str]:
+    """Return the pages that a site's sitemaps list, at most `most`; none when there is no usable sitemap.
+
+    No sitemap is asked for after `ends`, on the clock of `time.monotonic`.
+    """
     waiting = list(named) or [urljoin(site, "/sitemap.xml")]
     seen: set[str] = set()
     pages: dict[str, None] = {}
-    while waiting and len(seen) < MOST_SITEMAPS and len(pages) < most:
+    while waiting and len(seen) < MOST_SITEMAPS and len(pages) < most and time.monotonic() < ends:
         url = waiting.pop(0)
         if url in seen:
             continue

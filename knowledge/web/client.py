@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,15 +18,21 @@ from knowledge.web.addresses import check_address, check_url, shown
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohttp.abc import AbstractResolver
 
 REDIRECTS = 5
 MOVED = frozenset({301, 302, 303, 307, 308})
 AGENT = "KIMAs/0.1 (+question answering bot)"
 CHUNK = 64 * 1024
-# What must not travel to another host with a redirect.
-PRIVATE_HEADERS = frozenset(
-    {"authorization", "cookie", "x-api-key", "x-subscription-token", "ocp-apim-subscription-key"}
-)
+# What may travel to another host with a redirect. Any other header may hold a secret, whatever it is called.
+HARMLESS_HEADERS = frozenset({"accept", "accept-language", "if-modified-since", "if-none-match", "user-agent"})
+PORTS = {"http": 80, "https": 443}
+
+Check = Callable[[str], None]
+
+
+class TooLong(SourceError):
+    """A reply holds more than the request allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +70,14 @@ class Response:
 
 
 class WebClient:
-    """Use as an asynchronous context manager. `allowed` names hosts whose private addresses may be reached."""
+    """Use as an asynchronous context manager. `allowed` names hosts whose private addresses may be reached.
 
-    def __init__(self, allowed: Collection[str] = ()) -> None:
+    `resolver` finds the addresses of names in place of the system's; what it finds is checked like the system's.
+    """
+
+    def __init__(self, allowed: Collection[str] = (), resolver: AbstractResolver | None = None) -> None:
         self._allowed = frozenset(allowed)
+        self._resolver = resolver
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> WebClient:
@@ -82,20 +92,22 @@ class WebClient:
             await self._session.close()
             self._session = None
 
-    async def fetch(self, request: Request) -> Response:
+    async def fetch(self, request: Request, check: Check | None = None) -> Response:
         """Send a request and return the whole reply, whatever its status.
 
-        Redirects are followed, each checked like the first address; a secret does not follow to another host. Raises
-        `SourceError` for a refused address, a reply that is too long or too late, and a failed connection.
+        Redirects are followed, each checked like the first address, and by `check`, which is told where each one leads
+        and raises `SourceError` for what is not to be asked. To another origin (scheme, host, port) only harmless
+        headers follow and never a body, so that no secret does. Raises `SourceError` for a refused address, a redirect
+        that would take the body elsewhere, a reply that is too late and a failed connection, and `TooLong`.
         """
         where = shown(request.url)
         try:
             async with asyncio.timeout(request.timeout_s):
-                return await self._follow(request)
+                return await self._follow(request, check)
         except TimeoutError as fault:
             raise SourceError(f"{where} did not answer within {request.timeout_s:g} s") from fault
 
-    async def _follow(self, request: Request) -> Response:
+    async def _follow(self, request: Request, check: Check | None) -> Response:
         step = request
         for _ in range(REDIRECTS + 1):
             check_url(step.url, self._allowed)
@@ -103,7 +115,9 @@ class WebClient:
             target = reply.headers.get("location", "")
             if reply.status not in MOVED or not target:
                 return reply
-            step = _redirected(step, reply.status, urljoin(step.url, target))
+            step = _redirected(step, reply.status, _target(step.url, target))
+            if check is not None:
+                check(step.url)
         raise SourceError(f"{shown(request.url)} redirects more than {REDIRECTS} times")
 
     async def _exchange(self, request: Request) -> Response:
@@ -126,7 +140,8 @@ class WebClient:
         import aiohttp
 
         if self._session is None:
-            connector = aiohttp.TCPConnector(resolver=_resolver(self._allowed), limit_per_host=8, ttl_dns_cache=60)
+            resolver = guarded(self._resolver or aiohttp.ThreadedResolver(), self._allowed)
+            connector = aiohttp.TCPConnector(resolver=resolver, limit_per_host=8, ttl_dns_cache=60)
             # No cookies are kept, and no proxy of the environment may see what is asked.
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self._session
@@ -139,19 +154,34 @@ async def web_client(allowed: Collection[str] = ()) -> AsyncIterator[WebClient]:
         yield client
 
 
+def _target(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as fault:
+        raise SourceError(f"{shown(url)} redirects to what is no web address") from fault
+
+
 def _redirected(request: Request, status: int, url: str) -> Request:
-    headers = request.headers
-    if _origin(url) != _origin(request.url):
-        headers = {name: value for name, value in headers.items() if name.lower() not in PRIVATE_HEADERS}
     # The target carries its own query.
-    moved = replace(request, url=url, params={}, headers=headers)
-    as_get = status == 303 or (status in (301, 302) and request.method == "POST")
-    return replace(moved, method="GET", body=None) if as_get else moved
+    moved = replace(request, url=url, params={})
+    if status == 303 or (status in (301, 302) and request.method == "POST"):
+        moved = replace(moved, method="GET", body=None)
+    if _origin(url) == _origin(request.url):
+        return moved
+    if moved.body is not None:
+        told = f"{shown(request.url)} redirects to {shown(url)}, where the body of a request is not sent"
+        raise SourceError(f"{told}. If it is meant, configure that address")
+    kept = {name: value for name, value in moved.headers.items() if name.lower() in HARMLESS_HEADERS}
+    return replace(moved, headers=kept)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme)
+    except ValueError:
+        # Nobody's: the next step refuses it.
+        return "", "", None
 
 
 async def _read(reply: aiohttp.ClientResponse, kb: int, where: str) -> bytes:
@@ -160,7 +190,7 @@ async def _read(reply: aiohttp.ClientResponse, kb: int, where: str) -> bytes:
     async for piece in reply.content.iter_chunked(CHUNK):
         content += piece
         if len(content) > kb * 1024:
-            raise SourceError(f"{where} sent more than the {kb} kB that are allowed")
+            raise TooLong(f"{where} sent more than the {kb} kB that are allowed")
     return bytes(content)
 
 
@@ -175,16 +205,16 @@ def _reason(fault: BaseException) -> str:
     return f"the connection failed ({type(fault).__name__})"
 
 
-def _resolver(allowed: frozenset[str]) -> Any:
-    """Return a resolver that gives only public addresses.
+def guarded(resolver: AbstractResolver, allowed: Collection[str]) -> AbstractResolver:
+    """Return a resolver that gives what another one finds, as long as every address is public.
 
     The connection goes to the very address that was checked here, so that a name cannot change its mind in between.
     """
-    from aiohttp.resolver import ThreadedResolver
+    from aiohttp.abc import AbstractResolver
 
-    class GuardedResolver(ThreadedResolver):
+    class GuardedResolver(AbstractResolver):
         async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[Any]:
-            found = await super().resolve(host, port, family)
+            found = await resolver.resolve(host, port, family)
             if host not in allowed:
                 for one in found:
                     try:
@@ -193,5 +223,8 @@ def _resolver(allowed: frozenset[str]) -> Any:
                         # aiohttp hands on this kind alone, with its cause.
                         raise OSError(None, str(fault)) from fault
             return list(found)
+
+        async def close(self) -> None:
+            await resolver.close()
 
     return GuardedResolver()

@@ -29,7 +29,9 @@ def read(raw: bytes, size: int) -> tuple[list[Piece], Stream]:
 
 
 @asynccontextmanager
-async def serving(parts: Sequence[bytes], *, abort: bool = False, open_s: float = 0.0) -> AsyncIterator[Endpoint]:
+async def serving(
+    parts: Sequence[bytes], *, abort: bool = False, open_s: float = 0.0, pause_s: float = 0.001
+) -> AsyncIterator[Endpoint]:
     """A server that answers every chat completion with these bytes as an event stream, part by part."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
@@ -38,7 +40,7 @@ async def serving(parts: Sequence[bytes], *, abort: bool = False, open_s: float 
         await response.prepare(request)
         for part in parts:
             await response.write(part)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(pause_s)
         if abort and request.transport is not None:
             request.transport.abort()
         await asyncio.sleep(open_s)
@@ -63,14 +65,38 @@ async def said(endpoint: Endpoint) -> str:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("size", [1, 2, 7, 10_000])
-def test_however_the_bytes_arrive_the_pieces_are_the_same(ending: str, size: int) -> None:
+def test_however_the_bytes_arrive_the_reply_is_the_same(ending: str, size: int) -> None:
     lines = [": keep-alive", "", f"data: {token('Grüße ')}", "", ": again", "event: chunk", "id: 7"]
     lines += [f"data:{token('你好', finish_reason='stop')}", "", 'data: {"choices": [],', 'data: "usage":']
     lines += ['data: {"prompt_tokens": 5, "completion_tokens": 2}}', "", "data: [DONE]", "", ""]
     pieces, stream = read(ending.join(lines).encode(), size)
-    assert pieces == [Piece("Grüße "), Piece("你好"), Piece("", 5, 2)]
+    assert "".join(piece.text for piece in pieces) == "Grüße 你好"
+    assert pieces[-1] == Piece("", 5, 2)
     assert stream.finished
     assert stream.done
+
+
+def test_words_that_come_together_are_one_piece() -> None:
+    words = "".join(f"data: {token(word)}\n\n" for word in ("So ", "it ", "is"))
+    counts = 'data: {"choices": [], "usage": {"prompt_tokens": 5}}\n\n'
+    assert list(Stream().feed((words + counts + words).encode())) == [
+        Piece("So it is"),
+        Piece("", 5),
+        Piece("So it is"),
+    ]
+
+
+async def test_many_replies_at_once_are_read_more_at_a_time() -> None:
+    words = [f"data: {token('word ')}\n\n".encode()] * 40
+    end = f"data: {token('.', finish_reason='stop')}\n\ndata: [DONE]\n\n".encode()
+    async with serving([*words, end], pause_s=0.005) as endpoint:
+
+        async def pieces() -> int:
+            return len([piece async for piece in endpoint.stream(ASK) if piece.text])
+
+        alone = await pieces()
+        together = await asyncio.gather(*(pieces() for _ in range(80)))
+    assert max(together) < 0.7 * alone, (alone, max(together))
 
 
 def test_what_follows_the_end_is_not_read() -> None:

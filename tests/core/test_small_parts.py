@@ -9,7 +9,7 @@ from core.errors import UsageError
 from core.extract import extract
 from core.prompts import Prompts
 from core.scheduler import every
-from core.tasks import task_group
+from core.tasks import Turns, task_group
 from tests.core.stand import INSTALL, ShelfLibrary, passage
 
 
@@ -44,6 +44,36 @@ async def test_a_failed_group_does_not_confuse_the_time_out_around_it() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await group_then_hang()
+
+
+async def test_heavy_steps_begin_in_order_with_a_round_of_the_loop_between_them() -> None:
+    turns, rounds, begun = Turns(), 0, []
+
+    async def count() -> None:
+        nonlocal rounds
+        while len(begun) < 8:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    async def step(number: int) -> None:
+        await turns.next()
+        begun.append((rounds, number))
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(count(), *map(step, range(8)))
+    assert [number for _, number in begun] == list(range(8))
+    assert len({at for at, _ in begun}) == 8, "no two of them began in the same round"
+
+
+async def test_who_is_cancelled_holds_up_no_turn() -> None:
+    turns = Turns()
+    waiting = [asyncio.create_task(turns.next()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    waiting[1].cancel()
+    async with asyncio.timeout(5):
+        await waiting[2]
+        await turns.next()
 
 
 async def test_recurring_work_runs_now_again_and_never_twice_at_once() -> None:

@@ -1,7 +1,9 @@
 """Sources that are asked at question time, against a server that speaks their shapes and misbehaves."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from knowledge.library import KnowledgeLibrary
 from knowledge.live import open_live
 from knowledge.live.asking import LiveSources
 from knowledge.live.http_api import HttpApi
+from knowledge.live.kept import Found, Kept
 from knowledge.ports import Store
 from knowledge.sync import refresh
 from tests.knowledge.conftest import DictSource, WordEmbedder
@@ -63,15 +66,51 @@ async def test_a_search_service_finds(web: WebPeer, provider: str) -> None:
     assert len({passage.id for passage in found}) == 3
 
 
+# What each service is told of the age of results: never a longer one than was asked for.
+AGES = {
+    "tavily": ("time_range", ["day", "week", "month", "year"]),
+    "brave": ("freshness", ["pd", "pw", "pm", "py"]),
+    "searxng": ("time_range", ["day", "week", "month", "year"]),
+    "google": ("dateRestrict", ["d1", "w1", "m1", "y1"]),
+    "bing": ("freshness", ["Day", "Week", "Month", "Month"]),
+}
+LANGUAGES = {
+    "brave": {"search_lang": "en"},
+    "searxng": {"language": "en-US"},
+    "google": {"lr": "lang_en"},
+    "bing": {"mkt": "en-US", "setLang": "en"},
+}
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("fresh", ["day", "week", "month", "year"])
-async def test_results_can_be_restricted(web: WebPeer, provider: str, fresh: str) -> None:
-    source = open_live("news", service(web, provider, fresh=fresh, sites=["a.org", "b.org"], limit=5, language="en-US"))
+@pytest.mark.parametrize("number", range(4))
+async def test_results_can_be_restricted(web: WebPeer, provider: str, number: int) -> None:
+    fresh = ("day", "week", "month", "year")[number]
+    language = "" if provider == "tavily" else "en-US"
+    wishes = {"fresh": fresh, "sites": ["a.org", "b.org"], "limit": 5, "language": language}
+    source = open_live("news", service(web, provider, **wishes))
     assert await source.search("rocket")
     await source.close()
-    sent = f"{web.requests[-1].query} {json.dumps(web.bodies[-1])}"
-    assert "a.org" in sent
-    assert "b.org" in sent
+    sent = {**web.requests[-1].query, **(web.bodies[-1] or {})}
+    assert "a.org" in str(sent)
+    assert "b.org" in str(sent)
+    key, ages = AGES[provider]
+    assert sent[key] == ages[number]
+    assert LANGUAGES.get(provider, {}).items() <= sent.items()
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_without_a_wish_nothing_is_sent_of_it(web: WebPeer, provider: str) -> None:
+    source = open_live("news", service(web, provider))
+    assert await source.search("rocket")
+    await source.close()
+    sent = {**web.requests[-1].query, **(web.bodies[-1] or {})}
+    assert {AGES[provider][0], *LANGUAGES.get(provider, {})} & sent.keys() == set()
+
+
+def test_a_language_that_a_service_cannot_be_told_is_a_fault(web: WebPeer) -> None:
+    with pytest.raises(SourceError, match="source news: provider tavily cannot be told a language"):
+        open_live("news", service(web, "tavily", language="en"))
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -288,3 +327,93 @@ async def test_text_that_is_no_text_stops_nothing(web: WebPeer) -> None:
     with pytest.raises(SourceError, match="instead of JSON"):
         await source.search("y")
     await source.close()
+
+
+@pytest.mark.parametrize("kind", ["env", "file"])
+async def test_a_key_that_went_away_is_a_failure_of_the_source(
+    web: WebPeer, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: Store, embedder: WordEmbedder
+) -> None:
+    """The stored passages still answer, and the key is back as soon as it is there again."""
+    file = tmp_path / "key"
+    file.write_text(KEY)
+    key = {"env": "SEARCH_KEY"} if kind == "env" else {"file": str(file)}
+    news = service(web, "brave").model_dump() | {"api_key": key, "cache_s": 0}
+    sources = {"fruit": {"kind": "files", "path": "/nowhere"}, "news": news}
+    agents = {"all": {"sources": ["fruit", "news"]}}
+    library = KnowledgeLibrary(Settings.model_validate({"sources": sources, "agents": agents}), filled, embedder)
+    await library.load()
+    monkeypatch.delenv("SEARCH_KEY")
+    file.unlink()
+    assert {passage.source for passage in await library.search("all", "a sweet pear", 10)} == {"fruit"}
+    lonely = open_live("news", parsed(**news))
+    with pytest.raises(
+        SourceError, match=r"source news: api_key: (environment variable SEARCH_KEY|file .* cannot be read)"
+    ):
+        await lonely.search("pear")
+    monkeypatch.setenv("SEARCH_KEY", "")
+    file.write_text(" ")
+    with pytest.raises(SourceError, match="source news: api_key: "):
+        await lonely.search("pear")
+    assert web.requests == []
+    monkeypatch.setenv("SEARCH_KEY", KEY)
+    file.write_text(KEY)
+    assert await lonely.search("pear")
+    await lonely.close()
+    await library.close()
+
+
+async def test_the_same_query_at_the_same_time_is_asked_once(web: WebPeer, tmp_path: Path) -> None:
+    limited = {"kind": "http_api", "url": web.url("/searxng/search"), "params": {"q": "{query}", "format": "json"}}
+    source = open_live("api", parsed(**limited, text="content", requests_per_day=2), tmp_path)
+    found = await asyncio.gather(*(source.search("rocket") for _ in range(5)), source.search("other"))
+    assert len(web.requests) == 2
+    assert all(one == found[0] for one in found[:5])
+    await source.close()
+    fresh = api(web, params={"q": "{query}", "format": "json"}, cache_s=0)
+    await asyncio.gather(*(fresh.search("rocket") for _ in range(3)))
+    await fresh.close()
+    assert len(web.requests) == 5
+
+
+async def test_a_failure_is_shared_and_not_kept(web: WebPeer) -> None:
+    source = api(web, params={"q": "{query}", "format": "json"})
+    web.fault = "html"
+    failed = await asyncio.gather(*(source.search("rocket") for _ in range(3)), return_exceptions=True)
+    assert [type(one) for one in failed] == [SourceError] * 3
+    assert len(web.requests) == 1
+    web.fault = ""
+    assert await source.search("rocket")
+    await source.close()
+
+
+async def test_who_gives_up_leaves_the_others_their_answer() -> None:
+    go, asked, ended = asyncio.Event(), 0, 0
+
+    async def ask(query: str) -> Found:
+        nonlocal asked, ended
+        asked += 1
+        try:
+            await go.wait()
+        finally:
+            ended += 1
+        return Found([])
+
+    kept = Kept(60)
+    first, second = (asyncio.create_task(kept.result("x", ask)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    assert (asked, ended) == (1, 0)
+    go.set()
+    assert await second == []
+    go.clear()
+    last = [asyncio.create_task(kept.result("y", ask)) for _ in range(2)]
+    await asyncio.sleep(0)
+    for one in last:
+        one.cancel()
+    await asyncio.wait(last)
+    assert (asked, ended) == (2, 2)  # nobody waited any more: it is gone, too
+    go.set()
+    assert await kept.result("y", ask) == []
+    assert asked == 3

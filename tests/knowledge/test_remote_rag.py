@@ -319,3 +319,24 @@ def test_bases_have_weights_above_nothing(bases: dict[str, float]) -> None:
     values = {"kind": "remote_rag", "base_url": "https://rag.example.org", "bases": bases}
     with pytest.raises(ValidationError, match="bases"):
         TypeAdapter[SourceSettings](SourceSettings).validate_python(values)
+
+
+async def test_the_same_query_at_the_same_time_is_asked_once(service: RagPeer) -> None:
+    source = rag(service)
+    found = await asyncio.gather(*(source.search("install") for _ in range(4)))
+    await source.close()
+    assert len(service.requests) == len(service.bases)
+    assert all(one == found[0] for one in found)
+
+
+async def test_a_key_that_went_away_is_a_failure_of_the_source(
+    service: RagPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = rag(service)
+    monkeypatch.delenv("RAG_KEY")
+    with pytest.raises(SourceError, match="api_key: environment variable RAG_KEY is not set"):
+        await source.search("install")
+    assert service.requests == []
+    monkeypatch.setenv("RAG_KEY", KEY)
+    assert await source.search("install")
+    await source.close()

@@ -134,3 +134,17 @@ async def test_one_passage_or_none_costs_no_request(peer: RerankPeer) -> None:
 def test_an_api_needs_its_address() -> None:
     with pytest.raises(ValueError, match=r"rerank api needs reranker\.url"):
         SearchSettings(rerank="api")
+
+
+async def test_a_key_that_went_away_is_a_failure_of_the_service(
+    peer: RerankPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reranker(peer) as opened:
+        monkeypatch.delenv("RERANK_KEY")
+        with pytest.raises(
+            ServiceError, match="the reranker failed: api_key: environment variable RERANK_KEY is not set"
+        ):
+            await opened.rerank("why?", PASSAGES)
+        assert peer.bodies == []
+        monkeypatch.setenv("RERANK_KEY", KEY)
+        assert ids(await opened.rerank("why?", PASSAGES))[0] == "n5"

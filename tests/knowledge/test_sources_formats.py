@@ -230,3 +230,168 @@ def test_what_is_no_api_stays_as_it_is(text: str) -> None:
     described, kind = readable("x.yaml", "text", text.encode())
     assert described == text or described.startswith("# API")
     assert kind == "text" or described.startswith("# API")
+
+
+BODY = {
+    "openapi": "3.0.0",
+    "info": {"title": "Paint", "version": "1"},
+    "paths": {
+        "/walls": {
+            "parameters": [{"name": "lim", "in": "query", "description": "shared, and told better below"}],
+            "post": {
+                "summary": "Paint a wall",
+                "parameters": [
+                    {"$ref": "#/components/parameters/Lim"},
+                    {"$ref": "common.yaml#/parameters/Trace"},
+                    {"$ref": "#/components/parameters/Nowhere"},
+                ],
+                "requestBody": {"$ref": "#/components/requestBodies/Wall"},
+                "responses": {
+                    "200": {"$ref": "#/components/responses/Done"},
+                    "404": {"description": "No such wall"},
+                    "500": {"$ref": "common.yaml#/responses/Broken"},
+                },
+            },
+        },
+        "/rooms": {"$ref": "#/x-paths/~1rooms"},
+    },
+    "x-paths": {"/rooms": {"get": {"summary": "List all rooms"}}},
+    "components": {
+        "parameters": {
+            "Lim": {"name": "lim", "in": "query", "description": "how many at most", "schema": {"type": "integer"}}
+        },
+        "requestBodies": {
+            "Wall": {
+                "description": "What it is made of",
+                "required": True,
+                "content": {
+                    "application/json": {"schema": {"$ref": "#/components/schemas/Wall"}},
+                    "application/xml": {"schema": {"$ref": "#/components/schemas/Wall"}},
+                    "image/png": {},
+                },
+            }
+        },
+        "responses": {
+            "Done": {
+                "description": "It is painted",
+                "content": {"application/json": {"schema": {"items": {"$ref": "#/components/schemas/Wall"}}}},
+            }
+        },
+        "schemas": {
+            "Wall": {
+                "allOf": [{"$ref": "#/components/schemas/Thing"}, {"$ref": "#/components/schemas/Wall"}],
+                "required": ["colour"],
+                "properties": {
+                    "colour": {"type": "string", "description": "paint | lacquer", "enum": ["red", "blue"]},
+                    "behind": {"$ref": "#/components/schemas/Wall", "description": "the next wall"},
+                    "room": {"$ref": "#/components/schemas/Room"},
+                    "sizes": {"type": "array", "items": {"type": "number"}},
+                },
+            },
+            "Thing": {"properties": {"made": {"type": ["string", "null"], "format": "date", "title": "When"}}},
+            "Room": {"description": "where it stands", "properties": {"inner": {"description": "NOT SHOWN"}}},
+        },
+    },
+}
+
+
+def test_what_is_sent_and_comes_back_is_read() -> None:
+    text, kind = readable("x.json", "text", json.dumps(BODY).encode())
+    assert kind == "markdown"
+    for part in (
+        "| lim | query | how many at most (integer) |",
+        "| Trace |  | see common.yaml#/parameters/Trace |",
+        "| Nowhere |  | see #/components/parameters/Nowhere |",
+        "Request body (required): What it is made of",
+        "As `application/json`, `application/xml`: Wall",
+        "As `image/png`",
+        "| colour | one of red, blue | paint \\| lacquer (required) |",
+        "| behind | Wall | the next wall |",
+        "| room | Room | where it stands |",
+        "| sizes | list of number |  |",
+        "| made | string or null (date) | When |",
+        "| 200 | It is painted (list of Wall) |",
+        "| 404 | No such wall |",
+        "| 500 | see common.yaml#/responses/Broken |",
+        "## GET /rooms\n\nList all rooms",
+    ):
+        assert part in text
+    assert "shared, and told better below" not in text
+    assert "NOT SHOWN" not in text
+
+
+def test_the_body_of_an_older_description_is_read() -> None:
+    described = {
+        "swagger": "2.0",
+        "consumes": ["application/json"],
+        "definitions": {"Pet": {"properties": {"name": {"type": "string", "description": "how it is called"}}}},
+        "parameters": {
+            "Body": {"name": "pet", "in": "body", "schema": {"$ref": "#/definitions/Pet"}, "required": True}
+        },
+        "paths": {
+            "/pets": {
+                "post": {
+                    "parameters": [
+                        {"$ref": "#/parameters/Body"},
+                        {"name": "id", "in": "path", "type": "integer", "required": True, "description": "Which"},
+                    ],
+                    "responses": {200: {"description": "Kept", "schema": {"$ref": "#/definitions/Pet"}}},
+                }
+            }
+        },
+    }
+    text, _ = readable("x.json", "text", json.dumps(described).encode())
+    for part in (
+        "| id | path | Which (integer, required) |",
+        "Request body (required)\n\nAs `application/json`: Pet\n\n",
+        "| name | string | how it is called |",
+        "| 200 | Kept (Pet) |",
+    ):
+        assert part in text
+    assert "| pet |" not in text
+
+
+@pytest.mark.parametrize(
+    "reference", ["#/paths/~1x", "#/components/a", "#/components/a/b/c", "#", "", "#/%zz", "other.yaml", 7]
+)
+def test_references_that_go_round_or_nowhere_end(reference: object) -> None:
+    round_about = {
+        "a": {"$ref": "#/components/b"},
+        "b": {"$ref": "#/components/a", "allOf": [{"$ref": "#/components/b"}]},
+    }
+    one = {"$ref": reference}
+    operation = {
+        "summary": "Here",
+        "parameters": [one],
+        "requestBody": one,
+        "responses": {"200": one},
+    }
+    content = {"content": {"a/b": {"schema": {"$ref": "#/components/b"}}}}
+    paths = {"/x": {"get": operation, "put": {"requestBody": content, "summary": "There"}}, "/y": one}
+    described = {"openapi": "3.1", "paths": paths, "components": round_about}
+    text, kind = readable("x.json", "text", json.dumps(described).encode())
+    assert kind == "markdown"
+    assert "## GET /x\n\nHere" in text
+    assert "## PUT /x\n\nThere" in text
+
+
+async def test_a_long_description_of_an_api_is_read_and_other_data_is_not(tmp_path: Path) -> None:
+    paths = {
+        f"/thing{number}": {"get": {"summary": f"Thing {number} is read and given to whoever asks for it"}}
+        for number in range(900)
+    }
+    # With its keys in order, as some tools write it, the mark of what it is comes last.
+    described = json.dumps({"paths": paths, "swagger": "2.0"})
+    assert 64_000 < len(described) < 1_000_000
+    (tmp_path / "api.json").write_text(described)
+    (tmp_path / "data.json").write_text(json.dumps({"values": list(range(30_000))}))
+    (tmp_path / "small.json").write_text('{"openapi": "is only a word here"}')
+    documents, skipped = await read(tmp_path)
+    assert skipped == {}
+    assert documents["api.json"].kind == "markdown"
+    assert "## GET /thing899\n\nThing 899" in documents["api.json"].text
+    assert documents["data.json"].text == ""
+    assert documents["small.json"].text == '{"openapi": "is only a word here"}'
+    documents, skipped = await read(tmp_path, max_file_kb=16)
+    assert set(documents) == {"small.json"}
+    assert skipped == {"too large": 2}

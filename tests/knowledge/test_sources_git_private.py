@@ -130,21 +130,53 @@ async def test_a_token_that_ran_out_keeps_what_was_known(server: GitServer, tmp_
     assert TOKEN not in listing.stale
 
 
-async def test_a_redirect_to_another_host_does_not_get_the_token(server: GitServer, tmp_path: Path) -> None:
+async def test_a_redirect_to_another_host_is_not_followed(server: GitServer, tmp_path: Path) -> None:
     # The same machine under another name: to git it is another host, as it is with another port.
     with GitServer(tmp_path / "served", "anything").running() as other:
         server.redirect_to = f"http://localhost:{other.port}"
-        with pytest.raises(SourceError) as caught:
+        with pytest.raises(SourceError, match="redirects to another host") as caught:
             await with_token(server.url("r.git"), tmp_path).listing()
-        assert other.asked
-        assert other.tokens == []
+        assert f"localhost:{other.port}" in str(caught.value)
+        assert other.asked == []
     assert TOKEN not in everything_said(caught.value)
+
+
+async def test_a_redirect_inward_keeps_what_was_known(server: GitServer, tmp_path: Path) -> None:
+    """A server that everybody may read from, and that leads to another port of the machine one day."""
+    server.token = ""
+    one = source(server.url("r.git"), tmp_path)
+    before = await one.listing()
+    with GitServer(tmp_path / "served").running() as inside:
+        server.redirect_to = f"http://127.0.0.1:{inside.port}"
+        listing = await one.listing()
+        assert inside.asked == []
+    assert listing.fingerprints == before.fingerprints
+    assert "redirects to another host" in listing.stale
 
 
 async def test_a_redirect_within_the_host_keeps_the_token(server: GitServer, repository: Path, tmp_path: Path) -> None:
     repository.rename(repository.with_name("renamed.git"))
     server.moved = {"/r.git/": "/renamed.git/"}
     assert set((await with_token(server.url("r.git"), tmp_path).listing()).fingerprints) == {"README.md"}
+    server.moved = {"/r.git/": "/nowhere.git/"}
+    with pytest.raises(SourceError, match="a private repository may need a token"):
+        await with_token(server.url("r.git"), tmp_path / "other").listing()
+
+
+async def test_a_redirect_that_never_ends_is_said(server: GitServer, tmp_path: Path) -> None:
+    server.moved = {"/r.git/": "/r.git/"}
+    with pytest.raises(SourceError, match="redirects more than"):
+        await with_token(server.url("r.git"), tmp_path).listing()
+
+
+async def test_a_moved_repository_is_found_without_a_token(server: GitServer, repository: Path, tmp_path: Path) -> None:
+    server.token = ""
+    repository.rename(repository.with_name("renamed.git"))
+    server.moved = {"/old/": "/renamed.git/"}
+    one = source(server.url("old/"), tmp_path)
+    assert set((await one.listing()).fingerprints) == {"README.md"}
+    commit(repository.with_name("renamed.git"), {"b.md": "# B\n"})
+    assert set((await one.listing()).fingerprints) == {"README.md", "b.md"}
 
 
 @pytest.mark.parametrize("value", ["", "a b", "a\nb: c", "a\x00b"])

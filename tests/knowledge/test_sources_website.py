@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web as server
 
 from core.errors import SourceError
 from core.settings import WebsiteSource
 from knowledge.ports import Listing
 from knowledge.sources.website import Website
+from knowledge.sources.website_visit import FAILURES_IN_A_ROW, Visit
 from tests.peers.web import Page, WebPeer
 
 TEXT = "This page tells in some sentences what it is about, so that there is enough to be read. "
@@ -207,3 +210,126 @@ async def test_a_damaged_record_means_a_fresh_visit(web: WebPeer, tmp_path: Path
 async def test_no_page_stops_the_visit(web: WebPeer, tmp_path: Path, body: bytes) -> None:
     web.pages["/guide"] = Page(body)
     assert "/faq" in (await site(web, tmp_path).listing()).fingerprints
+
+
+async def test_robots_are_asked_again_after_a_redirect(web: WebPeer, tmp_path: Path) -> None:
+    web.pages["/robots.txt"] = Page("User-agent: *\nDisallow: /secret\n")
+    web.pages["/faq"] = Page(status=302, headers={"Location": "/secret"})
+    web.pages["/secret"] = Page(html("Secret"))
+    listing = await site(web, tmp_path).listing()
+    assert "/secret" not in {request.path for request in web.requests}
+    assert "/secret" not in listing.fingerprints
+    assert listing.skipped["disallowed by robots.txt"] == 1
+
+
+async def test_another_host_is_not_even_asked(web: WebPeer, tmp_path: Path) -> None:
+    async with WebPeer() as other:
+        web.pages["/faq"] = Page(status=302, headers={"Location": other.url("/there")})
+        listing = await site(web, tmp_path).listing()
+        assert other.requests == []
+    assert listing.skipped["leads elsewhere"] == 1
+
+
+class Maze(WebPeer):
+    """Every page leads to sixty others and asks not to be indexed; `/` and what is in `pages` is as usual."""
+
+    async def _answer(self, request: server.Request) -> server.StreamResponse:
+        if request.path in ("/robots.txt", "/sitemap.xml", *self.pages):
+            return await super()._answer(request)
+        self.requests.append(request)
+        links = "".join(f'<a href="{request.path}/{number}">x</a>' for number in range(60))
+        head = '<head><meta name="robots" content="noindex"></head>'
+        return server.Response(text=f"<html>{head}<body>{links}</body></html>", content_type="text/html")
+
+
+async def test_a_maze_without_text_ends(tmp_path: Path) -> None:
+    async with Maze() as web:
+        web.pages["/"] = Page(html("Home", "/a", "/b"))
+        listing = await site(web, tmp_path, max_pages=10).listing()
+        assert len(web.requests) == 2 + 40  # robots.txt and the sitemap, then four for each page that may be taken
+    assert set(listing.fingerprints) == {"/"}
+    assert listing.skipped["requests used up"] > 100
+    assert listing.skipped["no text"] == 39
+
+
+async def test_a_visit_that_takes_too_long_keeps_what_it_did_not_reach(web: WebPeer, tmp_path: Path) -> None:
+    first = await site(web, tmp_path).listing()
+    record = {path: page for path, page in site(web, tmp_path)._record.load().items() if path != "/"}
+    visit = Visit(record, 10)
+    visit.begin(0.5)
+    assert visit.ends > time.monotonic() + 59
+    visit.came("/faq")
+    visit.ends = time.monotonic()
+    visit.cut = visit.enough()
+    assert visit.cut == "time used up"
+    assert set(visit.unheard()) == set(first.fingerprints) - {"/", "/faq"}
+
+
+def test_the_time_of_a_visit_follows_from_its_pages() -> None:
+    """500 pages that hang for 20 s each would hold their place for hours."""
+    visit = Visit({}, 500)
+    visit.begin(0.5)
+    assert visit.ends - time.monotonic() == pytest.approx(1250, abs=1)
+
+
+async def test_a_site_that_hangs_is_left_alone_soon(web: WebPeer, tmp_path: Path) -> None:
+    places = "".join(f"<url><loc>{web.url(f'/page{number}')}</loc></url>" for number in range(200))
+    web.pages["/sitemap.xml"] = Page(f"<urlset>{places}</urlset>")
+    web.pages["/"] = Page(html("Home"))
+    first = await site(web, tmp_path).listing()
+    for number in range(200):
+        web.pages[f"/page{number}"] = Page("later", status=503)
+    web.requests.clear()
+    listing = await site(web, tmp_path / "new").listing()
+    assert len(web.requests) == 2 + 1 + FAILURES_IN_A_ROW
+    assert listing.skipped["site failing"] == 200 - FAILURES_IN_A_ROW
+    assert "10 of 11 pages failed" in listing.stale
+    assert set(first.fingerprints) == {"/"}
+
+
+@pytest.mark.parametrize("status", [500, 503, 403, 429])
+async def test_a_site_whose_pages_all_fail_is_stale(web: WebPeer, tmp_path: Path, status: int) -> None:
+    places = "".join(f"<url><loc>{web.url(path)}</loc></url>" for path in ("/guide", "/faq"))
+    web.pages["/sitemap.xml"] = Page(f"<urlset>{places}</urlset>")
+    web.pages["/"] = Page(html("Home"))
+    first = await site(web, tmp_path).listing()
+    assert first.stale == ""
+    for path in ("/", "/guide", "/faq"):
+        web.pages[path] = Page("oops", status=status)
+    listing = await site(web, tmp_path).listing()
+    assert listing.fingerprints == first.fingerprints
+    assert f"3 of 3 pages failed: {web.url('/')} answered with status {status}" in listing.stale
+    assert listing.skipped["failed"] == 3
+    with pytest.raises(SourceError, match=r"no page that can be used \(3 failed\)"):
+        await site(web, tmp_path / "new").listing()
+
+
+async def test_a_first_page_that_fails_makes_a_visit_stale(web: WebPeer, tmp_path: Path) -> None:
+    places = "".join(f"<url><loc>{web.url(path)}</loc></url>" for path in ("/guide", "/faq", "/guide/deep"))
+    web.pages["/sitemap.xml"] = Page(f"<urlset>{places}</urlset>")
+    web.pages["/"] = Page("oops", status=503)
+    listing = await site(web, tmp_path).listing()
+    assert "1 of 4 pages failed" in listing.stale
+    assert set(listing.fingerprints) == {"/guide", "/faq", "/guide/deep"}
+
+
+async def test_what_stands_behind_a_failing_page_stays(web: WebPeer, tmp_path: Path) -> None:
+    first = await site(web, tmp_path).listing()
+    web.pages["/guide"] = Page("oops", status=503)
+    listing = await site(web, tmp_path).listing()
+    assert listing.fingerprints == first.fingerprints
+    assert listing.stale == ""
+
+
+async def test_a_page_that_is_too_large_is_counted_and_is_no_failure(web: WebPeer, tmp_path: Path) -> None:
+    web.pages["/guide"] = Page(html("Guide", text="x" * 5000))
+    listing = await site(web, tmp_path, max_page_kb=4).listing()
+    assert listing.skipped["too large"] == 1
+    assert listing.stale == ""
+    assert set(listing.fingerprints) == {"/", "/faq"}
+
+
+async def test_a_sitemap_of_nonsense_stops_nothing(web: WebPeer, tmp_path: Path) -> None:
+    places = "".join(f"<url><loc>{url}</loc></url>" for url in ("http://[broken/", "", web.url("/faq")))
+    web.pages["/sitemap.xml"] = Page(f"<urlset>{places}</urlset>")
+    assert set((await site(web, tmp_path, depth=0).listing()).fingerprints) == {"/", "/faq"}

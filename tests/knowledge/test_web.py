@@ -1,13 +1,16 @@
 """The guarded HTTP client against a server that misbehaves."""
 
+import socket
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from aiohttp.abc import AbstractResolver
 
 from core.errors import SourceError
 from knowledge.web.addresses import check_url
-from knowledge.web.client import Request, WebClient
+from knowledge.web.client import Request, WebClient, guarded
 from tests.peers.web import Page, WebPeer
 
 ALLOWED = ("127.0.0.1", "localhost")
@@ -90,15 +93,58 @@ async def test_a_redirect_inward_is_refused(web: WebPeer) -> None:
     assert [request.path for request in web.requests] == ["/away"]
 
 
-async def test_a_secret_does_not_follow_to_another_host(web: WebPeer, client: WebClient) -> None:
+@pytest.mark.parametrize("name", ["Authorization", "X-API-Key", "X-Auth-Token", "PRIVATE-TOKEN", "Cookie", "Api-Key"])
+async def test_a_secret_does_not_follow_to_another_host(web: WebPeer, client: WebClient, name: str) -> None:
     web.pages["/away"] = Page(status=307, headers={"Location": web.url("/there", "localhost")})
     web.pages["/there"] = Page("there")
-    headers = {"Authorization": "Bearer secret", "X-API-Key": "secret", "Accept": "text/html"}
+    headers = {name: "secret", "Accept": "text/html"}
     reply = await client.fetch(Request(web.url("/away"), headers=headers, params={"key": "secret"}))
     assert reply.text() == "there"
     there = web.requests[-1]
     assert "secret" not in str(dict(there.headers)) + there.path_qs
     assert there.headers["Accept"] == "text/html"
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_body_does_not_follow_to_another_host(web: WebPeer, client: WebClient, status: int) -> None:
+    web.pages["/away"] = Page(status=status, headers={"Location": web.url("/there", "localhost")})
+    web.pages["/there"] = Page("there")
+    with pytest.raises(SourceError, match="the body of a request is not sent") as refused:
+        await client.fetch(Request(web.url("/away"), "POST", body={"api_key": "secret"}))
+    assert [request.path for request in web.requests] == ["/away"]
+    assert "secret" not in str(refused.value)
+
+
+async def test_another_port_of_the_same_host_is_another_host(web: WebPeer, client: WebClient) -> None:
+    async with WebPeer() as other:
+        web.pages["/away"] = Page(status=302, headers={"Location": other.url("/there")})
+        other.pages["/there"] = Page("there")
+        await client.fetch(Request(web.url("/away"), headers={"X-Token": "secret"}))
+        assert "X-Token" not in other.requests[-1].headers
+
+
+async def test_a_body_follows_on_the_same_host(web: WebPeer, client: WebClient) -> None:
+    web.pages["/old"] = Page(status=307, headers={"Location": "/new"})
+    web.pages["/new"] = Page("new")
+    await client.fetch(Request(web.url("/old"), "POST", body={"query": "x"}))
+    assert web.bodies == [{"query": "x"}, {"query": "x"}]
+
+
+async def test_a_redirect_to_nonsense_is_refused(web: WebPeer, client: WebClient) -> None:
+    web.pages["/away"] = Page(status=302, headers={"Location": "http://[broken/"})
+    with pytest.raises(SourceError, match="no web address"):
+        await client.fetch(Request(web.url("/away")))
+
+
+async def test_the_caller_judges_where_a_redirect_leads(web: WebPeer, client: WebClient) -> None:
+    def refuse(url: str) -> None:
+        if "/secret" in url:
+            raise SourceError("not that one")
+
+    web.pages["/away"] = Page(status=302, headers={"Location": "/secret"})
+    with pytest.raises(SourceError, match="not that one"):
+        await client.fetch(Request(web.url("/away")), refuse)
+    assert [request.path for request in web.requests] == ["/away"]
 
 
 async def test_a_redirect_on_the_same_host_keeps_the_secret(web: WebPeer, client: WebClient) -> None:
@@ -146,3 +192,46 @@ async def test_text_is_read_by_its_character_set(web: WebPeer, client: WebClient
     web.pages["/odd"] = Page("größer".encode(), headers={"Content-Type": "text/plain; charset=klingon"})
     for path in ("/latin", "/odd"):
         assert (await client.fetch(Request(web.url(path)))).text() == "größer"
+
+
+class ChangingResolver(AbstractResolver):
+    """Gives another answer at each question, as a name does whose owner wants to get inside; then the last for ever."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+
+    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[Any]:
+        self.asked += 1
+        found = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        kind, numeric = socket.AF_INET, socket.AI_NUMERICHOST
+        return [
+            {"hostname": host, "host": one, "port": port, "family": kind, "proto": 0, "flags": numeric} for one in found
+        ]
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_the_connection_goes_to_the_address_that_was_checked(web: WebPeer) -> None:
+    """Asked a second time, the name would lead to 127.0.0.2, where another server listens on the same port."""
+    web.pages["/"] = Page("the one that was checked")
+    with socket.create_server(("127.0.0.2", web.port)):
+        resolver = ChangingResolver(["127.0.0.1"], ["127.0.0.2"])
+        async with WebClient(("rebound.example",), resolver) as client:
+            reply = await client.fetch(Request(web.url("/", "rebound.example"), timeout_s=3))
+    assert reply.text() == "the one that was checked"
+    assert resolver.asked == 1
+
+
+async def test_a_name_that_turns_inward_is_refused_at_the_next_connection(web: WebPeer) -> None:
+    resolver = ChangingResolver(["1.1.1.1"], ["127.0.0.1"], ["1.1.1.1", "10.0.0.1"])
+    checked = guarded(resolver, ())
+    assert [one["host"] for one in await checked.resolve("rebound.example")] == ["1.1.1.1"]
+    for _ in range(2):  # inward, and inward beside an address that is public
+        with pytest.raises(OSError, match="allow_private"):
+            await checked.resolve("rebound.example")
+    async with WebClient((), ChangingResolver(["127.0.0.1"])) as client:
+        with pytest.raises(SourceError, match="allow_private"):
+            await client.fetch(Request(web.url("/", "rebound.example"), timeout_s=3))
+    assert web.requests == []

@@ -89,7 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
         plain = gzip.decompress(sent) if self.headers.get("Content-Encoding") == "gzip" else sent
         peer.asked.append(Asked(self.path, given, plain))
         if peer.redirect_to:
-            self._reply(302, {"Location": peer.redirect_to + self.path}, b"")
+            # Git repeats such words to whoever runs it.
+            self._reply(302, {"Location": peer.redirect_to + self.path, "Content-Type": "text/plain"}, b"Found")
         elif found := next((old for old in peer.moved if self.path.startswith(old)), ""):
             self._reply(301, {"Location": self.path.replace(found, peer.moved[found])}, b"")
         elif peer.allowed(given):

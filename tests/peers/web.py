@@ -152,7 +152,7 @@ def _brave(peer: WebPeer, request: web.Request) -> web.Response:
 def _searxng(peer: WebPeer, request: web.Request) -> web.Response:
     if request.query.get("format") != "json":
         return web.Response(status=403, text="Forbidden")
-    if request.query.get("time_range", "day") not in ("day", "month", "year"):
+    if request.query.get("time_range", "day") not in ("day", "week", "month", "year"):
         return web.Response(status=400, text="Invalid settings")
     found = [
         {"title": hit.title, "url": hit.url, "content": hit.text, "publishedDate": hit.date or None}
@@ -173,6 +173,8 @@ def _google(peer: WebPeer, request: web.Request) -> web.Response:
 def _bing(peer: WebPeer, request: web.Request) -> web.Response:
     if request.headers.get("Ocp-Apim-Subscription-Key") != KEY:
         return _json({"error": {"code": "401"}}, 401)
+    if request.query.get("freshness", "Day") not in ("Day", "Week", "Month"):
+        return _json({"error": {"code": "InvalidRequest"}}, 400)
     found = [{"name": hit.title, "url": hit.url, "snippet": hit.text} for hit in peer.hits]
     return _json({"_type": "SearchResponse", "webPages": {"value": found}})
 

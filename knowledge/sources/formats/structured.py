@@ -1,4 +1,4 @@
-"""Text formats with a structure of their own: HTML, notebooks, AsciiDoc, CSV, OpenAPI descriptions."""
+"""Text formats with a structure of their own: HTML, notebooks, AsciiDoc, CSV."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
 from typing import Any
 
-from core.yaml_file import YamlFault, parse_yaml
 from knowledge.sources.formats.limits import Allowance, FormatError, forgiving
-from knowledge.sources.formats.office import records, table
+from knowledge.sources.formats.office import records
 
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _ASCIIDOC_TITLE = re.compile(r"^(={1,6})[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_LISTING = re.compile(
     r"^(?:\[source(?:,([\w+-]+))?[^\]\n]*\]\n)?-{4,}\n(.*?)^-{4,}[ \t]*$", re.MULTILINE | re.DOTALL
@@ -70,59 +67,3 @@ def read_csv(text: str) -> str:
         dialect = csv.excel
     rows = ([" ".join(value.split()) for value in row] for row in csv.reader(io.StringIO(text), dialect))
     return records(rows, Allowance())
-
-
-def read_openapi(text: str) -> str:
-    """Return an OpenAPI or Swagger description by operation, or nothing for a file that is none."""
-    if not re.search(r"""^[\s{]*["']?(openapi|swagger)["']?\s*:""", text[:2000], re.MULTILINE):
-        return ""
-    try:
-        # JSON is YAML, and read much faster as what it is.
-        described = json.loads(text) if text.lstrip().startswith("{") else parse_yaml(text.encode(), Path("-")).data
-    except (ValueError, YamlFault):
-        return ""
-    if not isinstance(described, dict) or not isinstance(described.get("paths"), dict):
-        return ""
-    return _operations(described)
-
-
-@forgiving
-def _operations(described: dict[str, Any]) -> str:
-    allowance = Allowance()
-    info = _mapping(described.get("info"))
-    parts = [f"# {info.get('title', 'API')} {info.get('version', '')}".strip(), str(info.get("description") or "")]
-    for path, item in described["paths"].items():
-        shared = _mapping(item).get("parameters")
-        for method, operation in _mapping(item).items():
-            if method in METHODS and isinstance(operation, dict):
-                heading = f"## {method.upper()} {path}"
-                parts.append(allowance.take("\n\n".join([heading, *_operation(operation, shared)])))
-    return "\n\n".join(filter(None, parts))
-
-
-def _operation(operation: dict[str, Any], shared: Any) -> list[str]:
-    texts = [str(operation.get(name) or "").strip() for name in ("summary", "description")]
-    if operation.get("operationId"):
-        texts.append(f"Operation: `{operation['operationId']}`")
-    parameters = [
-        [str(one.get("name", "")), str(one.get("in", "")), str(one.get("description") or "")]
-        for one in [*_listed(shared), *_listed(operation.get("parameters"))]
-        if isinstance(one, dict) and one.get("name")
-    ]
-    if parameters:
-        texts.append(table([["parameter", "in", "meaning"], *parameters]))
-    replies = [
-        [str(status), str(_mapping(reply).get("description") or "")]
-        for status, reply in _mapping(operation.get("responses")).items()
-    ]
-    if replies:
-        texts.append(table([["status", "meaning"], *replies]))
-    return [text for text in texts if text]
-
-
-def _mapping(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
