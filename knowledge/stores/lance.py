@@ -18,10 +18,10 @@ import numpy as np
 from core.errors import StoreError, StoreMismatch
 from core.types import Passage
 from knowledge.ports import Held, Row, Vectors
-from knowledge.stores.lance_faults import differing, explained, mapped
+from knowledge.stores.lance_faults import differing, explained, mapped, refuse_unusable
 from knowledge.stores.lance_process import import_lancedb, return_memory
-from knowledge.stores.lance_table import fits, index_vectors, prepare, schema, table_of, tidy
-from knowledge.stores.lance_view import View, listed, quoted
+from knowledge.stores.lance_table import fits, index_vectors, marker, prepare, schema, sweep, table_of, tidy
+from knowledge.stores.lance_view import Loading, View, listed, quoted
 
 T = TypeVar("T")
 
@@ -88,11 +88,14 @@ class LanceStore:
         self._memory = memory
         self._read_seconds = read_seconds
         self._view: View | None = None
+        self._loading = Loading()
         self._made = b""
         self._renewing = asyncio.Lock()
         self._writer = asyncio.Lock()
         # More threads than processors would only wait for each other, and the event loop for all of them.
         self._searchers = ThreadPoolExecutor(PROCESSORS, "searching")
+        # A newer version is read in a thread of its own: nobody who searches waits for a block of it.
+        self._loader = ThreadPoolExecutor(1, "loading")
 
     async def check(self) -> None:
         """Raise `StoreMismatch` or `StoreError` when the store cannot be used."""
@@ -126,11 +129,11 @@ class LanceStore:
             table = table or await self._create("keep")
             await table.checkout_latest()
             await prepare(table)
-            gone = f"source = {quoted(source)} AND path IN {listed({*paths, *(empty or ())})}"
+            held = f"source = {quoted(source)} AND path IN {listed({*paths, *(empty or ())})}"
             if not (rows or empty):
-                await table.delete(gone)
+                await table.delete(held)
             else:
-                await self._merge(table, source, rows, empty or {}, gone)
+                await self._merge(table, source, rows, empty or {}, held)
         await self._seen()
         await asyncio.to_thread(return_memory)
 
@@ -167,6 +170,7 @@ class LanceStore:
             await prepare(table)
             for attempt in range(1, COMMIT_ATTEMPTS + 1):
                 try:
+                    await sweep(table)
                     await table.optimize(cleanup_older_than=KEPT_VERSIONS)
                     break
                 except (RuntimeError, ValueError) as fault:
@@ -181,20 +185,24 @@ class LanceStore:
     async def close(self) -> None:
         """Let go of the files. Idempotent."""
         self._table = self._view = None
-        await asyncio.to_thread(self._searchers.shutdown, cancel_futures=True)
+        await self._loading.close()
+        for executor in (self._searchers, self._loader):
+            await asyncio.to_thread(executor.shutdown, cancel_futures=True)
         self._connection.close()
 
-    async def _merge(self, table: Any, source: str, rows: Sequence[Row], empty: Mapping[str, str], gone: str) -> None:
-        wrong = next((row.vector.shape for row in rows if row.vector.shape != (self._dimension,)), None)
-        if wrong:
-            raise StoreMismatch(f"the passage store {self._directory} takes vectors of {self._dimension}, not {wrong}")
-        strange = next((row.passage for row in rows if not np.isfinite(row.vector).all()), None)
-        if strange:
-            raise StoreError(f"the vector of a passage of {source}, {strange.path}, is no number: it is not stored")
-        batch = await asyncio.to_thread(table_of, source, rows, empty, schema(self._dimension, self._labels))
-        merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        # Rows of paths without passages carry a null vector, which "error" would refuse.
-        await merge.when_not_matched_by_source_delete(gone).execute(batch, on_bad_vectors="null")
+    async def _merge(self, table: Any, source: str, rows: Sequence[Row], empty: Mapping[str, str], held: str) -> None:
+        await asyncio.to_thread(refuse_unusable, self._directory, self._dimension, source, rows)
+        stays = {row.passage.id for row in rows} | {marker(source, path) for path in empty}
+        done = False
+        while not done:
+            before = await table.version()
+            gone = await _others(table, held, stays)
+            batch = await asyncio.to_thread(table_of, source, rows, empty, gone, schema(self._dimension, self._labels))
+            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            # Rows of paths without passages carry a null vector, which "error" would refuse.
+            result = await merge.execute(batch, on_bad_vectors="null")
+            # Another process may have written something into these paths between the look and the commit.
+            done = result.version == before + 1 or not await _others(table, held, stays)
 
     async def _open(self) -> Any | None:
         """Return the table, or None where nothing was written yet; what it holds is compared with what is asked for."""
@@ -231,12 +239,16 @@ class LanceStore:
 
     async def _renewed(self, table: Any, version: int) -> View:
         async with self._renewing:
+            self._view = await self._loading.left() or self._view
             if self._view is None or not self._current(version):
-                fixed = await self._connection.open_table(TABLE, version=version)
-                view = View(fixed, version, self._made, self._dimension, self._searchers)
-                await view.load(self._memory, self._view)
-                self._view = view
+                self._view = await self._loading.begun(self._load(version))
             return self._view
+
+    async def _load(self, version: int) -> View:
+        fixed = await self._connection.open_table(TABLE, version=version)
+        view = View(fixed, version, self._made, self._dimension, self._searchers)
+        await view.load(self._memory, self._view, self._loader)
+        return view
 
     def _current(self, version: int) -> bool:
         return self._view is not None and (self._view.version, self._view.made) == (version, self._made)
@@ -256,7 +268,7 @@ class LanceStore:
 
     async def _read(self, work: Callable[[View], Awaitable[T]], nothing: T) -> T:
         """Read from the table; on failure once more from a newly opened one: another process may have rebuilt it."""
-        async with mapped(self._directory, "read", self._read_seconds):
+        async with mapped(self._directory, "read", self._read_seconds, self._loading.is_on):
             try:
                 view = await self._newest()
                 return nothing if view is None else await work(view)
@@ -272,6 +284,11 @@ class LanceStore:
         self._table = await self._connection.create_table(TABLE, schema=schema(self._dimension, labels), **choice)
         self._view = None
         return self._table
+
+
+async def _others(table: Any, where: str, identifiers: Collection[str]) -> Collection[str]:
+    found = await table.query().where(where).select(["id"]).to_arrow()
+    return set(await asyncio.to_thread(found.column("id").to_pylist)).difference(identifiers)
 
 
 def _any_file(directory: Path) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from core.errors import StoreError
+import numpy as np
+
+from core.errors import StoreError, StoreMismatch
+from knowledge.ports import Row
 
 REBUILD = "`kimas ingest --rebuild` builds it anew from the sources"
 # What operating systems say of a disk, a quota or a file size limit that is reached, and of missing rights.
@@ -16,17 +19,32 @@ FORBIDDEN = ("Permission denied", "Read-only file system", "Not a directory", "F
 
 
 @asynccontextmanager
-async def mapped(directory: Path, doing: str, seconds: float) -> AsyncIterator[None]:
+async def mapped(
+    directory: Path, doing: str, seconds: float, loading: Callable[[], bool] = lambda: False
+) -> AsyncIterator[None]:
     """Turn LanceDB's failures into `StoreError`: it raises ValueError and RuntimeError for nearly everything.
 
-    `doing` says what is tried (opened, read, written). What takes longer than `seconds` has failed as well.
+    `doing` says what is tried (opened, read, written). What takes longer than `seconds` has failed as well; where it is
+    `loading` that takes so long, that goes on.
     """
     try:
         async with asyncio.timeout(seconds):
             yield
     except (ValueError, RuntimeError, OSError) as fault:
+        if isinstance(fault, TimeoutError) and loading():
+            raise StoreError(f"the passage store {directory} is still being read, ask again in a moment") from fault
         reason = f"no answer within {seconds:.0f} seconds" if isinstance(fault, TimeoutError) else str(fault)
         raise StoreError(explained(directory, doing, reason)) from fault
+
+
+def refuse_unusable(directory: Path, dimension: int, source: str, rows: Sequence[Row]) -> None:
+    """Refuse vectors that the store cannot take. Raises `StoreMismatch`, `StoreError`."""
+    wrong = next((row.vector.shape for row in rows if row.vector.shape != (dimension,)), None)
+    if wrong:
+        raise StoreMismatch(f"the passage store {directory} takes vectors of {dimension}, not {wrong}")
+    strange = next((row.passage for row in rows if not np.isfinite(row.vector).all()), None)
+    if strange:
+        raise StoreError(f"the vector of a passage of {source}, {strange.path}, is no number: it is not stored")
 
 
 def explained(directory: Path, doing: str, reason: str) -> str:

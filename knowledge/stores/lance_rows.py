@@ -9,7 +9,7 @@ from typing import Any
 from core.types import Passage
 from knowledge.ports import Row
 from knowledge.stores.lance import LanceStore
-from knowledge.stores.lance_shelf import PASSAGE_COLUMNS, matrix
+from knowledge.stores.lance_block import PASSAGE_COLUMNS, matrix
 from knowledge.stores.lance_view import View, listed, quoted
 
 EXTRA = ["fingerprint", "tokens", "vector"]

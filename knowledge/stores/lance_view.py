@@ -7,7 +7,7 @@ searching: the searches return row numbers, and the rows are read once for all. 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -15,35 +15,70 @@ import numpy as np
 
 from core.types import Passage
 from knowledge.ports import Held, Vectors
-from knowledge.stores.lance_shelf import EMPTY, PASSAGE_COLUMNS, Shelf, load_shelf, matrix
+from knowledge.stores.lance_block import EMPTY, PASSAGE_COLUMNS, matrix
+from knowledge.stores.lance_shelf import Shelf, load_shelf
 from knowledge.stores.lance_table import fits
 
 PROBES = 20
 
 
+class Loading:
+    """The reading of a version, in a task of its own: who gives up waiting for it does not end it."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[View] | None = None
+
+    def is_on(self) -> bool:
+        """Say whether a version is being read."""
+        return self._task is not None
+
+    async def begun(self, reading: Coroutine[Any, Any, View]) -> View:
+        """Begin to read a version and return it."""
+        self._task = asyncio.create_task(reading)
+        return await self._read(self._task)
+
+    async def left(self) -> View | None:
+        """Return the version that somebody has begun to read and not waited for, if there is one."""
+        return None if self._task is None else await self._read(self._task)
+
+    async def close(self) -> None:
+        """Break off what is being read. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _read(self, task: asyncio.Task[View]) -> View:
+        try:
+            return await asyncio.shield(task)
+        finally:
+            if task.done():
+                self._task = None
+
+
 class View:
     """One version of the table, fixed: the queries of one search must agree on row numbers and word statistics."""
 
-    def __init__(self, table: Any, version: int, made: bytes, dimension: int, executor: Executor) -> None:
+    def __init__(self, table: Any, version: int, made: bytes, dimension: int, searchers: Executor) -> None:
         self.table = table
         self.version = version
         self.made = made
         self._dimension = dimension
-        self._executor = executor
+        self._searchers = searchers
         self._shelf: Shelf | None = None
 
-    async def load(self, memory: int, before: View | None) -> None:
+    async def load(self, memory: int, before: View | None, loader: Executor) -> None:
         """Read the passages into memory where they fit; what the view of an earlier version has is taken from there."""
         if await fits(self.table, self._dimension, memory):
             known = before._shelf if before is not None and before.made == self.made else None
-            self._shelf = await load_shelf(self.table, self._dimension, self._executor, known)
+            self._shelf = await load_shelf(self.table, self._dimension, loader, known)
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
     ) -> Sequence[Passage]:
         """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, with both true scores."""
         if self._shelf is not None:
-            return await self._shelf.search(self._executor, tokens, vector, sources, limit)
+            return await self._shelf.search(self._searchers, tokens, vector, sources, limit)
         where = f"source IN {listed(sources)}"
         best = asyncio.create_task(_word_scores(self.table, tokens, where, limit))
         try:

@@ -8,7 +8,7 @@ somebody asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float32]
+# Which passages are alive; None: all are.
+Alive = NDArray[np.bool_] | None
 # BM25 as the index has it: how fast a repeated word stops to count, and how much a passage's length does.
 SATURATION, LENGTH_SHARE = 1.2, 0.75
 # A word that is repeated more often in one passage counts as if it were there so often.
@@ -67,56 +69,60 @@ class Words:
             np.bincount(owners, minlength=len(texts)),
         )
 
-    def holding(self, word: str, alive: NDArray[np.bool_] | None) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
-        """Return the passages that hold a word, of those alive (None: all are), and how often each does."""
-        wanted = hash(word)
-        number = int(np.searchsorted(self.hashes, wanted))
-        if number == len(self.hashes) or self.hashes[number] != wanted:
-            return self.places[:0], self.times[:0]
-        held = slice(self.starts[number], self.starts[number + 1])
-        places, times = self.places[held], self.times[held]
-        if alive is None:
-            return places, times
-        kept = alive[places]
-        return places[kept], times[kept]
+    def spans(self, hashes: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
+        """Yield which of these words are there, by their position in `hashes`, and where their places are."""
+        if not len(self.hashes):
+            return
+        numbers = np.minimum(self.hashes.searchsorted(hashes), len(self.hashes) - 1)
+        there = np.flatnonzero(self.hashes[numbers] == hashes)
+        numbers = numbers[there]
+        bounds = zip(there.tolist(), self.starts[numbers].tolist(), self.starts[numbers + 1].tolist(), strict=True)
+        yield from ((word, slice(start, end)) for word, start, end in bounds)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Counted:
-    """What the words of all blocks come to: how many passages are alive, how long they are on average."""
+class Lexicon:
+    """The words of all passages of one version of a table: those of its blocks, one block after the other."""
 
-    passages: int
-    length: float
+    def __init__(self, blocks: Sequence[Words], alive: Alive) -> None:
+        """Count over blocks, of whose passages these are alive (None: all are)."""
+        lengths = np.concatenate([words.lengths for words in blocks] or [np.empty(0, np.int64)])
+        living = lengths if alive is None else lengths[alive]
+        self._alive = alive
+        self._passages = len(living)
+        starts = np.cumsum([0, *(len(words.lengths) for words in blocks)])
+        self._blocks = list(zip(blocks, starts.astype(np.int32), strict=False))
+        relative = lengths / max(1e-9, int(living.sum()) / max(1, len(living)))
+        # What the length of each passage does to the weight of its words.
+        self._damping: Numbers = (SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * relative)).astype(np.float32)
 
-    @classmethod
-    def of(cls, blocks: Sequence[tuple[Words, NDArray[np.bool_] | None]]) -> Counted:
-        """Count over blocks, each with the passages that are alive."""
-        lengths = [words.lengths if alive is None else words.lengths[alive] for words, alive in blocks]
-        passages = sum(map(len, lengths))
-        return cls(passages, max(1e-9, sum(int(one.sum()) for one in lengths) / max(1, passages)))
+    def scores(self, tokens: str) -> Numbers:
+        """Return the BM25 score of every passage, shape (passages,); 0 for those that are not alive.
 
-    def damping(self, words: Words) -> Numbers:
-        """Return what the length of each passage of a block does to the weight of its words, shape (passages,)."""
-        relative = words.lengths / self.length
-        return (SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * relative)).astype(np.float32)
+        A word that is repeated in `tokens` counts as often.
+        """
+        found: Numbers = np.zeros(len(self._damping), np.float32)
+        repeated = Counter(tokens.split())
+        for (places, times), repeats in zip(self._holding(list(repeated)), repeated.values(), strict=True):
+            if len(places):
+                rarity = repeats * float(np.log1p((self._passages - len(places) + 0.5) / (len(places) + 0.5)))
+                often = times.astype(np.float32)
+                found[places] += np.float32(rarity * (SATURATION + 1)) * often / (often + self._damping[places])
+        return found
 
-    def rarities(self, tokens: str, blocks: Sequence[tuple[Words, NDArray[np.bool_] | None]]) -> dict[str, float]:
-        """Return what one occurrence of each word counts for; a word that is repeated in `tokens` counts as often."""
-        rarities = {}
-        for word, times in Counter(tokens.split()).items():
-            holding = sum(len(words.holding(word, alive)[0]) for words, alive in blocks)
-            if holding:
-                rarities[word] = times * float(np.log1p((self.passages - holding + 0.5) / (holding + 0.5)))
-        return rarities
-
-
-def scores(
-    words: Words, rarities: Mapping[str, float], damping: Numbers, alive: NDArray[np.bool_] | None = None
-) -> Numbers:
-    """Return the BM25 score of every passage of a block, shape (passages,); 0 for those that are not alive."""
-    found: Numbers = np.zeros(len(words.lengths), np.float32)
-    for word, rarity in rarities.items():
-        places, times = words.holding(word, alive)
-        often = times.astype(np.float32)
-        found[places] += np.float32(rarity * (SATURATION + 1)) * often / (often + damping[places])
-    return found
+    def _holding(self, words: Sequence[str]) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint16]]]:
+        """Yield for each word which passages hold it, of those alive, and how often each does."""
+        hashes = np.array([hash(word) for word in words], np.int64)
+        places: list[list[NDArray[np.int32]]] = [[] for _ in words]
+        times: list[list[NDArray[np.uint16]]] = [[] for _ in words]
+        for block, start in self._blocks:
+            for word, held in block.spans(hashes):
+                places[word].append(block.places[held] + start)
+                times[word].append(block.times[held])
+        for some, repeats in zip(places, times, strict=True):
+            where = np.concatenate([np.empty(0, np.int32), *some])
+            often = np.concatenate([np.empty(0, np.uint16), *repeats])
+            if self._alive is None:
+                yield where, often
+            else:
+                kept = self._alive[where]
+                yield where[kept], often[kept]

@@ -6,15 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from knowledge.stores.lance_words import Counted, Words, scores
+from knowledge.stores.lance_words import Lexicon, Words
 
 
 def scored(texts: list[str], tokens: str, alive: list[bool] | None = None) -> list[float]:
     words = Words.of(pa.array(texts, pa.string()))
-    mask = None if alive is None else np.array(alive)
-    counted = Counted.of([(words, mask)])
-    rarities = counted.rarities(tokens, [(words, mask)])
-    found: list[float] = scores(words, rarities, counted.damping(words), mask).tolist()
+    found: list[float] = Lexicon([words], None if alive is None else np.array(alive)).scores(tokens).tolist()
     return found
 
 
@@ -41,8 +38,7 @@ def test_dead_passages_count_for_nothing() -> None:
 
 def test_blocks_count_as_one() -> None:
     texts = ["cat cat dog", "dog fish", "bird cat", "fish", "cow cat"]
-    blocks = [(Words.of(pa.array(part)), None) for part in (texts[:2], texts[2:3], texts[3:])]
-    counted = Counted.of(blocks)
-    rarities = counted.rarities("cat fish", blocks)
-    apart = np.concatenate([scores(words, rarities, counted.damping(words)) for words, _ in blocks])
-    assert apart.tolist() == pytest.approx(scored(texts, "cat fish"))
+    blocks = [Words.of(pa.array(part, pa.string())) for part in (texts[:2], texts[2:3], [], texts[3:])]
+    for alive in (None, [True, True, False, True, True]):
+        apart = Lexicon(blocks, None if alive is None else np.array(alive)).scores("cat fish cat nowhere")
+        assert apart.tolist() == pytest.approx(scored(texts, "cat fish cat nowhere", alive))
