@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
-from bots.app import App, open_app, open_record
+from bots.app import App, open_app
 from bots.check import check as examine
 from bots.console import (
     ConsoleSink,
     console,
     ingest_progress,
     print_findings,
+    print_json,
     print_passages,
     print_refreshed,
+    printable,
 )
 from bots.explained import explained_as_json, explained_lines
 from bots.probes import make_probes
-from bots.rating import AGAIN, BAD, GOOD, HINT, Ratings
-from bots.terminal import Terminal, question_in
-from bots.usage import print_usage, read_usage, usage_as_json
 from core.agents.reranker import rerank
 from core.budget import Budget
-from core.commands import find
 from core.configuration import secret_values
 from core.errors import KimasError, UsageError
 from core.logs import redactor
 from core.settings import Settings
+from core.strategies.searching import outcome
 from core.tasks import task_group
-from core.types import AgentScore, Passage, Question, Reply, Turn
+from core.types import AgentScore, Passage, Question, Reply
 from knowledge.explaining import explain_passages, explain_routing
 from knowledge.refresh import Refreshed
 
-GOODBYE = frozenset({"exit", "quit", ":q"})
-WARM_UP_BEGINS_S = 0.01
-COMMAND = re.compile(r"/[A-Za-z_]+")
-OWN, IN_GROUPS = frozenset({GOOD, BAD, AGAIN}), frozenset({"/escalate", "/learn"})
+__all__ = ["NOTHING_INGESTED", "ask", "check", "ingest", "print_json", "search"]
+
 NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 
 
@@ -64,7 +57,7 @@ class SilentSink:
 async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
     """Answer one question."""
     async with open_app(settings) as app:
-        _require_knowledge(app)
+        require_knowledge(app)
         if as_json:
             reply = await app.answer(Question(question), SilentSink())
             print_json(reply_as_json(question, reply))
@@ -74,56 +67,19 @@ async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
     return 0
 
 
-async def chat(settings: Settings) -> int:
-    """Hold a conversation in the terminal until its end of input."""
-    out = console()
-    history: list[Turn] = []
-    hide, ratings = redactor(secret_values(settings)), Ratings(settings)
-    async with open_app(settings) as app, task_group() as tasks:
-        commands = Terminal(settings, app.keeper)
-        _require_knowledge(app)
-        out.print(_welcome(settings), style="dim", markup=False)
-        # Reading a line blocks the loop, but not the thread that this begins: it loads while somebody types.
-        tasks.create_task(app.warm_up())
-        await asyncio.sleep(WARM_UP_BEGINS_S)
-        while (line := _read_line(out)) is not None:
-            if not line:
-                continue
-            recent = tuple(history[-settings.answer.history_turns :]) if settings.answer.history_turns else ()
-            question = Question(question_in(line), recent)
-            with closing(ConsoleSink(out)) as sink:
-                try:
-                    if (told := _not_here(line) or await commands.heard(line)) is not None:
-                        await sink.finish(Reply(told))
-                        if line.lower().startswith("/refresh"):
-                            await _refresh_asked(app, settings)
-                        continue
-                    if (heard := await ratings.heard(line)) is not None:
-                        out.print(heard.text, style="dim", markup=False)
-                        if heard.again is None:
-                            continue
-                        question = heard.again
-                    reply = await app.answer(question, sink)
-                except KimasError as fault:
-                    await sink.fail(hide(str(fault)))
-                    continue
-            out.print()
-            ratings.answered(question, reply)
-            commands.answered(reply)
-            history += [Turn("user", question.text), Turn("assistant", reply.text)]
-    return 0
-
-
 async def search(
     settings: Settings, query: str, agent: str, top_k: int, *, as_json: bool, explain: bool = False
 ) -> int:
-    """Retrieve without a language model: route, search, rerank. `explain` shows every score on the way."""
+    """Retrieve without a language model: route, search, rerank. `explain` shows every score on the way.
+
+    An agent that fails is named beside what the others found; when all fail the first failure is raised.
+    """
     if not query.strip():
         raise UsageError("the query is empty")
     async with open_app(settings, answers=False) as app:
-        _require_knowledge(app)
+        require_knowledge(app)
         agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query))
-        found = {one.name: await app.library.search(one.name, query, top_k) for one in agents}
+        found, failed = await _searched(app, query, [one.name for one in agents], top_k)
         everything = [passage for passages in found.values() for passage in passages]
         # No language model here, whatever orders the passages of answers.
         parts = replace(app.parts, model=None)
@@ -133,7 +89,9 @@ async def search(
             explained = explain_passages(best, found, settings)
     named = [{"name": one.name, "score": round(one.score, 4)} for one in agents]
     if as_json:
-        result = {"query": query, "agents": named, "passages": [passage_as_json(one) for one in best]}
+        result: dict[str, Any] = {"query": query, "agents": named, "passages": [passage_as_json(one) for one in best]}
+        if failed:
+            result["failed"] = [{"name": name, "error": reason} for name, reason in failed.items()]
         if explain:
             result |= explained_as_json("option" if agent else way, routing, explained, settings)
         print_json(result)
@@ -142,10 +100,31 @@ async def search(
     if explain:
         lines = explained_lines("option" if agent else way, routing, explained, settings.knowledge)
         out.print("\n".join(lines), markup=False, soft_wrap=True)
-        return 0
-    out.print("agents: " + ", ".join(f"{one.name} {one.score:.3f}" for one in agents), style="dim")
-    print_passages(out, best)
+    else:
+        out.print("agents: " + ", ".join(f"{one.name} {one.score:.3f}" for one in agents), style="dim")
+        print_passages(out, best)
+    for name, reason in failed.items():
+        out.print(printable(f"agent {name} failed: {reason}"), style="red", markup=False, soft_wrap=True)
     return 0
+
+
+async def _searched(
+    app: App, query: str, agents: Sequence[str], limit: int
+) -> tuple[Mapping[str, Sequence[Passage]], Mapping[str, str]]:
+    """Return the passages of the agents that could search, and why the others could not. Raises when none could."""
+    async with task_group() as tasks:
+        begun = [tasks.create_task(outcome(app.library.search(name, query, limit))) for name in agents]
+    outcomes = [task.result() for task in begun]
+    found, failed = dict[str, Sequence[Passage]](), dict[str, str]()
+    hide = redactor(secret_values(app.settings))
+    for name, one in zip(agents, outcomes, strict=True):
+        if isinstance(one, KimasError):
+            failed[name] = hide(str(one))
+        else:
+            found[name] = one
+    if failed and not found:
+        raise next(one for one in outcomes if isinstance(one, KimasError))
+    return found, failed
 
 
 async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_json: bool) -> int:
@@ -155,22 +134,12 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     out = console(stderr=as_json)
     async with open_app(settings, answers=False, rebuild=rebuild) as app:
         with nullcontext() if as_json else ingest_progress(out) as progress:
-            done = _without_secrets(await app.refresh(names, progress), settings)
+            done = without_secrets(await app.refresh(names, progress), settings)
     if as_json:
         print_json(refreshed_as_json(done))
     else:
         print_refreshed(out, done.reports, done.failures)
     return 1 if done.failures else 0
-
-
-async def usage(settings: Settings, days: int, *, as_json: bool) -> int:
-    """Show what the answers of the last days consumed."""
-    found = await read_usage(settings, days)
-    if as_json:
-        print_json(usage_as_json(*found))
-    else:
-        print_usage(console(), *found)
-    return 0
 
 
 async def check(settings: Settings, *, live: bool, as_json: bool) -> int:
@@ -185,6 +154,9 @@ async def check(settings: Settings, *, live: bool, as_json: bool) -> int:
 
 def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
     """Return the object that `kimas ask --json` prints (a contract)."""
+    from core.usage import together
+
+    used = together(reply.trace.tokens, reply.trace.cost)
     return {
         "question": question,
         "query": reply.trace.query,
@@ -205,6 +177,9 @@ def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
         "passages": [passage_as_json(one) for one in reply.passages],
         "timings_ms": dict(reply.trace.timings_ms),
         "cut": list(reply.trace.cut),
+        "why_cut": dict(reply.trace.why_cut),
+        "rounds": [asdict(one) for one in reply.trace.rounds],
+        "usage": {"prompt": used.prompt, "completion": used.completion, "cost": round(used.cost, 8)},
         "extractive": reply.extractive,
     }
 
@@ -239,54 +214,14 @@ def refreshed_as_json(done: Refreshed) -> Mapping[str, Any]:
     return {"sources": sources + [{"name": name, "error": reason} for name, reason in done.failures.items()]}
 
 
-def print_json(value: object) -> None:
-    """Print one object on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
-
-
-def _welcome(settings: Settings) -> str:
-    known = ", ".join(settings.sources)
-    return f"{settings.name} answers from: {known}. /help shows the commands, Ctrl-D leaves. {HINT}"
-
-
-async def _refresh_asked(app: App, settings: Settings) -> None:
-    """Do here what a command has asked for: there need not be a daemon that does."""
-    out = console()
-    async with open_record(settings) as record:
-        asked = [name for name, entry in (await record.entries()).items() if entry.asked and name in settings.sources]
-    if asked:
-        with ingest_progress(out) as progress:
-            done = _without_secrets(await app.refresh(asked, progress), settings)
-        print_refreshed(out, done.reports, done.failures)
-
-
-def _not_here(line: str) -> str | None:
-    """Return what to say to a line that looks like a command and is none in the terminal."""
-    name, *_ = line.split(maxsplit=1)
-    if name.lower() in IN_GROUPS:
-        return f"`{name}` concerns other people: it works in groups, and nobody else reads this."
-    if line == name and COMMAND.fullmatch(name) and name not in OWN and find(name[1:].lower()) is None:
-        return f"I do not know `{name}`. `/help` shows the commands."
-    return None
-
-
-def _without_secrets(done: Refreshed, settings: Settings) -> Refreshed:
+def without_secrets(done: Refreshed, settings: Settings) -> Refreshed:
     """Return the same without the credentials that addresses in its messages may hold."""
     hide = redactor(secret_values(settings))
     reports = tuple(replace(report, stale=hide(report.stale)) for report in done.reports)
     return Refreshed(reports, {name: hide(reason) for name, reason in done.failures.items()})
 
 
-def _require_knowledge(app: App) -> None:
+def require_knowledge(app: App) -> None:
+    """Raise `UsageError` where nothing has been ingested."""
     if app.library.empty:
         raise UsageError(NOTHING_INGESTED)
-
-
-def _read_line(out: Any) -> str | None:
-    """Return the next line, or None at the end. Reading blocks: nothing else runs in this process meanwhile."""
-    try:
-        line = str(out.input("[bold]> [/]")).strip()
-    except (EOFError, KeyboardInterrupt):
-        out.print()
-        return None
-    return None if line.lower() in GOODBYE else line

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.again import Repeated, Versions, answer_again, fingerprint
 from core.answer import answer
+from core.budget import Budget
 from core.feedback.effort import Again, harder
 from core.limits import Limits
 from core.llm import PRICED_TOKENS
@@ -34,23 +35,29 @@ class Answering:
         """Answer one question into its sink. Raises `UsageError` when a limit is used up, and what `answer` raises."""
         if isinstance(question, Again):
             # What did not satisfy is not given again.
-            return await replace(self, parts=harder(self.parts, question))._make(question, sink)
+            return await replace(self, parts=harder(self.parts, question), repeated=None)._begin(question, sink)
+        return await self._begin(question, sink)
+
+    async def _begin(self, question: Question, sink: Sink) -> Reply:
+        # The time that is spent before the answer is made is the asker's too.
+        budget = Budget(self.parts.settings.budget)
         if not self.repeated:
-            return await self._make(question, sink)
-        reply = await answer_again(question, sink, self._make, self.repeated)
+            return await self._make(question, sink, budget)
+        reply = await answer_again(question, sink, self._make, self.repeated, budget)
         if reply.trace.cached and self.ledger:
             await record(self.ledger, question, "cached", {})
         return reply
 
-    async def _make(self, question: Question, sink: Sink) -> Reply:
+    async def _make(self, question: Question, sink: Sink, budget: Budget) -> Reply:
         if not (self.parts.model and self.limits and self.ledger):
-            return await answer(question, sink, self.parts)
-        return await answer_on_record(
-            question, sink, self.parts.model, self._with, limits=self.limits, ledger=self.ledger
-        )
+            return await answer(question, sink, self.parts, budget)
 
-    async def _with(self, question: Question, sink: Sink, model: ChatModel) -> Reply:
-        return await answer(question, sink, replace(self.parts, model=model))
+        async def with_model(question: Question, sink: Sink, model: ChatModel) -> Reply:
+            return await answer(question, sink, replace(self.parts, model=model), budget)
+
+        return await answer_on_record(
+            question, sink, self.parts.model, with_model, limits=self.limits, ledger=self.ledger
+        )
 
 
 def open_answering(parts: Parts, versions: Versions, database: Database) -> Answering:

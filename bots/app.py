@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bots.answering import Answering, open_answering
+from bots.records import open_database, open_journal, open_record
 from core.configuration import secret_values
+from core.errors import StoreError
 from core.llm import RoleModels
-from core.logs import redactor
+from core.logs import logger, redactor
 from core.parts import Parts
 from core.ports import ChatModel, Library, Reranker, Sink
 from core.prompts import Prompts
@@ -23,8 +25,9 @@ from knowledge.embedding import open_embedder
 from knowledge.keeper import Keeper
 from knowledge.library import KnowledgeLibrary
 from knowledge.locks import make_data_dir, refresh_lock
+from knowledge.planned import stored
 from knowledge.ports import Embedder, Store
-from knowledge.refresh import Refreshed, Refreshing, refresh_sources, stored
+from knowledge.refresh import Refreshed, Refreshing, refresh_sources
 from knowledge.rerank import make_reranker
 from knowledge.stores import open_store
 from knowledge.unexpired import Unexpired
@@ -32,10 +35,11 @@ from knowledge.versions import SourceVersions
 
 if TYPE_CHECKING:
     from core.database import Database
-    from core.journal import Journal
     from core.meter import Meter
     from core.upkeep_record import UpkeepRecord
     from knowledge.sync import Progress
+
+__all__ = ["App", "open_app", "open_database", "open_journal", "open_record"]
 
 # How long a thread may keep the interpreter from the event loop, in seconds; Python's own is five times as long. With
 # 200 conversations at once that made 41 ms of processor time an answer 31, and the longest stall a third shorter.
@@ -55,9 +59,17 @@ class App:
     answering: Answering
 
     async def warm_up(self) -> None:
-        """Load what the first question would otherwise wait for."""
+        """Load what the first question would otherwise wait for: the model's client, and the passages into memory."""
         if self.models:
             await self.models.warm_up()
+        try:
+            await self.store.search("ready", None, list(self.settings.sources), 1)
+        except StoreError as fault:
+            # The first question says so again, to whoever asked.
+            logger(__name__).error("store.unusable", error=str(fault))
+        # What stays for good need not be looked through again: the event loop would stand still for that, some 60 ms.
+        gc.collect()
+        gc.freeze()
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
         """Answer one question into its sink."""
@@ -187,29 +199,3 @@ def _answering(parts: Parts, store: Store, database: Database | None) -> Answeri
     # An answer made from results that are no longer shown must not be given again.
     shown = Unexpired(store, parts.settings.sources, parts.settings.data_dir)
     return open_answering(parts, SourceVersions(shown).of, database)
-
-
-async def open_database(settings: Settings, name: str = "journal.db") -> Database:
-    """Open the database of a deployment: its journal, its ledger and the answers to be given again."""
-    from core.database import Database
-
-    return await Database.open(settings.data_dir / name)
-
-
-@asynccontextmanager
-async def open_record(settings: Settings) -> AsyncIterator[UpkeepRecord]:
-    """Open the record of refreshes, and close its database at the end of the block."""
-    from core.upkeep_record import UpkeepRecord
-
-    database = await open_database(settings)
-    try:
-        yield UpkeepRecord(database)
-    finally:
-        await database.close()
-
-
-async def open_journal(settings: Settings, name: str = "journal.db", meter: Meter | None = None) -> Journal:
-    """Open the journal of a deployment."""
-    from core.journal import Journal
-
-    return Journal(await open_database(settings, name), meter)

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bots.actions import print_json
-from bots.app import open_database
-from bots.console import console, printable
+from bots.console import console, print_json, printable
+from bots.records import open_database
 from core.configuration import secret_values
 from core.logs import redactor
 from core.settings import Settings

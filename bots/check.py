@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from bots.adapters import same_bot, same_port
+from bots.feeds import reached, unusable
 from core.configuration import secret_values
+from core.counting import counted
 from core.errors import SourceError
 from core.logs import redactor
 from core.settings import (
@@ -39,6 +41,7 @@ from knowledge.sources import open_source
 from knowledge.sources.forge import ForgeProject
 from knowledge.sources.git import GitRepository, is_local
 from knowledge.sources.own import find_plugin
+from knowledge.web.addresses import shown
 
 LiveSettings = HttpApiSource | SearchApiSource | RemoteRagSource
 Level = Literal["ok", "warning", "error"]
@@ -83,6 +86,7 @@ async def check(
     findings += [await asyncio.to_thread(_embedding, settings)]
     findings += _models(settings)
     findings += await asyncio.to_thread(_secrets, settings)
+    findings += _feeds(settings)
     clashes = [*await asyncio.to_thread(same_bot, settings), *same_port(settings)]
     findings += [Finding("error", "bots", clash) for clash in clashes]
     if live:
@@ -161,7 +165,9 @@ async def _at_hand(name: str, source: SourceSettings, data_dir: Path) -> str:
     if isinstance(source, GitSource):
         return await _newest(opened, source) if is_local(source.url) else f"{source.url}: remote, {NOT_REACHED}"
     if isinstance(source, FilesSource | FaqSource):
-        return await asyncio.to_thread(_readable, source.path)
+        # What is in them: a folder of which no file is taken is there, and yet nothing is known from it.
+        number = len((await opened.listing()).fingerprints)
+        return f"{source.path}: {counted(number, 'file' if isinstance(source, FilesSource) else 'question')}"
     return "what people taught and somebody approved"
 
 
@@ -184,17 +190,27 @@ async def _newest(opened: Source, source: GitSource) -> str:
 
 
 def _readable(path: Path) -> str:
-    """Say what is at a path. Raises `OSError` when it cannot be listed or read."""
-    if path.is_dir():
-        with os.scandir(path) as entries:
-            return f"{path}: a folder" + ("" if next(entries, None) else ", empty")
+    """Say what file is at a path. Raises `OSError` when it cannot be read."""
     with path.open("rb") as file:
         file.read(1)
     return f"{path}: a file of {path.stat().st_size / 1000:.1f} kB"
 
 
+def _feeds(settings: Settings) -> list[Finding]:
+    faults, following = unusable(settings), settings.auto_comment.feeds.items()
+    return [
+        Finding("error", f"auto_comment.feeds.{name}", faults[name])
+        if name in faults
+        else Finding("ok", f"auto_comment.feeds.{name}", f"{shown(feed.url)}: for {feed.chat}, {NOT_REACHED}")
+        for name, feed in following
+    ]
+
+
 def _remotes(settings: Settings) -> list[Probe]:
-    probes = []
+    probes = [
+        Probe(f"auto_comment.feeds.{name}", partial(reached, feed))
+        for name, feed in settings.auto_comment.feeds.items()
+    ]
     for name, source in settings.sources.items():
         if isinstance(source, GitSource) and not is_local(source.url):
 

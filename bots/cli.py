@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bots.cli_audit import audit
-from bots.cli_evaluate import evaluate
 from bots.cli_feedback import faq, feedback
+from bots.cli_sources import sources
 from bots.command import as_json_option, rereading
 from bots.command import configured as _configured
 from bots.command import load as _settings
 from bots.command import run as _run
+from bots.evaluation.cli import evaluate
 
 if TYPE_CHECKING:
     pass
@@ -53,13 +54,15 @@ def ask(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, ques
 
 @main.command()
 @_configured
-def chat(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+@click.option("--group", is_flag=True, help="Play a group: 'Ben: text' is said by Ben, @kimas means the bot.")
+def chat(files: tuple[Path, ...], overrides: tuple[str, ...], group: bool) -> None:
     """Hold a conversation in the terminal."""
 
     async def work() -> int:
-        from bots.actions import chat
+        from bots.chat import chat
+        from bots.group import play
 
-        return await chat(_settings(files, overrides))
+        return await (play if group else chat)(_settings(files, overrides))
 
     _run(work())
 
@@ -111,23 +114,6 @@ def ingest(
 @main.command()
 @_configured
 @as_json_option
-def sources(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show how every source stands.
-
-    What is stored, when it was refreshed, when it will be, and what went wrong.
-    """
-
-    async def work() -> int:
-        from bots.sources import sources
-
-        return await sources(_settings(files, overrides), as_json=as_json)
-
-    _run(work())
-
-
-@main.command()
-@_configured
-@as_json_option
 @click.option("--live", is_flag=True, help="Also reach the models and platforms.")
 def check(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, live: bool) -> None:
     """Validate the configuration, credentials and reachability."""
@@ -148,7 +134,7 @@ def usage(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, da
     """Show the tokens and the cost of answers, by day and by agent."""
 
     async def work() -> int:
-        from bots.actions import usage
+        from bots.usage import usage
 
         return await usage(_settings(files, overrides), days, as_json=as_json)
 
@@ -188,6 +174,7 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], dry: bool) -> None:
     _run(work())
 
 
+main.add_command(sources)
 main.add_command(audit)
 main.add_command(feedback)
 main.add_command(faq)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from bots.command import as_json_option, configured, load, run
+from core.errors import UsageError
 
 if TYPE_CHECKING:
     from core.feedback.learned import State
@@ -18,13 +19,30 @@ if TYPE_CHECKING:
 @as_json_option
 @click.option("--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, with today.")
 @click.option("--labels", is_flag=True, help="Print the rated questions as labelled lines for `kimas eval gate`.")
-@click.option("--chat", default="", metavar="PLATFORM:CHAT", help="With --labels: of this chat alone.")
+@click.option("--calibrate", is_flag=True, help="Fit the threshold of the chat to its rated questions, and show it.")
+@click.option("--apply", "apply_", is_flag=True, help="With --calibrate: set it, where it does better.")
+@click.option("--chat", default="", metavar="PLATFORM:CHAT", help="With --labels, --calibrate: of this chat alone.")
 def feedback(  # noqa: PLR0917 (click passes them by name)
-    files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, days: int, labels: bool, chat: str
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    as_json: bool,
+    days: int,
+    labels: bool,
+    calibrate: bool,
+    apply_: bool,
+    chat: str,
 ) -> None:
     """Show what people said about answers, by day."""
 
     async def work() -> int:
+        if apply_ and not calibrate:
+            raise UsageError("--apply sets what --calibrate finds: give that with it")
+        if calibrate and labels:
+            raise UsageError("--labels and --calibrate are two things: give one of them")
+        if calibrate:
+            from bots.calibrate import calibrate as fit
+
+            return await fit(load(files, overrides), chat, apply=apply_, as_json=as_json)
         from bots.feedback import feedback
 
         return await feedback(load(files, overrides), days, as_json=as_json, labels=labels, chat=chat)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
 from rich.console import Console
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from core.counting import counted
 from core.types import Citation, Passage, Reply
 
 if TYPE_CHECKING:
+    from rich.markdown import Markdown
+
     from bots.check import Finding
     from knowledge.sync import Progress as SyncProgress
     from knowledge.sync import SyncReport
@@ -35,6 +38,11 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False)
 
 
+def print_json(value: object) -> None:
+    """Print one object on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
 def printable(text: str) -> str:
     """Return a text without its control characters: sources, models and servers do not steer the terminal."""
     return text.translate(CONTROLS)
@@ -43,21 +51,6 @@ def printable(text: str) -> str:
 def without_name(source: str, reason: str) -> str:
     """Return why a source failed without its name before it, for a line that begins with the name."""
     return reason.removeprefix(f"source {source}: ")
-
-
-class _OnlyWebLinks(MarkdownIt):
-    """A parser to which an address outside the web is text: what a click on it would start is not ours to offer."""
-
-    def validateLink(self, url: str) -> bool:
-        return url.startswith(("http://", "https://"))
-
-
-def _rendered(markdown: str) -> Markdown:
-    """Return Markdown to be printed. HTML in it is text: rich would leave the tags out, and whole blocks with them."""
-    parser = _OnlyWebLinks().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
-    shown = Markdown("")
-    shown.markup, shown.parsed = markdown, parser.parse(markdown)
-    return shown
 
 
 class ConsoleSink:
@@ -85,16 +78,15 @@ class ConsoleSink:
         now = time.monotonic()
         if self._live and now - self._drawn > 1 / REDRAWS_PER_SECOND:
             self._drawn = now
-            self._live.update(_rendered(printable(text)), refresh=True)
+            self._live.update(_shown(text), refresh=True)
 
     async def finish(self, reply: Reply) -> None:
         """Print the reply and its sources for good."""
         self.close()
-        text = printable(reply.text)
         if self._console.is_terminal:
-            self._console.print(_rendered(text))
+            self._console.print(_shown(reply.text))
         else:
-            self._console.print(Text(text), soft_wrap=True)
+            self._console.print(Text(printable(reply.text)), soft_wrap=True)
         if reply.citations:
             self._console.print()
             for citation in reply.citations:
@@ -110,6 +102,12 @@ class ConsoleSink:
         if self._live:
             self._live.stop()
             self._live = None
+
+
+def _shown(markdown: str) -> Markdown:
+    from bots.rendered import rendered
+
+    return rendered(printable(markdown))
 
 
 def source_line(citation: Citation) -> Text:
@@ -139,13 +137,13 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
     def move(progress: SyncProgress) -> None:
         if progress.source not in rows:
             rows[progress.source] = int(bars.add_task(progress.source, total=None, passages=""))
-        rate = f"{progress.passages} passages, {progress.passages_per_second:.0f}/s" if progress.passages else ""
+        shown = f"{counted(progress.passages, 'passage')}, {progress.passages_per_second:.0f}/s"
         bars.update(
             rows[progress.source],  # type: ignore[arg-type]
             completed=progress.documents_done,
             total=progress.documents_total,
             description=f"{progress.source} [dim]{progress.stage}[/]",
-            passages=rate,
+            passages=shown if progress.passages else "",
         )
 
     with bars:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from core.administration.permissions import KnowsAdministrators
 from core.errors import PlatformError, StoreError
+from core.gating.typing import KnowsTyping
 from core.logs import logger
 from core.ports import Adapter, Delivery, Fetching, Receive, Sink
 from core.several import Identified, bot_of, label_of
-from core.types import Attachment, Message, Reply
+from core.types import Attachment, ConversationKey, Message, Reply
 
 COPY = "dry-run.db"
 WITHHELD = "dry run"
@@ -56,6 +57,10 @@ class DryRun:
     async def is_administrator(self, message: Message) -> bool:
         """Say what the adapter says; no where it does not know. Raises `PlatformError`."""
         return isinstance(self._adapter, KnowsAdministrators) and await self._adapter.is_administrator(message)
+
+    def is_typing(self, key: ConversationKey) -> bool:
+        """Say what the adapter says; no where it does not know."""
+        return isinstance(self._adapter, KnowsTyping) and self._adapter.is_typing(key)
 
     async def close(self) -> None:
         """Let go of the connection. Idempotent."""

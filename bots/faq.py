@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from bots.app import open_database
 from bots.console import console, printable
+from bots.records import open_database
 from core.errors import UsageError
 from core.feedback.learned import Lesson, Lessons, State
 from core.settings import Settings

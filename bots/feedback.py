@@ -27,7 +27,7 @@ async def feedback(settings: Settings, days: int, *, as_json: bool, labels: bool
     Raises `StoreError`, and `UsageError` for a chat without labels: by day all chats are shown together.
     """
     if chat and not labels:
-        raise UsageError("--chat chooses labelled lines: give --labels with it")
+        raise UsageError("--chat chooses rated questions: give --labels or --calibrate with it")
     said, labelled = await read(settings, days)
     if labels:
         for one in labelled:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bots.posting.line import Line, Watched
+from core.administration.form import Form, ShowsForms
 from core.administration.permissions import KnowsAdministrators
 from core.errors import PlatformError
 from core.feedback.calling import CALLED, called
+from core.gating.typing import KnowsTyping
 from core.logs import context
 from core.ports import Adapter, Delivery, Fetching, Receive, Sink
 from core.several import Identified
-from core.types import Attachment, Message
+from core.types import Attachment, ConversationKey, Message
 
 # On Telegram a private chat has the id of the person, whichever bot they write to.
 SAME_PRIVATE_CHATS = "telegram"
@@ -80,6 +82,16 @@ class NamedBot:
             return False
         return await self._adapter.is_administrator(self._plain(message))
 
+    def is_typing(self, key: ConversationKey) -> bool:
+        """Say what the adapter says; no where it does not know."""
+        return isinstance(self._adapter, KnowsTyping) and self._adapter.is_typing(self._plain_key(key))
+
+    async def show_form(self, message: Message, form: Form) -> bool:
+        """Show a form as the adapter does; no where it cannot. Raises `PlatformError`."""
+        if not isinstance(self._adapter, ShowsForms):
+            return False
+        return await self._adapter.show_form(self._plain(message), form)
+
     async def close(self) -> None:
         """Let go of the connection. Idempotent."""
         await self._adapter.close()
@@ -98,12 +110,14 @@ class NamedBot:
         author = message.author_id
         if self.name == OWN_NETWORK:
             author = author.removesuffix(self._ending)
-        chat = message.key.chat.removesuffix(self._ending)
         reference = message.reference
         if self.name == OWN_NETWORK and CALLED in reference:
             people = [one.removesuffix(self._ending) for one in called(message) if one.endswith(self._ending)]
             reference = {**reference, CALLED: people}
-        return replace(message, key=replace(message.key, chat=chat), author_id=author, reference=reference)
+        return replace(message, key=self._plain_key(message.key), author_id=author, reference=reference)
+
+    def _plain_key(self, key: ConversationKey) -> ConversationKey:
+        return replace(key, chat=key.chat.removesuffix(self._ending))
 
     def _named(self, failure: PlatformError) -> PlatformError:
         return PlatformError(f"bots.{self._own}: {failure}")

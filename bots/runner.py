@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bots.adapters import make_adapters
 from bots.app import App, open_app, open_journal
 from bots.dry_run import COPY, DryRun, copy_journal, remove_copy
+from bots.feeds import FeedFollower, make_followers
 from bots.metrics import Monitor, monitoring
 from core.administration.desk import Desk
 from core.administration.office import Reread
@@ -66,6 +67,7 @@ class _Opened:
 
     app: App
     adapters: Sequence[Adapter]
+    feeds: Sequence[FeedFollower]
     intake: Intake
     journal: Journal
     keeper: Keeper
@@ -85,6 +87,7 @@ async def _open(
     connected = adapters = make_adapters(settings, journal, mute=dry)
     if dry:
         adapters = [DryRun(adapter) for adapter in adapters]
+    feeds = make_followers(settings, adapters, journal)
     for adapter in adapters:
         stack.push_async_callback(adapter.close)
     async with task_group() as opening:
@@ -98,7 +101,7 @@ async def _open(
     intake = Intake(settings, journal, monitor.answering(app.answer), app.parts.library, desk)
     stack.push_async_callback(intake.drain, 0)
     monitor.look_at(connected, intake, keeper, app.models)
-    return _Opened(app, adapters, intake, journal, keeper, monitor)
+    return _Opened(app, adapters, feeds, intake, journal, keeper, monitor)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result | None:
@@ -121,7 +124,7 @@ async def _serve(
         await stack.enter_async_context(every(DAILY_MINUTES, lambda: forget(settings, opened.journal)))
         faults: list[Exception] = []
         bots = [list(group) for _, group in groupby(sorted(adapters, key=_platform), _platform)]
-        listeners = [tasks.create_task(_listen(group, intake, stop, faults)) for group in bots]
+        listeners = [tasks.create_task(_listen(group, opened.feeds, intake, stop, faults)) for group in bots]
         async with _service_manager(tasks):
             logger(__name__).info("daemon.ready", platforms=[label_of(adapter) for adapter in adapters])
             tasks.create_task(app.warm_up())
@@ -140,8 +143,14 @@ def _platform(adapter: Adapter) -> str:
     return adapter.name
 
 
-async def _listen(bots: Sequence[Adapter], intake: Intake, stop: asyncio.Event, faults: list[Exception]) -> None:
-    """Listen with all bots of one platform until cancelled.
+async def _listen(
+    bots: Sequence[Adapter],
+    feeds: Sequence[FeedFollower],
+    intake: Intake,
+    stop: asyncio.Event,
+    faults: list[Exception],
+) -> None:
+    """Listen with all bots of one platform, and follow the feeds that they write about, until cancelled.
 
     A failure is noted and stops the daemon, in order: answers in the making go on.
     """
@@ -150,6 +159,9 @@ async def _listen(bots: Sequence[Adapter], intake: Intake, stop: asyncio.Event, 
         async with task_group() as tasks:
             for adapter in bots:
                 tasks.create_task(adapter.listen(intake.receiver(adapter)))
+                for feed in feeds:
+                    if feed.adapter is adapter:
+                        tasks.create_task(feed.listen(intake.receiver(adapter)))
     except Exception as fault:
         expected = isinstance(fault, KimasError)
         logger(__name__).error(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from bots.actions import print_json
-from bots.app import open_record
-from bots.console import console, printable, without_name
+from bots.console import console, print_json, printable, without_name
+from bots.records import open_database, open_record
+from bots.terminal import HERE, OWNER
 from core.configuration import secret_values
 from core.logs import redactor
-from core.settings import Settings
+from core.settings import LiveSource, Settings
 from core.types import SourceState
-from knowledge.live import is_live
+from knowledge.planned import stored
 from knowledge.upkeep import source_states
+
+if TYPE_CHECKING:
+    from core.database import Database
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 STORED_ONLY = (
@@ -37,10 +40,11 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
         out.print("no sources are configured: docs/sources.md says how to add one")
         return 0
     table = Table("source", "kind", box=None, header_style="bold", pad_edge=False)
-    for heading in ("documents", "passages", "last success", "next refresh"):
+    tries = any(state.error for state in states.values())
+    for heading in ("documents", "passages", "last success", *(("last try",) if tries else ()), "next refresh"):
         table.add_column(heading, justify="right")
     for name in settings.sources:
-        table.add_row(*_row(name, settings, states.get(name), now))
+        table.add_row(*_row(name, settings, states.get(name), now, tries=tries))
     out.print(table)
     hide = redactor(secret_values(settings))
     for state in states.values():
@@ -48,6 +52,44 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
             failure = hide(f"{state.name} failed: {without_name(state.name, state.error)}")
             out.print(printable(failure), style="red", markup=False, soft_wrap=True)
     return 0
+
+
+async def plan(settings: Settings, name: str, *, paused: bool) -> int:
+    """Refresh a source only when asked, or by its plan again, and put that on record.
+
+    Raises `UsageError` for an unknown source and for one that is asked at question time, `StoreError`.
+    """
+    stored(settings.sources, [name])
+    database = await open_database(settings)
+    try:
+        await _set_paused(database, settings, name, paused)
+    finally:
+        await database.close()
+    what = f"only when asked: `kimas ingest {name}`" if paused else "by its plan again"
+    console().print(f"{name} is refreshed {what}", markup=False, soft_wrap=True)
+    return 0
+
+
+async def _set_paused(database: Database, settings: Settings, name: str, paused: bool) -> None:
+    from core.administration.audit import Audit, Entry
+    from core.upkeep_record import UpkeepRecord
+
+    record = UpkeepRecord(database)
+    words = {True: "only when asked", False: "by its plan"}
+    before = words[(await record.entry(name)).paused]
+    await record.pause(name, paused)
+    entry = Entry(
+        datetime.now(UTC),
+        HERE.platform,
+        HERE.chat,
+        OWNER,
+        "changed",
+        f"sources {'pause' if paused else 'resume'} {name}",
+        f"refresh of {name}",
+        before,
+        words[paused],
+    )
+    await Audit(database, settings.administration.audit_days).record(entry)
 
 
 async def read_states(settings: Settings) -> Mapping[str, SourceState]:
@@ -63,7 +105,7 @@ async def read_states(settings: Settings) -> Mapping[str, SourceState]:
 def _as_json(name: str, settings: Settings, state: SourceState | None, now: datetime) -> Mapping[str, Any]:
     """Return one source as `--json` prints it (a contract); what a live one has not is null."""
     source = settings.sources[name]
-    shown: dict[str, Any] = {"name": name, "kind": source.kind, "live": is_live(source)}
+    shown: dict[str, Any] = {"name": name, "kind": source.kind, "live": isinstance(source, LiveSource)}
     if state is None:
         return shown | dict.fromkeys(STORED_ONLY)
     return shown | {
@@ -79,12 +121,18 @@ def _as_json(name: str, settings: Settings, state: SourceState | None, now: date
     }
 
 
-def _row(name: str, settings: Settings, state: SourceState | None, now: datetime) -> Sequence[str]:
+def _row(name: str, settings: Settings, state: SourceState | None, now: datetime, *, tries: bool) -> Sequence[str]:
+    """Return the cells of one source; `tries` says whether there is a column for the last try."""
     kind = settings.sources[name].kind
     if state is None:
-        return name, kind, "-", "-", "live", "-"
-    age = "never" if state.last_success is None else f"{span((now - state.last_success).total_seconds())} ago"
-    return name, kind, str(state.documents), str(state.passages), age, _following(state, now)
+        return name, kind, "-", "-", "live", *(("-",) if tries else ()), "-"
+    amount = (str(state.documents), str(state.passages))
+    ages = (_age(state.last_success, now), *((_age(state.last_try, now),) if tries else ()))
+    return name, kind, *amount, *ages, _following(state, now)
+
+
+def _age(moment: datetime | None, now: datetime) -> str:
+    return "never" if moment is None else f"{span((now - moment).total_seconds())} ago"
 
 
 def _following(state: SourceState, now: datetime) -> str:

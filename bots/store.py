@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from bots.actions import print_json
 from bots.console import console, printable
+from core.counting import counted
 from core.errors import UsageError
 from core.settings import Settings
 from knowledge.embedding import open_embedder
@@ -36,8 +37,8 @@ async def copy(settings: Settings, to: Provider, *, as_json: bool) -> int:
     out = console()
     for one in done:
         line = (
-            f"{one.name}: {one.copied} documents copied ({one.passages} passages), {one.deleted} deleted, "
-            f"{one.unchanged} unchanged, {one.seconds:.1f} s"
+            f"{one.name}: {counted(one.copied, 'document')} copied ({counted(one.passages, 'passage')}), "
+            f"{one.deleted} deleted, {one.unchanged} unchanged, {one.seconds:.1f} s"
         )
         out.print(printable(line), markup=False, soft_wrap=True)
     if settings.knowledge.store.provider != to:

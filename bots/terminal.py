@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.app import open_journal
+from bots.records import open_journal
 from core.commands import find
 from core.ports import Upkeep
 from core.settings import Settings
@@ -42,6 +43,31 @@ class Terminal:
         """Note the newest answer, which `/why` explains: no journal has it."""
         self._last = reply
 
+    def forgotten(self) -> None:
+        """Let go of the newest answer."""
+        self._last = None
+
+    async def silence(self) -> str:
+        """Return why nothing is answered here, as commands or the configuration have it, or nothing.
+
+        Whether private chats are answered at all is no matter: who sits here runs the bot. Raises `StoreError`.
+        """
+        from core.administration.place import Place, off
+        from core.administration.steering import Steering
+
+        asked = self._message("", "")
+        place = Place(self._settings.gate)
+        # Nobody can have given a command before there is a journal.
+        if not await asyncio.to_thread((self._settings.data_dir / "journal.db").exists):
+            return off(asked) if place.is_off(asked) else ""
+        journal = await open_journal(self._settings)
+        try:
+            place = Place(self._settings.gate, Steering(journal.database))
+            await place.look()
+            return off(asked) if place.is_off(asked) else place.paused(asked)
+        finally:
+            await journal.close()
+
     async def heard(self, line: str) -> str | None:
         """Return what to say to a command, or None for any other line, a question that follows `/ask` too.
 
@@ -66,9 +92,12 @@ class Terminal:
         upkeep = self._upkeep(journal.database) if self._upkeep else None
         desk = Desk(self._settings, journal, upkeep=upkeep, reread=self._reread)
         desk.office.platforms.add(HERE.platform)
+        return await desk.answer(self._message(name, given), None)
+
+    @staticmethod
+    def _message(name: str, given: str) -> Message:
         number, now = uuid.uuid4().hex, datetime.now(UTC)
-        message = Message(number, HERE, OWNER, OWNER, given, now, private=True, addressed=True, command=name)
-        return await desk.answer(message, None)
+        return Message(number, HERE, OWNER, OWNER, given, now, private=True, addressed=True, command=name)
 
 
 def question_in(line: str) -> str:

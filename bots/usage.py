@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from bots.app import open_database
-from bots.console import printable
+from bots.console import console, print_json, printable
+from bots.records import open_database
 from core.settings import Settings
 
 if TYPE_CHECKING:
     from core.usage import AgentUsage, Consumed, DayUsage
+
+
+async def usage(settings: Settings, days: int, *, as_json: bool) -> int:
+    """Show what the answers of the last days consumed. Raises `StoreError`."""
+    found = await read_usage(settings, days)
+    if as_json:
+        print_json(usage_as_json(*found))
+    else:
+        print_usage(console(), *found)
+    return 0
 
 
 async def read_usage(settings: Settings, days: int) -> tuple[Sequence[DayUsage], Sequence[AgentUsage]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from core.budget import Budget
 from core.errors import KimasError
 from core.logs import logger
 from core.ports import Library, Sink
@@ -31,14 +31,18 @@ COMPARING_S = 0.5
 # How old a version may be that a reply is kept with, and one that it is given again by. A reply kept with an older one
 # is merely made anew once.
 KEPT_VERSION_S, GIVEN_VERSION_S = 60.0, 1.0
-# What has no part in making an answer.
-_NO_PART = {
-    *("administration", "cache", "data_dir", "discord", "gate", "journal", "limits", "log", "run", "slack", "telegram"),
-}
+# The sections that have a part in making an answer. Of the templates their text counts, wherever they are.
+PART = frozenset(
+    ("name", "sources", "agents", "knowledge", "models", "answer", "context", "strategies", "budget", "evidence")
+)
 
 # Returns the version of each named source, at most so many seconds old; "" where it has none.
 Versions = Callable[[Collection[str], float], Awaitable[Mapping[str, str]]]
-Answer = Callable[[Question, Sink], Awaitable[Reply]]
+Answer = Callable[[Question, Sink, Budget], Awaitable[Reply]]
+
+
+# No reply to give again, and no versions to keep a new one with.
+NOTHING: tuple[Kept | None, Mapping[str, str] | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +56,29 @@ class Repeated:
     similarity: float
 
 
-async def answer_again(question: Question, sink: Sink, make: Answer, repeated: Repeated) -> Reply:
+async def answer_again(question: Question, sink: Sink, make: Answer, repeated: Repeated, budget: Budget) -> Reply:
     """Give an earlier reply again, or make one and keep it when it may be given again.
 
     A reply that is kept was made without any conversation: neither what somebody said of themselves nor what somebody
     planted in a group comes back to others. Whoever talked with the bot before gets an earlier reply for the same words
     only: who puts it otherwise may not have been content with it.
 
-    What fails about the cache is logged, and the answer is made as if there were none. Raises what `make` raises.
+    What fails about the cache is logged, and the answer is made as if there were none; so it is when looking takes
+    longer than the share `look_up` of the budget, which has begun with the question. Raises what `make` raises.
     """
     if question.pictures or question.unread or not stands_alone(question):
-        return await make(question, sink)
+        return await make(question, sink, budget)
     talked = bool(own_turns(question.history, question.author_id))
-    started, asked = time.monotonic(), _asked(question, by_sense=not talked)
-    kept, versions = await _tried(_look_up(asked, repeated), (None, None))
+    asked = _asked(question, by_sense=not talked)
+    looking = _tried(_look_up(asked, repeated), NOTHING)
+    kept, versions = await budget.within("look_up", looking, lambda: NOTHING)
     if kept:
-        spent_ms = round((time.monotonic() - started) * 1000, 2)
+        spent_ms = round(budget.elapsed_ms(), 2)
         reply = replace(kept.reply, trace=replace(kept.reply.trace, timings_ms={"total": spent_ms}))
         logger(__name__).info("answer.given_again", same_words=kept.same_words, spent_ms=spent_ms)
         await sink.finish(reply)
         return reply
-    reply = await make(question if talked else replace(question, history=()), sink)
+    reply = await make(question if talked else replace(question, history=()), sink, budget)
     if versions and not talked and may_be_given_again(reply):
         cited = {one.source: versions.get(one.source, "") for one in reply.citations}
         # A source without a version, such as a search engine, cannot be seen to have changed.
@@ -89,7 +95,7 @@ def may_be_given_again(reply: Reply) -> bool:
 def fingerprint(settings: Settings, prompts: Prompts) -> str:
     """Return a fingerprint of all that makes answers, besides the knowledge itself: configuration and templates."""
     shape = [[field.name for field in fields(kind)] for kind in (Citation, Passage)]
-    made_by = [FORMAT, shape, settings.model_dump(mode="json", exclude=_NO_PART), asdict(prompts)]
+    made_by = [FORMAT, shape, settings.model_dump(mode="json", include=set(PART)), asdict(prompts)]
     return hashlib.sha256(json.dumps(made_by, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -36,15 +36,15 @@ UPDATE_S = 0.05
 OPEN_S, OPEN_SHARE = 2.0, 0.2
 
 
-async def answer(question: Question, sink: Sink, parts: Parts) -> Reply:
-    """Answer one question into its sink and return the reply.
+async def answer(question: Question, sink: Sink, parts: Parts, budget: Budget | None = None) -> Reply:
+    """Answer one question into its sink and return the reply. `budget` is the one it has begun with, if any.
 
     Raises `UsageError` for an empty or overlong question, `PlatformError` when the sink cannot be written, and whatever
     a stage without a stand-in raises.
     """
     _refuse_unusable(question, parts)
     parts = replace(parts, prompts=parts.prompts.spoken(language_of(question.text or _said_before(question))))
-    budget = Budget(parts.settings.budget)
+    budget = budget or Budget(parts.settings.budget)
     async with task_group() as tasks:
         # The first sign of life must not hold up the search.
         opening = tasks.create_task(sink.open())
@@ -84,7 +84,7 @@ async def _opened(opening: asyncio.Task[None], budget: Budget) -> None:
     """Wait for the first sign of life; one that hangs is given up, for the answer itself matters more."""
     await asyncio.wait((opening,), timeout=min(OPEN_S, OPEN_SHARE * budget.remaining()))
     if not opening.done():
-        budget.cut_off("open")
+        budget.cut_off("open", "late")
         logger(__name__).warning("sink.opening_hangs")
         opening.cancel()
 
@@ -136,6 +136,7 @@ async def _filter(gathered: Gathered, parts: Parts, budget: Budget) -> Gathered:
     if not gathered.ranked:
         ranked = await rerank(gathered.query, gathered.passages, parts, budget)
     settings = parts.settings
+    await parts.turns.next()
     best = select(
         weigh(ranked, settings.evidence.weights, ordered=gathered.ranked),
         limit=settings.answer.passages,
@@ -166,7 +167,8 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
     told = parts if gathered.searched else _told_of_no_search(parts)
     with budget.timed("write"):
         try:
-            async with aclosing(summarizer.stream(question, passages, parts.model, told, budget)) as pieces:
+            pieces = summarizer.stream(question, passages, parts.model, told, budget, doubt=gathered.doubt())
+            async with aclosing(pieces):
                 async for piece in pieces:
                     if not text:
                         budget.mark("first_token")
@@ -176,13 +178,13 @@ async def _write(question: Question, gathered: Gathered, sink: Sink, parts: Part
                         await sink.update(resolve(settled(text), passages).text)
                         next_update = time.monotonic() + UPDATE_S
         except ModelError as fault:
-            budget.cut_off("write")
+            budget.cut_off("write", "failed" if budget.remaining() else "late")
             logger(__name__).warning("write.failed", error=str(fault), characters=len(text))
             if text.strip():
                 return f"{text.rstrip()} …\n\n{notes.cut}", False
         if text.strip():
             return text, False
-        budget.cut_off("write")
+        budget.cut_off("write", "unreadable")
         if not gathered.searched:
             return notes.no_reply, False
         return await summarizer.quote(query, passages, parts, budget, notes.fallback), True
@@ -212,4 +214,6 @@ def _trace(gathered: Gathered, cited: Cited, budget: Budget) -> Trace:
         cited.dropped,
         dict(budget.tokens),
         dict(budget.cost),
+        why_cut=dict(budget.why_cut),
+        rounds=gathered.rounds,
     )

@@ -8,13 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from core.errors import ServiceError
 from core.logs import logger
 from core.settings import BudgetSettings
 
 T = TypeVar("T")
+# Why a stage's stand-in was used: it overran, its service failed, or what came back made no sense.
+Why = Literal["late", "failed", "unreadable"]
+# What runs when the answer is written needs no time kept for writing it.
+_AFTER_WRITING = frozenset({"look_back"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,8 @@ class Budget:
     """Starts with the question and is handed along the line.
 
     `timings_ms` holds milliseconds by stage, `spans` every run of one in the order in which they ended, `cut` the
-    stages whose stand-in was used, `tokens` what the language models consumed, by "agent.prompt" and
-    "agent.completion", `cost` what that cost, by agent.
+    stages whose stand-in was used and `why_cut` the reason for each, `tokens` what the language models consumed, by
+    "agent.prompt" and "agent.completion", `cost` what that cost, by agent.
     """
 
     def __init__(self, settings: BudgetSettings) -> None:
@@ -40,6 +44,7 @@ class Budget:
         self.timings_ms: dict[str, float] = {}
         self.spans: list[Span] = []
         self.cut: list[str] = []
+        self.why_cut: dict[str, Why] = {}
         self.tokens: Counter[str] = Counter()
         self.cost: defaultdict[str, float] = defaultdict(float)
 
@@ -48,9 +53,14 @@ class Budget:
         return max(0.0, self._started + self._settings.deadline_s - time.monotonic())
 
     def share(self, stage: str) -> float:
-        """Return the seconds that a stage may take: its share of the whole, and never more than what is left."""
+        """Return the seconds that a stage may take: its share of the whole, and never more than what is left.
+
+        What comes before the answer leaves the share `write` to the model that writes: however many stages hang one
+        after the other, their stand-ins are used while there is time for an answer.
+        """
         share: float = getattr(self._settings, stage)
-        return min(share * self._settings.deadline_s, self.remaining())
+        kept = 0.0 if stage in _AFTER_WRITING else self._settings.write * self._settings.deadline_s
+        return max(0.0, min(share * self._settings.deadline_s, self.remaining() - kept))
 
     def elapsed_ms(self) -> float:
         """Return the milliseconds since the question."""
@@ -78,10 +88,11 @@ class Budget:
         if cost:
             self.cost[agent] += cost
 
-    def cut_off(self, stage: str) -> None:
-        """Note that a stage's stand-in was used."""
+    def cut_off(self, stage: str, why: Why) -> None:
+        """Note that a stage's stand-in was used, and why; of several reasons the first counts."""
         if stage not in self.cut:
             self.cut.append(stage)
+            self.why_cut[stage] = why
 
     async def within(self, stage: str, work: Awaitable[T], stand_in: Callable[[], T]) -> T:
         """Await an optional stage inside its share; when it overruns or its service fails, use the stand-in.
@@ -93,8 +104,10 @@ class Budget:
                 async with asyncio.timeout(self.share(stage)):
                     return await work
             except TimeoutError:
+                why: Why = "late"
                 logger(__name__).warning("stage.overran", stage=stage, share_s=round(self.share(stage), 3))
             except ServiceError as fault:
+                why = "failed"
                 logger(__name__).warning("stage.failed", stage=stage, error=str(fault))
-            self.cut_off(stage)
+            self.cut_off(stage, why)
             return stand_in()

@@ -9,34 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from core.arguments import Argument, choose, value_of, written
 from core.errors import UsageError
 from core.settings import Settings
 
 Who = Literal["everyone", "admin", "owner"]
-Kind = Literal["text", "choice", "source", "integer", "number"]
 
 LIMITS = (
     *("daily_tokens", "daily_tokens_per_chat", "daily_tokens_per_user"),
     *("daily_cost", "daily_cost_per_chat", "daily_cost_per_user"),
 )
-AS_CONFIGURED, NONE = "default", "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument, given in the order of the table.
-
-    A `choice` is one of `choices`; of the other kinds `choices` are words that may stand in place of a value. `least`
-    and `most` bound a number. A `text` takes all that is left.
-    """
-
-    name: str
-    summary: str
-    kind: Kind = "text"
-    choices: tuple[str, ...] = ()
-    required: bool = False
-    least: float | None = None
-    most: float | None = None
+AS_CONFIGURED, NONE, FITTED = "default", "none", "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +40,7 @@ class Command:
     @property
     def usage(self) -> str:
         """How it is written."""
-        return " ".join([f"/{self.name}", *map(_shown, self.arguments)])
+        return f"/{self.name} {written(self.arguments)}".rstrip()
 
 
 COMMANDS = (
@@ -99,11 +82,19 @@ COMMANDS = (
     ),
     Command(
         "pause",
-        "Be silent in this chat, for some minutes or until /resume",
+        "Be silent in this chat, for some minutes or until /resume; or refresh a source only when asked",
         "admin",
-        (Argument("minutes", "For how long; none means until /resume", "integer", least=1, most=43200),),
+        (
+            Argument("minutes", "For how long; none means until /resume", "integer", least=1, most=43200),
+            Argument("source", "The source that is not to be refreshed by its plan", "source", alternative=True),
+        ),
     ),
-    Command("resume", "Speak again in this chat", "admin"),
+    Command(
+        "resume",
+        "Speak again in this chat, or refresh a source by its plan again",
+        "admin",
+        (Argument("source", "The source; none means this chat", "source"),),
+    ),
     Command(
         "mode",
         "When I speak in this chat: off, when mentioned, or also unasked (auto)",
@@ -116,7 +107,12 @@ COMMANDS = (
         "admin",
         (
             Argument(
-                "value", "0 to 1; default goes back to the configuration", "number", (AS_CONFIGURED,), least=0, most=1
+                "value",
+                "0 to 1; default goes back to the configuration, auto fits it to the thumbs here",
+                "number",
+                (AS_CONFIGURED, FITTED),
+                least=0,
+                most=1,
             ),
         ),
     ),
@@ -155,8 +151,13 @@ COMMANDS = (
     ),
     Command(
         "learn",
-        "Keep the message that this replies to as an answer to be reviewed, if you are trusted with that",
-        arguments=(Argument("question", "The question it answers, where it replies to none"),),
+        "Keep the message replied to, or linked, as an answer to be reviewed, if you are trusted with that",
+        arguments=(
+            Argument(
+                "question",
+                "The link of the answer where this replies to none, and its question where that replies to none",
+            ),
+        ),
     ),
     Command(
         "faq",
@@ -168,6 +169,7 @@ COMMANDS = (
             Argument("text", "For edit: the new answer"),
         ),
     ),
+    Command("settings", "What can be changed in this chat, and how it stands; a form in Slack", "admin"),
     Command("reload", "Read the configuration again", "owner"),
     Command(
         "audit",
@@ -195,13 +197,16 @@ def read_arguments(command: Command, text: str) -> Mapping[str, str]:
     """
     given: dict[str, str] = {}
     rest = text.strip()
-    for argument in command.arguments:
+    for place, argument in enumerate(command.arguments):
         if not rest:
             if argument.required:
                 raise UsageError(f"`{argument.name}` is missing. Write it as `{command.usage}`.")
             break
+        if argument.alternative:
+            continue
         word, *others = [rest] if argument.kind == "text" else rest.split(maxsplit=1)
-        given[argument.name] = _value(command, argument, word)
+        chosen = choose(command.arguments, place, word)
+        given[chosen.name] = value_of(chosen, word, command.usage)
         rest = "".join(others)
     if rest and command.arguments:
         raise UsageError(f"That is too much. Write it as `{command.usage}`.")
@@ -213,42 +218,11 @@ def may_be(command: Command, text: str) -> bool:
     words = text.split()
     if words and command.arguments and words[0].lower() in command.arguments[0].choices:
         return True
-    return command.name == "ask" or (len(words) <= len(command.arguments) and not text.rstrip().endswith(("?", "？")))
-
-
-def _value(command: Command, argument: Argument, word: str) -> str:
-    lowered = word.lower()
-    if lowered in argument.choices:
-        return lowered
-    if argument.kind == "choice":
-        allowed = ", ".join(f"`{one}`" for one in argument.choices)
-        raise UsageError(f"`{argument.name}` is one of {allowed}. Write it as `{command.usage}`.")
-    if argument.kind in ("integer", "number") and not _is_number(argument, word):
-        kind = "a whole number" if argument.kind == "integer" else "a number"
-        bounds = f" from {argument.least:g} to {argument.most:g}" if argument.least is not None else ""
-        words = "".join(f" or `{one}`" for one in argument.choices)
-        raise UsageError(f"`{argument.name}` is {kind}{bounds}{words}. Write it as `{command.usage}`.")
-    return word
-
-
-def _is_number(argument: Argument, word: str) -> bool:
-    try:
-        number = float(word)
-    except ValueError:
-        return False
-    whole = argument.kind == "number" or number.is_integer()
-    # Not a number is neither below nor above anything.
-    above = argument.least is None or number >= argument.least
-    return whole and above and (argument.most is None or number <= argument.most)
-
-
-def _shown(argument: Argument) -> str:
-    words = (
-        "|".join(argument.choices)
-        if argument.kind == "choice" and len(argument.choices) <= 4
-        else argument.name.upper()
-    )
-    return words if argument.required else f"[{words}]"
+    # What follows these is a question by itself.
+    if command.name in ("ask", "escalate", "learn"):
+        return True
+    most = sum(not one.alternative for one in command.arguments)
+    return len(words) <= most and not text.rstrip().endswith(("?", "？"))
 
 
 def help_text(settings: Settings, who: Who = "everyone") -> str:

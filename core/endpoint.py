@@ -27,7 +27,7 @@ DRAIN_S = 0.2
 COUNTS_S = 2.0
 # How long a reply rests between two readings, for each that is being read: a few words at once cost hardly more than
 # one, and with hundreds of replies at the same time single words would keep the event loop from everything else.
-REST_S, LEAST_REST_S = 0.0005, 0.004
+REST_S, LEAST_REST_S = 0.001, 0.004
 
 
 class Endpoint:

@@ -15,7 +15,9 @@ from core.types import Passage
 Layout = Literal["structured", "flat"]
 
 # Every tag that our prompts fence data with. Common tags of HTML and XML are none: passages hold code.
-FENCES = "passages?|evidence|questions?|conversation|answers?|searches|analysis|related_messages|messages"
+FENCES = (
+    "passages?|evidence|questions?|conversation|answers?|searches|analysis|related_messages|messages|said|judgement"
+)
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # What is not seen, and could stand inside a tag so that only the model reads it as one.
 _UNSEEN = re.compile(
@@ -89,7 +91,9 @@ def _shorten(text: str, tokens: int) -> str:
 
 def _attribute(text: str) -> str:
     """Return what can stand between two quotation marks of a header, and nowhere else."""
-    seen = "".join(character for character in " ".join(text.split()) if unicodedata.category(character)[0] != "C")
+    seen = " ".join(text.split())
+    if not seen.isprintable():
+        seen = "".join(character for character in seen if unicodedata.category(character)[0] != "C")
     seen = re.sub(r'["＂“”„‟]|&(?:quot|#0*34|#x0*22);', "'", seen, flags=re.IGNORECASE)
     seen = defuse(seen).replace("<", "‹").replace(">", "›").replace("＜", "‹").replace("＞", "›")
     return seen if len(seen) <= _ATTRIBUTE_CHARS else f"{seen[:_ATTRIBUTE_CHARS]}…"

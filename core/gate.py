@@ -7,7 +7,6 @@ question that nobody else was asked, that it knows something about, and that no 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,16 +18,10 @@ from core.administration.steering import Steering, chat_of
 from core.attached import wordless
 from core.commands import find, is_question
 from core.errors import KimasError
-from core.gating.asking import (
-    ASKING,
-    asking,
-    for_somebody_else,
-    no_question,
-    nothing_to_answer,
-    personal,
-    resolved,
-)
+from core.gating.asking import no_question
+from core.gating.following import follows_up
 from core.gating.others import left_to_another
+from core.gating.people import answered_meanwhile, is_for_somebody_else, talking
 from core.gating.relevance import Relevance, relevance
 from core.gating.replies import clarification, pointer, suggestion
 from core.gating.room import Answered, Room, Said
@@ -43,10 +36,7 @@ from core.types import Message
 LOOP_S = 600.0
 # A question is not answered unasked when it is older: after a break people have moved on.
 LATE_S = 600.0
-# For so long somebody who got a human's reply counts as being in a conversation with that human.
-DIALOGUE_S = 180.0
 JUDGING_S = 5.0
-_GOES_ON = re.compile(r"\s*(?:and|but|or|then|what about|how about|what if|那|还有|但是|如果|然后)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +101,7 @@ class Gate:
         """Judge again after the wait: what has happened meanwhile, and what somebody else was answered."""
         await self.place.look()
         said = await self._lately(message)
-        reason = self.place.against(message) or _answered_meanwhile(message, said) or self._too_soon(message, said)
+        reason = self.place.against(message) or answered_meanwhile(message, said) or self._too_soon(message, said)
         if reason := reason or await self.left_to_another(message):
             return _silence(reason)
         self._spoken = {**self._still_cooling(), chat_of(message): time.monotonic()}
@@ -142,8 +132,13 @@ class Gate:
             if reason:
                 return _silence(reason)
             return await self._unless_loop(message, Verdict(True, text=text))
-        asked = message.addressed or await self._follows_up(message)
-        return await self._unless_loop(message, Verdict(True)) if asked else None
+        if not message.addressed:
+            if not await follows_up(message, self._room, self._whole):
+                return None
+            if reason := await self.left_to_another(message):
+                return _silence(reason)
+            await self._room.meant(message)
+        return await self._unless_loop(message, Verdict(True))
 
     async def _unless_loop(self, message: Message, verdict: Verdict) -> Verdict:
         """Stop answering an account that talks like a machine: it answers our answers."""
@@ -153,43 +148,15 @@ class Gate:
         logger(__name__).warning("gate.loop", chat=chat_of(message), author_id=message.author_id, answers=answers)
         return _silence(f"{answers} answers to this account within ten minutes (gate.answers_in_10_min)")
 
-    async def _follows_up(self, message: Message) -> bool:
-        """Say whether somebody goes on in a thread where the bot has just answered them."""
-        seconds = self._settings.follow_up_minutes * 60
-        text = message.text
-        if (
-            message.command
-            or not (message.key.thread and seconds)
-            or nothing_to_answer(text)
-            or resolved(text)
-            or personal(text)
-        ):
-            return False
-        if not (asking(text) or _GOES_ON.match(text)):
-            return False
-        if await self._is_for_somebody_else(message):
-            return False
-        return await self._room.follows_up(message, seconds)
-
-    async def _is_for_somebody_else(self, message: Message) -> str:
-        if for_somebody_else(message.text):
-            return "somebody else is mentioned"
-        # On Slack a message in a thread replies to the thread's first message, whose author is not meant by that.
-        if message.reply_to and message.reply_to != message.key.thread:
-            author = await self._room.author_of(message)
-            if author != message.author_id:
-                return "a reply to somebody else"
-        return ""
-
     async def _judge_unasked(self, message: Message) -> Verdict:
         if reason := _not_a_question(message):
             return _silence(reason)
-        if reason := await self._is_for_somebody_else(message):
+        said = await self._lately(message)
+        if reason := await is_for_somebody_else(message, self._room, said):
             return _silence(reason)
         if reason := await self.left_to_another(message):
             return _silence(reason)
-        said = await self._lately(message)
-        if reason := _talking(message, said) or _answered_meanwhile(message, said) or self._too_soon(message, said):
+        if reason := talking(message, said) or answered_meanwhile(message, said) or self._too_soon(message, said):
             return _silence(reason)
         verdict = await self._unless_loop(message, await self._scored(message))
         return verdict if not verdict.speak or verdict.wait_s else await self.confirm(message, verdict)
@@ -258,38 +225,6 @@ def _not_a_question(message: Message) -> str:
     if message.command:
         return "a command for another bot"
     return no_question(message.text)
-
-
-def _talking(message: Message, said: Sequence[Said]) -> str:
-    """Return a reason when a human has just replied to the asker: they are in a conversation."""
-    mine = {one.id for one in said if one.author_id == message.author_id}
-    for one in said:
-        recent = one.age_s < DIALOGUE_S and one.thread == message.key.thread
-        if recent and one.author_id != message.author_id and (one.reply_to in mine or _names(one, message)):
-            return "a human is talking with the asker"
-    return ""
-
-
-def _answered_meanwhile(message: Message, said: Sequence[Said]) -> str:
-    """Return a reason when, since the question, a human replied or the asker took it back."""
-    for one in said:
-        if not one.later or one.thread not in (message.key.thread, message.id):
-            continue
-        if one.author_id == message.author_id:
-            if resolved(one.text):
-                return "the asker took the question back"
-        elif one.reply_to == message.id or _names(one, message) or _may_be_an_answer(one):
-            return "a human replied"
-    return ""
-
-
-def _may_be_an_answer(said: Said) -> bool:
-    return not said.reply_to and not nothing_to_answer(said.text) and asking(said.text) < ASKING
-
-
-def _names(said: Said, message: Message) -> bool:
-    name = message.author.strip().lower()
-    return len(name) > 1 and f"@{name}" in said.text.lower()
 
 
 def _silence(reason: str) -> Verdict:

@@ -59,7 +59,7 @@ class HeadStart:
         question = told()
         if isinstance(evidence, KimasError) or not evidence.passages:
             return
-        system, self._turns = summarizer.prompt(question, evidence.passages, self._parts)
+        system, self._turns = summarizer.prompt(question, evidence.passages, self._parts, evidence.doubt())
         self._question, self._evidence = question, evidence
         pieces = self._model.stream(system, self._turns, role="main", budget=self._budget, agent="summarizer")
         try:

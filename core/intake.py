@@ -21,6 +21,7 @@ from core.feedback.handoff import Handoff
 from core.feedback.thumbs import is_press
 from core.gate import Gate, Verdict
 from core.gating.room import CLOSED, Room
+from core.gating.typing import let_them_finish
 from core.journal import Journal
 from core.language import language_of
 from core.logs import context, logger
@@ -144,7 +145,9 @@ class Intake:
                     if not verdict.wait_s:
                         await self._settle(adapter, message, previous, verdict)
                         return
-                if await self._left_to_people(verdict.wait_s):
+                if await self._left_to_people(verdict.wait_s) and await let_them_finish(
+                    adapter, message, verdict.wait_s, self._left_to_people
+                ):
                     async with lane, self._slots:
                         await self._settle(adapter, message, previous, await self._gate.confirm(message, verdict))
             except Exception as fault:

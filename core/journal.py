@@ -272,7 +272,8 @@ def _plain(trace: Trace) -> dict[str, Any]:
     """Return a trace as JSON holds it."""
     plain = {name: getattr(trace, name) for name in ("query", "strategy", "dropped_citations", "cached")}
     lists = {name: list(getattr(trace, name)) for name in ("agents", "cut")}
-    return {**plain, **lists, **{name: dict(getattr(trace, name)) for name in ("timings_ms", "tokens", "cost")}}
+    mappings = {name: dict(getattr(trace, name)) for name in ("timings_ms", "tokens", "cost", "why_cut")}
+    return {**plain, **lists, **mappings, "rounds": [asdict(one) for one in trace.rounds]}
 
 
 def _identity(message: Message) -> tuple[Any, ...]:

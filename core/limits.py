@@ -10,16 +10,20 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from core.errors import UsageError
+from core.language import language_of
 from core.logs import logger
+from core.notes import Notes, notes_in
 from core.settings import LimitsSettings, Settings
 from core.types import Question
 
 if TYPE_CHECKING:
     from core.administration.steering import Steering
     from core.usage import Consumed, Ledger, Spent
+
+Whose = Literal["everybody", "this_chat", "you"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +39,7 @@ class _Use:
     """How much of one limit is used up: `used` by answers given, `underway` answers are in the making."""
 
     limit: str
-    whose: str
+    whose: Whose
     subject: tuple[str, str]
     allowed: float
     used: float
@@ -97,7 +101,7 @@ class Limits:
         for use in self._uses(reservation, underway, spent, usual):
             if use.up:
                 self._log(use, now.date())
-                raise UsageError(_refusal(use, now))
+                raise UsageError(_refusal(use, now, notes_in(language_of(question.text))))
         self._underway.add(reservation)
         for seen in self._reading.values():
             seen.add(reservation)
@@ -106,10 +110,10 @@ class Limits:
     def _uses(self, asked: _Reservation, underway: set[_Reservation], spent: Spent, usual: Consumed) -> Iterator[_Use]:
         here = sum(one.chat == asked.chat for one in underway)
         mine = sum(one.user == asked.user for one in underway)
-        groups = [
-            ("", "", ("", ""), len(underway), spent.everybody),
-            ("_per_chat", " for this chat", asked.chat, here if asked.chat[1] else None, spent.chat),
-            ("_per_user", " for you", asked.user, mine if asked.user[1] else None, spent.user),
+        groups: list[tuple[str, Whose, tuple[str, str], int | None, Consumed]] = [
+            ("", "everybody", ("", ""), len(underway), spent.everybody),
+            ("_per_chat", "this_chat", asked.chat, here if asked.chat[1] else None, spent.chat),
+            ("_per_user", "you", asked.user, mine if asked.user[1] else None, spent.user),
         ]
         for suffix, whose, subject, count, used in groups:
             # In the terminal there is neither a chat nor a name.
@@ -141,17 +145,13 @@ class Limits:
         )
 
 
-def _refusal(use: _Use, now: datetime) -> str:
+def _refusal(use: _Use, now: datetime, notes: Notes) -> str:
+    amount = f"{use.allowed:,g}"
+    allowed = notes.tokens.format(amount=amount) if "tokens" in use.limit else amount
+    whose = getattr(notes, use.whose)
+    if use.used < use.allowed:
+        return notes.underway.format(whose=whose, allowed=allowed)
     midnight = datetime.combine(now.date() + timedelta(days=1), time()).astimezone()
     hours, minutes = divmod(max(1, round((midnight - now).total_seconds() / 60)), 60)
-    wait = f"{hours} h {minutes} min" if hours else f"{minutes} min"
-    unit = " tokens" if "tokens" in use.limit else ""
-    if use.used < use.allowed:
-        return (
-            f"What is left of today's limit{use.whose} ({use.allowed:,g}{unit}) is taken by answers in the making. "
-            "Please ask again in a moment."
-        )
-    return (
-        f"Today's limit{use.whose} is used up ({use.allowed:,g}{unit}). "
-        f"Please ask again after midnight ({midnight:%Y-%m-%d %H:%M %Z}), in {wait}."
-    )
+    wait = (notes.hours if hours else notes.minutes).format(hours=hours, minutes=minutes)
+    return notes.used_up.format(whose=whose, allowed=allowed, midnight=f"{midnight:%Y-%m-%d %H:%M %Z}", wait=wait)

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The sentences by their occasion. `no_evidence` has a place for the names of the sources."""
+    """The sentences by their occasion.
+
+    `no_evidence` has a place for the names of the sources. `used_up` and `underway` have one for whose limit it is
+    (`everybody`, `this_chat` or `you`) and for the `allowed` amount, `used_up` also for the time until it is lifted.
+    """
 
     extractive: str
     fallback: str
@@ -28,6 +32,14 @@ class Notes:
     video: str
     file: str
     other: str
+    used_up: str
+    underway: str
+    everybody: str
+    this_chat: str
+    you: str
+    tokens: str
+    hours: str
+    minutes: str
 
 
 ENGLISH = Notes(
@@ -50,6 +62,15 @@ ENGLISH = Notes(
     video="I cannot watch videos. Please write your question.",
     file="I cannot read attached files. Please write your question, with the lines that matter.",
     other="I can only read text. Please write your question.",
+    used_up="Today's limit{whose} is used up ({allowed}). Please ask again after midnight ({midnight}), in {wait}.",
+    underway="What is left of today's limit{whose} ({allowed}) is taken by answers in the making. "
+    "Please ask again in a moment.",
+    everybody="",
+    this_chat=" for this chat",
+    you=" for you",
+    tokens="{amount} tokens",
+    hours="{hours} h {minutes} min",
+    minutes="{minutes} min",
 )
 CHINESE = Notes(
     extractive="*以上内容摘自资料原文；当前没有配置语言模型。*",
@@ -71,6 +92,14 @@ CHINESE = Notes(
     video="我看不了视频。请把问题写成文字。",
     file="我读不了附件。请把问题写成文字，并贴上相关的几行内容。",
     other="我只能读文字。请把问题写出来。",
+    used_up="今天{whose}的用量已达上限（{allowed}）。请在午夜（{midnight}）之后再问，还有 {wait}。",
+    underway="今天{whose}剩余的用量（上限 {allowed}）已被正在生成的回答占用，请稍后再问。",
+    everybody="",
+    this_chat="本聊天",
+    you="您",
+    tokens="{amount} 个 token",
+    hours="{hours} 小时 {minutes} 分钟",
+    minutes="{minutes} 分钟",
 )
 SPOKEN = {"zh": CHINESE}
 

@@ -10,7 +10,7 @@ KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("not_addressed", ("the bot was not addressed",)),
     ("switched_off", ("is switched off", "are switched off", "is not among gate.chats")),
     ("paused", ("is paused",)),
-    ("other_bot", ("written by another bot", "a command for another bot")),
+    ("other_bot", ("written by another bot", "a command for another bot", "another bot of ours")),
     ("somebody_else", ("somebody else",)),
     ("people", ("a human replied", "a human is talking with the asker", "the asker took the question back")),
     ("rate", ("(gate.cooldown_s)", "(gate.answers_in_10_min)", "(auto_comment.per_hour)", "quiet hours (")),

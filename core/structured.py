@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from core.budget import Budget
+from core.budget import Budget, Why
 from core.errors import ServiceError
 from core.logs import logger
 from core.parts import Parts
@@ -66,31 +66,31 @@ async def decide(ask: Ask, accept: Callable[[Record], T | None], default: T, par
     """Return what the light model decided, or the default.
 
     `accept` makes the result of a reading and returns None for one that makes no sense. The default is used when there
-    is no model, and, with the stage cut, when it fails, overruns its share, or cannot be understood after the repair.
+    is no model or no call left, and, with the stage cut, when it fails, overruns its share, or cannot be understood
+    after the repair.
     """
-    if parts.model is None:
+    if parts.model is None or (ask.calls and not ask.calls.take()):
         return default
+    why: Why
     with budget.timed(ask.stage):
         try:
             async with asyncio.timeout(budget.share(ask.share)):
                 decided = await _decided(ask, accept, parts.model, parts.prompts, budget)
             if decided is not None:
                 return decided
-            reason = "the reply cannot be read"
+            reason, why = "the reply cannot be read", "unreadable"
         except TimeoutError:
-            reason = "overran its share"
+            reason, why = "overran its share", "late"
         except ServiceError as fault:
-            reason = str(fault)
-    budget.cut_off(ask.stage)
-    logger(__name__).warning("decision.default", stage=ask.stage, reason=reason)
+            reason, why = str(fault), "failed"
+    budget.cut_off(ask.stage, why)
+    logger(__name__).warning("decision.default", stage=ask.stage, why=why, reason=reason)
     return default
 
 
 async def _decided(
     ask: Ask, accept: Callable[[Record], T | None], model: ChatModel, prompts: Prompts, budget: Budget
 ) -> T | None:
-    if ask.calls and not ask.calls.take():
-        return None
     form = ask.form or ask.shape.form()
     allowed, started = budget.share(ask.share), time.monotonic()
     reply = await model.complete(ask.system, ask.turns, role="light", budget=budget, form=form, agent=ask.stage)

@@ -64,7 +64,7 @@ async def resolve_supported(
         seconds = min(SECONDS, budget.share("look_back"))
         check = await unsupported(text, passages, parts.library, seconds, asked=asked, bare=bare)
     if check.overran:
-        budget.cut_off("support")
+        budget.cut_off("support", "late")
     return resolve(text, passages, check.refused, bare=bare)
 
 

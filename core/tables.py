@@ -31,6 +31,17 @@ cursors = Table(
     "cursors", tables, Column("name", String(128), primary_key=True), Column("position", BigInteger, nullable=False)
 )
 
+# How far each feed was followed: `looked_at` is the last look that succeeded, in seconds since 1970, `known` holds the
+# entries that were there, `etag` and `modified` what the server called that state.
+feeds = Table(
+    "feeds",
+    tables,
+    Column("feed", String(64), primary_key=True),
+    Column("looked_at", Float, nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("etag", "modified")),
+    Column("known", JSON, nullable=False),
+)
+
 # What answers consumed: one row per answer, and one per agent that called a model for it. `day` is the local date.
 answers = Table(
     "answers",

@@ -150,11 +150,25 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """One round of searches, and what was thought of the evidence after it.
+
+    `quality` is `good`, `poor`, or empty where nobody judged it; `reason` says why.
+    """
+
+    queries: tuple[str, ...]
+    quality: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """What happened on the way to a reply: the rewritten query, the agents asked, time per stage, what was cut.
 
     `tokens` holds what the language models consumed by "agent.prompt" and "agent.completion", `cost` what that cost by
-    agent, in the currency of the configured prices. `cached` tells that an earlier answer was given again.
+    agent, in the currency of the configured prices. `cached` tells that an earlier answer was given again. `why_cut`
+    says of each stage that was cut whether it was `late`, `failed`, or `unreadable`. `rounds` are those of a strategy
+    that judges what it found.
     """
 
     query: str
@@ -166,6 +180,8 @@ class Trace:
     tokens: Mapping[str, int] = field(default_factory=dict)
     cost: Mapping[str, float] = field(default_factory=dict)
     cached: bool = False
+    why_cut: Mapping[str, str] = field(default_factory=dict)
+    rounds: tuple[Round, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

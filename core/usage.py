@@ -177,5 +177,13 @@ def by_agent(tokens: Mapping[str, int], cost: Mapping[str, float]) -> dict[str, 
     }
 
 
+def together(tokens: Mapping[str, int], cost: Mapping[str, float]) -> Consumed:
+    """Return what all agents consumed together, from a budget's or a trace's `tokens` and `cost`."""
+    agents = by_agent(tokens, cost).values()
+    return Consumed(
+        sum(one.prompt for one in agents), sum(one.completion for one in agents), sum(one.cost for one in agents)
+    )
+
+
 def _sums() -> list[ColumnElement[Any]]:
     return [func.coalesce(func.sum(answers.c[name]), 0) for name in ("prompt", "completion", "cost")]

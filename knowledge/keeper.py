@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -16,7 +16,8 @@ from core.scheduler import Alarms, open_alarms
 from core.settings import Settings
 from core.tasks import task_group
 from core.types import SourceState
-from knowledge.refresh import Refreshing, made_by, refresh_source, stored
+from knowledge.planned import made_by, stored
+from knowledge.refresh import News, Refreshing, refresh_source
 from knowledge.removed import forget_removed
 from knowledge.upkeep import due, source_states, timetable
 
@@ -35,8 +36,8 @@ LATER = timedelta(seconds=15)
 class Keeper:
     """Implements `core.ports.Upkeep`. Refreshes sources when they are due for as long as `keeping` lasts.
 
-    `work` notes down what it does in the same `record`. `news` is awaited whenever knowledge has changed, whoever
-    changed it, and never twice at the same time. `meter` counts the refreshes made here.
+    `work` notes down what it does in the same `record`. `news` is awaited with the names of the sources whose knowledge
+    has changed, whoever changed it, and never twice at the same time. `meter` counts the refreshes made here.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Keeper:
         settings: Settings,
         work: Refreshing,
         record: UpkeepRecord,
-        news: Callable[[], Awaitable[None]],
+        news: News,
         *,
         meter: Meter | None = None,
         look_again: timedelta = LOOK_AGAIN,
@@ -112,8 +113,8 @@ class Keeper:
     async def _forget_removed(self) -> None:
         """Forget the sources that were configured at an earlier start; when it fails, the next start tries again."""
         try:
-            if await forget_removed(self._work.store, self._work.data_dir, self._names, self._record):
-                await self._tell()
+            if gone := await forget_removed(self._work.store, self._work.data_dir, self._names, self._record):
+                await self._tell(gone)
         except KimasError as fault:
             logger(__name__).error("upkeep.failed", error=str(fault))
         except Exception as fault:
@@ -189,12 +190,12 @@ class Keeper:
     async def _hear(self, name: str, entry: Entry) -> None:
         """Tell of a change that was not told yet, whichever process made it."""
         if self._changed_at.setdefault(name, entry.changed_at) != entry.changed_at:
-            await self._tell()
+            await self._tell([name])
             self._changed_at[name] = entry.changed_at
 
-    async def _tell(self) -> None:
+    async def _tell(self, names: Collection[str]) -> None:
         async with self._telling:
-            await self._news()
+            await self._news(names)
 
     async def _set_paused(self, name: str, paused: bool) -> None:
         stored(self._settings.sources, [name])
@@ -207,8 +208,6 @@ class Keeper:
 
 
 def _log(report: SyncReport) -> None:
-    if report.stale:
-        logger(__name__).warning("source.stale", source=report.name, reason=report.stale)
     logger(__name__).info(
         "source.refreshed",
         source=report.name,
@@ -216,5 +215,6 @@ def _log(report: SyncReport) -> None:
         updated=report.updated,
         deleted=report.deleted,
         passages=report.passages,
+        skipped=dict(report.skipped),
         seconds=round(report.seconds, 2),
     )

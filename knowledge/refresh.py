@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import EmbeddingError, SourceError, StoreError, StoreLocked, UsageError
+from core.errors import EmbeddingError, KimasError, SourceError, StoreError, StoreLocked
 from core.logs import logger
 from core.settings import FaqSource, LinkedSource, SourceSettings
-from knowledge.live import is_live
 from knowledge.locks import source_lock
+from knowledge.planned import made_by, stored
 from knowledge.ports import Document, Embedder, Listing, Source, Store
 from knowledge.removed import forget_removed
 from knowledge.sources import open_source
 from knowledge.stores.writing import WritesInTurn
-from knowledge.sync import FORMAT, Progress, SyncReport, refresh
+from knowledge.sync import Progress, SyncReport, refresh
 
 if TYPE_CHECKING:
     from core.upkeep_record import UpkeepRecord
 
-News = Callable[[], Awaitable[None]]
+# Takes the names of the sources whose knowledge may have changed, at least one.
+News = Callable[[Collection[str]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ async def refresh_source(
 ) -> SyncReport:
     """Bring one source up to date, and note on record how that went.
 
-    `news` is awaited early in a source that held nothing, `turn` is taken once the source is listed: who waits for a
-    slow server takes nobody's. A source whose remote cannot be reached counts as failed on record. Raises
+    `news` is awaited early in a source that held nothing, with its name. `turn` is taken once the source is listed: who
+    waits for a slow server takes nobody's. A source whose remote cannot be reached counts as failed on record. Raises
     `SourceError`, `EmbeddingError`, `StoreError`, and `StoreLocked` when another process is at it, which is not put on
     record.
     """
@@ -75,7 +76,7 @@ async def refresh_source(
                     chunk_tokens=work.chunk_tokens,
                     link=settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
                     progress=progress,
-                    first_batch=news,
+                    first_batch=partial(news, [name]) if news else None,
                 )
         except (asyncio.CancelledError, StoreLocked):
             if work.record:
@@ -97,56 +98,35 @@ async def refresh_sources(
 ) -> Refreshed:
     """Bring the named sources up to date, one after the other; without names all that are stored.
 
-    The latter also forgets the sources that are no longer configured.
-    A source that fails keeps its old knowledge and does not stop the others, and so does one that another process is
-    refreshing. `news` is awaited after every source that may have changed, early in one that held nothing, and at the
-    end. Raises `UsageError` for an unknown name, `StoreLocked` when other processes are at all of them, `StoreError`
-    when nothing can be written.
+    The latter also forgets the sources that are no longer configured. A source that fails keeps its old knowledge and
+    does not stop the others, and so does one that another process is refreshing. `news` is awaited with the name of
+    every source that may have changed, early in one that held nothing, and at the end with all others, which another
+    process may have changed. Raises `UsageError`, `StoreError`, `StoreLocked` when other processes are at all of them.
     """
     chosen = stored(work.sources, names)
+    untold = list(chosen)
     if not names:
         await forget_removed(work.store, work.data_dir, chosen, work.record)
-    reports, failures, locked = list[SyncReport](), dict[str, str](), list[StoreLocked]()
+    reports, failures = list[SyncReport](), dict[str, KimasError]()
     for name in chosen:
         changed = True
         try:
             report = await refresh_source(work, name, progress=progress, news=news)
         except (SourceError, EmbeddingError, StoreLocked) as fault:
             logger(__name__).error("source.failed", source=name, error=str(fault))
-            failures[name] = str(fault)
-            locked += [fault] if isinstance(fault, StoreLocked) else []
+            failures[name] = fault
         else:
             reports.append(report)
-            if report.stale:
-                logger(__name__).warning("source.stale", source=name, reason=report.stale)
             changed = has_changed(report)
-        # At the end in any case: another process may have changed what this one found up to date.
-        if news and (changed or name == chosen[-1]):
-            await news()
+        if news and changed:
+            await news([name])
+            untold.remove(name)
+    if news and untold:
+        await news(untold)
+    locked = [fault for fault in failures.values() if isinstance(fault, StoreLocked)]
     if locked and len(locked) == len(chosen):
         raise locked[0]
-    return Refreshed(tuple(reports), failures)
-
-
-def stored(sources: Mapping[str, SourceSettings], names: Collection[str] = ()) -> list[str]:
-    """Return the named sources (all when none is named) that are read into the store, in the order of `sources`.
-
-    Raises `UsageError` for an unknown name, and for one of a source that is asked at question time.
-    """
-    unknown = sorted(set(names) - set(sources))
-    if unknown:
-        known = ", ".join(sorted(sources)) or "none are configured"
-        raise UsageError(f"no source is named {', '.join(map(repr, unknown))}; the sources are: {known}")
-    live = sorted(name for name in names if is_live(sources[name]))
-    if live:
-        raise UsageError(f"{', '.join(live)}: asked at question time, so there is nothing to refresh")
-    return [name for name in sources if (not names or name in names) and not is_live(sources[name])]
-
-
-def made_by(settings: SourceSettings, chunk_tokens: int) -> str:
-    """Return a fingerprint of what decides on a source's passages beside its content; another one makes it due."""
-    described = settings.model_dump_json(exclude={"refresh"})
-    return hashlib.sha256(f"{FORMAT}\0{chunk_tokens}\0{described}".encode()).hexdigest()[:32]
+    return Refreshed(tuple(reports), {name: str(fault) for name, fault in failures.items()})
 
 
 def has_changed(report: SyncReport) -> bool:
@@ -155,6 +135,8 @@ def has_changed(report: SyncReport) -> bool:
 
 
 async def _note_success(work: Refreshing, report: SyncReport) -> None:
+    if report.stale:
+        logger(__name__).warning("source.stale", source=report.name, reason=report.stale)
     if work.record is None:
         return
     documents = report.added + report.updated + report.unchanged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +24,8 @@ AT_ONCE = 2_000
 
 async def forget_removed(
     store: Store, data_dir: Path, kept: Collection[str], record: UpkeepRecord | None = None
-) -> bool:
-    """Forget all sources but those to be kept, and return whether any passage was deleted.
+) -> Sequence[str]:
+    """Forget all sources but those to be kept, and return the names of those whose documents were deleted.
 
     Which there were is known from the record of their refreshes: another deployment's passages in the same store are
     not touched, and without a record only clones go. A source that another process is refreshing is left for the next
@@ -33,7 +33,7 @@ async def forget_removed(
     """
     await asyncio.to_thread(forget_sources, data_dir, kept)
     known = await record.entries() if record else {}
-    deleted = False
+    deleted = list[str]()
     for name in known:
         if record and name not in kept:
             try:
@@ -43,7 +43,7 @@ async def forget_removed(
             except StoreLocked as fault:
                 logger(__name__).info("source.busy", source=name, reason=str(fault))
                 continue
-            deleted = deleted or documents > 0
+            deleted += [name] if documents else []
             logger(__name__).info("source.forgotten", source=name, deleted=documents)
     return deleted
 

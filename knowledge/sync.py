@@ -1,8 +1,9 @@
-"""Incremental refresh of one source: what changed is read, chunked, embedded and swapped in, batch by batch.
+"""Incremental refresh of one source: what changed is read, chunked, embedded and swapped in.
 
 Three tasks work side by side: documents are read and chunked, passages are embedded, batches are written. A batch holds
-whole documents and is one commit. A refresh that is interrupted keeps the batches it has written, and the next one goes
-on from there.
+whole documents and is one commit. Documents that were not held before are written as they come: a refresh that is
+interrupted keeps these batches, and the next one goes on from there. What replaces or deletes something that is held
+waits for the end and is one commit, so that nobody is answered from two editions of a source.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from typing import Literal
 from core.tasks import task_group
 from core.types import Passage
 from knowledge.chunking import chunk
+from knowledge.planned import FORMAT
 from knowledge.ports import Document, Embedder, Held, Listing, Row, Source, Store
 from knowledge.tokens import lexical_tokens
 
-# Raise it when chunking, titles or lexical tokens change: every document is then read again.
-FORMAT = 1
 BATCH_PASSAGES = 2000
+# What waits to be swapped in is kept in memory, some 4 kB a passage; more than this is swapped in several commits.
+SWAP_PASSAGES = 20_000
 # Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
 EMBED_PASSAGES = 128
 DOCUMENTS_AHEAD = 64
@@ -73,6 +75,12 @@ class _Batch:
     empty: dict[str, str] = field(default_factory=dict)
     paths: set[str] = field(default_factory=set)
 
+    def take(self, other: _Batch) -> None:
+        """Add what another batch holds."""
+        self.rows += other.rows
+        self.empty |= other.empty
+        self.paths |= other.paths
+
 
 async def refresh(
     source: Source,
@@ -84,18 +92,21 @@ async def refresh(
     progress: Callable[[Progress], None] | None = None,
     first_batch: Callable[[], Awaitable[None]] | None = None,
     batch_passages: int = BATCH_PASSAGES,
+    swap_passages: int = SWAP_PASSAGES,
 ) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
-    `link` is what the source makes its links with: with another one every document is read again. A batch is written
-    when it holds `batch_passages`, give or take the documents that are embedded together. When the
-    source held nothing before, `first_batch` is awaited as soon as there is something to find.
+    `link` is what the source makes its links with: with another one every document is read again. A batch of new
+    documents is written when it holds `batch_passages`, one of changed documents with `swap_passages`, give or take
+    those that are embedded together; the rest and all deletions in one commit at the end. When the source held nothing
+    before, `first_batch` is awaited as soon as there is something to find.
     Raises `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
     """
     report = progress or (lambda _: None)
     # Fingerprints stand for content alone.
     suffix = f":{FORMAT}:{chunk_tokens}" + (f":{hashlib.sha256(link.encode()).hexdigest()[:8]}" if link else "")
-    return await _Refresh(source, store, embedder, chunk_tokens, suffix, batch_passages, report, first_batch).run()
+    sizes = (batch_passages, swap_passages)
+    return await _Refresh(source, store, embedder, chunk_tokens, suffix, *sizes, report, first_batch).run()
 
 
 @dataclass(slots=True)
@@ -108,6 +119,7 @@ class _Refresh:
     chunk_tokens: int
     suffix: str
     batch_passages: int
+    swap_passages: int
     report: Callable[[Progress], None]
     first_batch: Callable[[], Awaitable[None]] | None
     began: float = field(default_factory=time.monotonic)
@@ -153,33 +165,39 @@ class _Refresh:
         batches: asyncio.Queue[_Batch | None],
         deleted: Collection[str],
     ) -> None:
-        batch, waiting = _Batch(), list[_Prepared]()
+        new, swap, waiting = _Batch(), _Batch(), list[_Prepared]()
         while (document := await prepared.get()) is not None:
             waiting.append(document)
             if sum(len(one.passages) for one in waiting) < EMBED_PASSAGES:
                 continue
-            await self._add(waiting, batch)
+            await self._add(waiting, new, swap)
             waiting = []
-            if len(batch.rows) >= self.batch_passages:
-                await batches.put(batch)
-                batch = _Batch()
-        await self._add(waiting, batch)
-        batch.paths.update(deleted)
+            if len(new.rows) >= self.batch_passages:
+                await batches.put(new)
+                new = _Batch()
+            if len(swap.rows) >= self.swap_passages:
+                await batches.put(swap)
+                swap = _Batch()
+        await self._add(waiting, new, swap)
+        swap.take(new)
+        swap.paths.update(deleted)
         self._tell("writing")
-        await batches.put(batch)
+        await batches.put(swap)
         await batches.put(None)
 
-    async def _add(self, documents: Collection[_Prepared], batch: _Batch) -> None:
-        """Embed whole documents into a batch."""
+    async def _add(self, documents: Collection[_Prepared], new: _Batch, swap: _Batch) -> None:
+        """Embed whole documents into the batch of those that are not held, or of those that are."""
         pieces = [(one.path, *piece) for one in documents for piece in one.passages]
         for start in range(0, len(pieces), EMBED_PASSAGES):
             part = pieces[start : start + EMBED_PASSAGES]
             vectors = await self.embedder.embed([text for _, _, text, _ in part])
             for (path, passage, _, tokens), vector in zip(part, vectors, strict=True):
+                batch = swap if path in self.held else new
                 batch.rows.append(Row(passage, self.wanted[path], tokens, vector))
             self.embedded += len(part)
             self._tell("embedding")
         for document in documents:
+            batch = swap if document.path in self.held else new
             batch.paths.add(document.path)
             self.done[document.path] = len(document.passages)
             if not document.passages:

@@ -11,7 +11,7 @@ from core.scheduler import JITTER_SHARE, Timetable
 from core.settings import RefreshSettings, Settings, SourceSettings, StoredSource
 from core.types import SourceState
 from knowledge.locks import being_refreshed
-from knowledge.refresh import made_by, stored
+from knowledge.planned import made_by, stored
 
 if TYPE_CHECKING:
     from core.upkeep_record import Entry

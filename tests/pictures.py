@@ -3,7 +3,8 @@
     python -m tests.pictures
 
 asks this repository's own guide, without a language model, and draws what the peer received: the text and the entities
-that Telegram would show, and the buttons below. Nothing is written by hand but the question.
+that Telegram would show, and the buttons below. Nothing is written by hand but the question. Those of
+Discord, Slack and the terminal are made in `windows`.
 """
 
 from __future__ import annotations
@@ -143,20 +144,20 @@ def _drawn(bubble: Bubble, top: int) -> tuple[list[str], int]:
     x, y = left + INSIDE, top + 8
     marks = []
     if not bubble.mine:
-        marks.append(_text(x, y, [Run(bubble.name, frozenset({"name"}))]))
+        marks.append(written(x, y, [Run(bubble.name, frozenset({"name"}))]))
         y += LINE
     if bubble.reply_to:
         name, quoted = bubble.reply_to
         marks.append(f'<rect class="bar" x="{x:.0f}" y="{y}" width="3" height="{2 * LINE - 2}" rx="1.5"/>')
-        marks.append(_text(x + 12, y, [Run(name, frozenset({"name"}))]))
-        marks.append(_text(x + 12, y + LINE - 2, [Run(quoted, frozenset({"dim"}))]))
+        marks.append(written(x + 12, y, [Run(name, frozenset({"name"}))]))
+        marks.append(written(x + 12, y + LINE - 2, [Run(quoted, frozenset({"dim"}))]))
         y += 2 * LINE + 6
     for line in lines:
         if line and any("blockquote" in run.kinds for run in line):
             marks.append(f'<rect class="bar" x="{x:.0f}" y="{y}" width="3" height="{LINE}"/>')
         if line:
             indent = 12 if "blockquote" in line[0].kinds else 0
-            marks.append(_text(x + indent, y, line))
+            marks.append(written(x + indent, y, line))
         y += LINE if line else BLANK
     kind = "mine" if bubble.mine else "theirs"
     box = f'<rect class="{kind}" x="{left:.0f}" y="{top}" width="{width:.0f}" height="{y + 6 - top}" rx="12"/>'
@@ -179,12 +180,13 @@ def _buttons(row: Sequence[str], left: float, y: int, width: float) -> Iterator[
         yield f'<text x="{x + each / 2:.1f}" y="{y + 22}" text-anchor="middle">{escape(label)}</text>'
 
 
-def _text(x: float, y: int, line: Sequence[Run]) -> str:
+def written(x: float, y: float, line: Sequence[Run]) -> str:
+    """Return one line of runs as text that begins there."""
     spans = []
     for run in line:
         names = " ".join(sorted({CLASSES.get(kind, kind) for kind in run.kinds - {"blockquote"}}))
         spans.append(f'<tspan class="{names}">{escape(run.text)}</tspan>' if names else escape(run.text))
-    return f'<text x="{x:.0f}" y="{y + BASELINE}" xml:space="preserve">{"".join(spans)}</text>'
+    return f'<text x="{x:.0f}" y="{y + BASELINE:.0f}" xml:space="preserve">{"".join(spans)}</text>'
 
 
 def _words(text: str) -> list[str]:
@@ -221,7 +223,10 @@ async def exchange(deployment: Deployment) -> dict[str, str]:
 
 
 def main() -> None:
-    """Read the guide, ask, and write the pictures."""
+    """Read the guide, ask, and write the pictures, and the demo's answer into the page that shows it."""
+    # It draws with what is here.
+    from tests.windows import demo, discord, slack, with_transcript
+
     documents = {
         "kind": "files",
         "path": str(ROOT),
@@ -232,8 +237,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kimas-pictures-") as folder:
         deployment = Deployment(Path(folder), {"sources": {"guide": documents}})
         deployment.kimas("ingest")
-        for name, drawn in asyncio.run(exchange(deployment)).items():
-            (PICTURES / f"{name}.svg").write_text(drawn, "utf-8")
+        drawn = asyncio.run(exchange(deployment))
+        del deployment.settings["telegram"]
+        drawn |= {"discord": asyncio.run(discord(deployment)), "slack": asyncio.run(slack(deployment))}
+        drawn["ask"], transcript = demo(Path(folder) / "demo")
+    for name, picture in drawn.items():
+        (PICTURES / f"{name}.svg").write_text(picture, "utf-8")
+    page = ROOT / "README.md"
+    page.write_text(with_transcript(page.read_text("utf-8"), transcript), "utf-8")
 
 
 if __name__ == "__main__":

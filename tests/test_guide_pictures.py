@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from xml.etree import ElementTree
 
 import pytest
 
+from core.types import Citation, Reply
 from tests.deployment import ROOT
 from tests.peers.telegram_text import parse_html
 from tests.pictures import BUBBLE, PICTURES, WIDTH, Bubble, draw, lines_of, runs_in
+from tests.windows import (
+    BLOCK,
+    DISCORD,
+    IN_DISCORD,
+    IN_SLACK,
+    SLACK,
+    Look,
+    Post,
+    drawn,
+    printed,
+    runs_of,
+    terminal,
+    with_transcript,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
-PAGES = {"group": "README.md", "feedback": "docs/feedback.md"}
+PAGES = {
+    "group": "README.md",
+    "feedback": "docs/feedback.md",
+    "discord": "docs/discord.md",
+    "slack": "docs/slack.md",
+}
 
 
 @pytest.mark.parametrize(("name", "page"), PAGES.items())
@@ -76,3 +98,62 @@ def test_buttons_stand_below_and_everything_is_inside_the_picture() -> None:
     assert [float(box.attrib["width"]) for box in buttons] == [BUBBLE / 2 - 2, BUBBLE / 2 - 2, BUBBLE]
     assert "What is <this> & that?" in "".join(root.itertext())
     assert root.attrib["aria-label"] == 'a "title"'
+
+
+def test_the_text_of_discord_and_of_slack_looks_as_it_does_there() -> None:
+    text = "> Call **it** `so` [[1]](<https://a.example/>)\n\n*Said* by <@5> \\*twice"
+    found = [(run.text, set(run.kinds)) for run in runs_of(text, IN_DISCORD)]
+    quote = {"blockquote"}
+    assert found == [
+        *[("Call ", quote), ("it", quote | {"bold"}), (" ", quote), ("so", quote | {"code"}), (" ", quote)],
+        *[("[1]", quote | {"link"}), ("\n", set()), ("\n", set()), ("Said", {"italic"}), (" by ", set())],
+        *[("@KIMAs", {"mention"}), (" ", set()), ("*", set()), ("twice", set())],
+    ]
+    text = "> Call *it* `so` <https://a.example/|[1]>\n_Said_ by <@U5> &lt;twice&gt; snake_case_name"
+    found = [(run.text, set(run.kinds)) for run in runs_of(text, IN_SLACK, unescape)]
+    assert found == [
+        *[("Call ", quote), ("it", quote | {"bold"}), (" ", quote), ("so", quote | {"code"}), (" ", quote)],
+        *[("[1]", quote | {"link"}), ("\n", set()), ("Said", {"italic"}), (" by ", set()), ("@KIMAs", {"mention"})],
+        (" <twice> snake_case_name", set()),
+    ]
+
+
+@pytest.mark.parametrize("look", [DISCORD, SLACK])
+def test_a_window_holds_all_of_its_messages(look: Look) -> None:
+    posts = [
+        Post("You", runs_of("What is <this>?", IN_DISCORD)),
+        Post("KIMAs", runs_of("> " + "An answer " * 40, IN_DISCORD), True, True, ("You", "What?"), ("👍", "👎")),
+    ]
+    root = ElementTree.fromstring(drawn(posts, look, 'a "title"'))  # noqa: S314  our own picture
+    height = float(root.attrib["viewBox"].split()[3])
+    for box in root.iter(f"{SVG}rect"):
+        assert float(box.get("x", 0)) + float(box.attrib["width"]) <= WIDTH
+        assert float(box.get("y", 0)) + float(box.attrib["height"]) <= height
+    words = " ".join(root.itertext())
+    assert "What is <this>?" in words
+    assert bare(words).count("Ananswer") == 40
+
+
+def test_the_demo_is_the_same_in_the_picture_and_in_the_text() -> None:
+    page = (ROOT / "README.md").read_text("utf-8")
+    shown = BLOCK.search(page)
+    assert shown is not None
+    picture = (PICTURES / "ask.svg").read_text("utf-8")
+    assert bare(shown[0]) in bare("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
+    assert "font-face" not in picture
+    assert picture.count("http") == 1
+
+
+def bare(text: str) -> str:
+    """Return a text without blanks and without what Markdown or its rendering adds."""
+    return re.sub(r"[\s>▌*`]", "", text)
+
+
+def test_an_answer_is_printed_as_it_is_drawn() -> None:
+    reply = Reply("> Call `it`. [1]\n\n*Quoted.*", (Citation(1, "p", "docs", "Keys > Old", "keys.md", ""),))
+    lines = printed(reply)
+    assert lines == "> Call `it`. [1]\n\n*Quoted.*\n\n[1] Keys > Old  docs: keys.md\n"
+    picture = terminal("How?", reply)
+    assert bare(lines) in bare("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
+    page = (ROOT / "README.md").read_text("utf-8")
+    assert with_transcript(with_transcript(page, lines), BLOCK.search(page)[0]) == page  # type: ignore[index]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from click.testing import CliRunner
 
 from bots.cli import main
 from core.configuration import load_settings
+from core.settings import SearchApiSource
 from core.yaml_file import read_yaml
+from knowledge.library import LIVE_SHARE
 from tests.core.scripted import Body, ScriptedPeer
 from tests.deployment import README, ROOT, SERVER, logging_as_it_was, make_repository
 from tests.peers.web import KEY, Hit, Page, WebPeer
@@ -144,7 +146,38 @@ def test_a_preset_is_complete_and_explained(preset: Path) -> None:
     assert len(" ".join(head)) > 150
 
 
+CHINESE = "# 会话\n\n## 签名密钥\n\n要轮换签名密钥，请调用 `rotate_keys`，用户不会因此退出登录。\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "pages"),
+    [("如何轮换签名密钥？", {"docs/zh.md", "docs/guide.md"}), ("How do I change the signing key?", {"docs/guide.md"})],
+)
+async def test_a_chinese_question_finds_pages_in_both_languages(
+    question: str, pages: set[str], peers: Peers, tmp_path: Path
+) -> None:
+    others = {
+        f"docs/{number}.md": f"# Page {number}\n\nMessage {number} of the logbook, 日志 {number}.\n"
+        for number in range(80)
+    }
+    files = {"docs/guide.md": README, "docs/zh.md": CHINESE, **others}
+    peers = replace(peers, repository=make_repository(tmp_path / "both", files))
+    peers.model.replies["rewrite_translation"] = '{"query": "How do I change the signing key?"}'
+    preset = ROOT / "config/presets/modelscope-qa.yaml"
+    configured = ("--config", str(preset), "--config", str(overlay(preset, peers, tmp_path)))
+    await call(*configured, "ingest", "docs")
+    answered = await call(*configured, "ask", question)
+    assert {passage["path"] for passage in answered["passages"]} >= pages
+    assert answered["cut"] == []
+
+
 def test_the_auto_comment_bot_is_done_in_time() -> None:
     settings = load_settings([ROOT / "config/presets/olympic-bot.yaml"], (), {}, require_secrets=False)
     assert settings.budget.deadline_s <= 10
     assert settings.strategies.allowed == ("single",)
+    news = settings.sources["news"]
+    assert isinstance(news, SearchApiSource)
+    patience_s = LIVE_SHARE * settings.budget.search * settings.budget.deadline_s
+    assert patience_s >= news.timeout_s, "the search service is not left before its own time is over"
+    ahead = ("rewrite", "route", "requery", "search", "rerank")
+    assert sum(getattr(settings.budget, stage) for stage in ahead) <= 0.65, "what is left is for writing"

@@ -15,13 +15,14 @@ from bots.discord.failures import GatewayRefused, IntentRefused, RetryLater, Tok
 from bots.discord.feedback import PRESSED, PressSink, take_press
 from bots.discord.loading import load_client
 from bots.discord.markup import plain
-from bots.discord.menu import application_commands, is_hidden
+from bots.discord.menu import application_commands, is_hidden, message_commands
 from bots.discord.outage import INTERRUPTED, outage_of
 from bots.discord.pace import Pace
 from bots.discord.places import Places, Positions
 from bots.discord.reader import Reader
 from bots.discord.sink import DiscordSink
 from bots.discord.targets import ByCommand, InChannel
+from bots.discord.typing import Typing
 from bots.posting.line import Line
 from bots.posting.muted import muted
 from core.commands import COMMANDS
@@ -30,7 +31,7 @@ from core.feedback.calling import called
 from core.feedback.thumbs import UNSATISFYING, is_press
 from core.logs import logger
 from core.tasks import task_group
-from core.types import Attachment, Message
+from core.types import Attachment, ConversationKey, Message
 
 if TYPE_CHECKING:
     from bots.discord.client import Client
@@ -83,6 +84,7 @@ class DiscordAdapter:
         self._client: Client | None = None
         self._me = Identity("", "", "")
         self._desk: Desk | None = None
+        self._typing: Typing | None = None
         self._sinks: WeakValueDictionary[str, DiscordSink] = WeakValueDictionary()
         self.skipped: Counter[str] = Counter()
 
@@ -102,7 +104,8 @@ class DiscordAdapter:
             self._me = await self._reached(client.identity)
             self._desk = Desk(client, self._me, self._pace, self._sources)
             try:
-                await client.offer_commands(self._me.application, application_commands(COMMANDS))
+                offered = [*application_commands(COMMANDS), *message_commands()]
+                await client.offer_commands(self._me.application, offered)
             except PlatformError as failure:
                 logger(__name__).warning("discord.commands_not_registered", error=str(failure))
         except BaseException:
@@ -113,6 +116,7 @@ class DiscordAdapter:
     async def listen(self, receive: Receive) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
         client, desk = self._opened(), self._desk
+        self._typing = typing = Typing(self._me.id, self._pace.typed_s)
         places = Places(self._positions, self._me.id, self._settings.catch_up_hours)
         await places.open()
         reader = Reader(
@@ -134,6 +138,8 @@ class DiscordAdapter:
                     tasks.create_task(take_press(event, self._me, receive, self._pace))
                 elif kind == "INTERACTION_CREATE" and desk is not None:
                     tasks.create_task(desk.take(event, receive))
+                elif kind == "TYPING_START":
+                    typing.note(event)
                 else:
                     events.put_nowait((kind, event))
 
@@ -177,6 +183,10 @@ class DiscordAdapter:
     async def is_administrator(self, message: Message) -> bool:
         """Say whether the author manages the server, as Discord told with the command."""
         return message.reference.get("administrator") is True and not message.private
+
+    def is_typing(self, key: ConversationKey) -> bool:
+        """Say whether a person is writing in a channel or thread right now, as Discord tells."""
+        return self._typing is not None and self._typing.in_place(key)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""

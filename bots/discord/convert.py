@@ -14,13 +14,13 @@ from typing import Any
 from bots.discord.files import attached_to, attachments_of
 from bots.discord.menu import manages, written
 from core.commenting.rules import BY_BOT, KIND, POST
-from core.gating.room import CLOSED
+from core.gating.room import CLOSED, FOLLOWED
 from core.types import ConversationKey, Message
 
 Json = Mapping[str, Any]
 
 EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
-MESSAGE, REPLY, THREAD_STARTER = 0, 19, 21
+MESSAGE, REPLY = 0, 19
 NEWS_KIND = 5
 THREAD_KINDS = (10, 11, 12)
 CLOSED_KIND = 12
@@ -85,7 +85,7 @@ def to_message(
     place: Place,
     *,
     roles: Collection[str] = (),
-    followed: bool = False,
+    follow: bool = True,
     edited: bool = False,
     counted: bool = False,
 ) -> Message | Ignored:
@@ -93,15 +93,15 @@ def to_message(
 
     Bots, webhooks and service messages are ignored; where bots' replies are `counted`, what bots write is marked as
     `by_bot` and never addressed, and what a followed channel publishes is a post. `roles` are the bot's own roles,
-    whose mention means the bot; `followed` says that it has answered in this thread before: it is meant unless somebody
-    else is. `edited` marks a new state of an earlier message. `reference` holds `channel`, `message`, `edited`, `kind`.
+    whose mention means the bot; `follow` says whether what is asked in a thread may go on with it, which is marked as
+    `followed`. `edited` marks a new state of an earlier message. `reference` also holds `channel`, `message`, `edited`,
+    `kind`.
     """
     rival = _rival(event)
     if reason := _none_of_ours(event) or (rival if not counted or edited or _id(event["author"]) == me.id else ""):
         return Ignored(reason)
     answered = _object(event.get("referenced_message"))
     to_us = _id(_object(answered.get("author"))) == me.id
-    for_others = _mentions_others(event, me) or (bool(answered) and not to_us)
     mentioned, text = _words(str(event.get("content") or ""), event, me, roles)
     return Message(
         id=str(event["id"]),
@@ -111,11 +111,11 @@ def to_message(
         text=text,
         sent_at=sent_at(str(event["id"])),
         private=place.private,
-        addressed=not rival and (place.private or mentioned or to_us or (followed and not for_others)),
+        addressed=not rival and (place.private or mentioned or to_us),
         reply_to=str(answered.get("id") or ""),
         quoted=_quoted(event, answered, me),
         bot=me.id,
-        reference=_reference(event, place, edited=edited),
+        reference=_reference(event, place, edited=edited, followed=follow and not _for_others(event, me)),
         attachments=attached_to(event, answered),
     )
 
@@ -154,14 +154,6 @@ def to_command(event: Json, me: Identity) -> Message | Ignored:
     )
 
 
-def starts_from_us(event: Json, me: Identity) -> bool:
-    """Say whether a message is the bot's own, or tells that a thread was opened on one."""
-    if _id(_object(event.get("author"))) == me.id:
-        return True
-    answered = _object(event.get("referenced_message"))
-    return event.get("type") == THREAD_STARTER and _id(_object(answered.get("author"))) == me.id
-
-
 def sent_at(number: str) -> datetime:
     """Return when an id was made: every id of Discord's holds its time."""
     return EPOCH + timedelta(milliseconds=int(number) >> 22)
@@ -184,11 +176,16 @@ def _none_of_ours(event: Json) -> str:
     return ""
 
 
-def _mentions_others(event: Json, me: Identity) -> bool:
-    return bool({_id(user) for user in event.get("mentions") or ()} - {me.id})
+def _for_others(event: Json, me: Identity) -> bool:
+    """Say whether a message mentions or replies to anybody but us."""
+    answered = _object(event.get("referenced_message"))
+    meant = {_id(user) for user in event.get("mentions") or ()} | (
+        {_id(_object(answered.get("author")))} if answered else set()
+    )
+    return bool(meant - {me.id})
 
 
-def _reference(event: Json, place: Place, *, edited: bool) -> dict[str, Any]:
+def _reference(event: Json, place: Place, *, edited: bool, followed: bool) -> dict[str, Any]:
     """Return a message's reference, which tells a post and another bot's comment from all else."""
     rival, is_reply = _rival(event), bool(event.get("referenced_message"))
     published = bool(rival and int(event.get("flags") or 0) & CROSSPOSTED)
@@ -196,9 +193,10 @@ def _reference(event: Json, place: Place, *, edited: bool) -> dict[str, Any]:
         sort: dict[str, Any] = {KIND: POST}
     else:
         sort = {BY_BOT: True, KIND: "comment"} if rival else {}
+    thread = {FOLLOWED: followed} if place.thread and not rival else {}
     closed = {CLOSED: True} if place.closed else {}
     edit = {"edited": True} if edited else {}
-    return {"channel": place.channel, "message": str(event["id"]), **edit, **closed, **sort}
+    return {"channel": place.channel, "message": str(event["id"]), **edit, **closed, **thread, **sort}
 
 
 def _rival(event: Json) -> str:

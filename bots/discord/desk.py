@@ -1,4 +1,7 @@
-"""Slash commands: acknowledged at once, because Discord waits three seconds for it and then says that we failed."""
+"""Slash commands, and those in the menu of a message.
+
+They are acknowledged at once, because Discord waits three seconds for it and then says that we failed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bots.discord.chosen import is_chosen, to_lesson
 from bots.discord.convert import Identity, Ignored, to_command
 from bots.discord.failures import Acknowledged, Unreachable
 from bots.discord.menu import is_hidden, suggestions
@@ -49,7 +53,7 @@ class Desk:
             await self._suggest(event)
             return
         try:
-            message = to_command(event, self._me)
+            message = (to_lesson if is_chosen(event) else to_command)(event, self._me)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
             return

@@ -79,7 +79,9 @@ async def connect(http: Http, token: str, take: Take, pace: Pace, *, reads_all: 
     Raises `TokenRefused`, `IntentRefused`, `GatewayRefused`, or `Unreachable` for everything that may pass, a payload
     that makes no sense included.
     """
-    intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=reads_all)
+    intents = discord.Intents(
+        guilds=True, guild_messages=True, guild_typing=True, dm_messages=True, message_content=reads_all
+    )
     session = _Session(http, intents, take, pace)
     await session._async_setup_hook()
     try:

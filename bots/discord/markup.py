@@ -8,11 +8,11 @@ would take for markup is escaped.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bots.discord.parts import split
+from bots.posting.tables import drawn, rows_of
 from core.types import Citation
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _Writer:
             case "fence" | "code_block":
                 return _code(node.content, node.info if node.type == "fence" else "")
             case "table":
-                return _table([[self._bare(cell.children) for cell in row.children] for row in _rows(node)])
+                return _code(drawn([[self._bare(cell.children) for cell in row.children] for row in rows_of(node)]), "")
             case "heading":
                 return self._heading(node)
             case _:
@@ -206,23 +206,3 @@ def _code(text: str, info: str) -> str:
     # Three backticks end a block wherever they stand.
     body = text.rstrip("\n").replace("```", f"`{_WORD_JOINER}``")
     return f"```{language[0] if language else ''}\n{body}\n```" if body.strip() else ""
-
-
-def _rows(table: SyntaxTreeNode) -> list[SyntaxTreeNode]:
-    return [row for section in table.children for row in section.children]
-
-
-def _table(rows: list[list[str]]) -> str:
-    """Draw a table, its first row as the head, in columns of equal width."""
-    widths = [max(_width(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = [
-        " | ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "-+-".join("-" * width for width in widths))
-    return _code("\n".join(lines), "")
-
-
-def _width(text: str) -> int:
-    """Return how many columns a text takes in a monospaced block."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)

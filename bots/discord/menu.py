@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.commands import Argument, Command, find
+from core.arguments import Argument
+from core.commands import Command, find
+from core.feedback.pointing import LEARN_FROM_THIS
 
-CHAT_INPUT, STRING, INTEGER, NUMBER = 1, 3, 4, 10
+CHAT_INPUT, ON_MESSAGES = 1, 3
+STRING, INTEGER, NUMBER = 3, 4, 10
 IN_SERVERS, WITH_THE_BOT = 0, 1
 LONGEST_DESCRIPTION, LONGEST_TEXT, MOST_CHOICES = 100, 4000, 25
 ADMINISTRATOR, MANAGE_GUILD = 1 << 3, 1 << 5
@@ -35,6 +38,12 @@ def application_commands(commands: Sequence[Command]) -> list[dict[str, Any]]:
         for command in commands
         if command.name not in ELSEWHERE
     ]
+
+
+def message_commands() -> list[dict[str, Any]]:
+    """Return the entries in the menu of every message, below Apps; who may use them is checked when they do."""
+    where = {"contexts": [IN_SERVERS, WITH_THE_BOT], "integration_types": [0]}
+    return [{"name": LEARN_FROM_THIS, "type": ON_MESSAGES, **where}]
 
 
 def is_hidden(name: str) -> bool:

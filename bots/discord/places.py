@@ -40,7 +40,6 @@ class Places:
         self._known: dict[str, Place] = {}
         self._roles: dict[str, frozenset[str]] = {}
         self._read: dict[str, int] = {}
-        self._followed: dict[str, bool] = {}
         self._private: set[str] = set()
         self._since = 0
 
@@ -111,20 +110,6 @@ class Places:
     def is_new(self, place: Place) -> bool:
         """Say whether a place is a private chat in which nobody has written yet, as far as is known."""
         return place.private and place.channel not in self._private
-
-    async def answered_in(self, thread: str) -> None:
-        """Note that the bot takes part in a thread."""
-        if thread and not await self.follows(thread):
-            await self._positions.save(f"{self._bot}:follows:{thread}", 1)
-            self._followed[thread] = True
-
-    async def follows(self, thread: str) -> bool:
-        """Say whether the bot takes part in a thread."""
-        if not thread:
-            return False
-        if thread not in self._followed:
-            self._followed[thread] = bool(await self._positions.load(f"{self._bot}:follows:{thread}"))
-        return self._followed[thread]
 
     async def _remember(self, channel: str) -> None:
         await self.private()

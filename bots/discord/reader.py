@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bots.discord.convert import Identity, Ignored, Place, starts_from_us, to_message
+from bots.discord.convert import Identity, Ignored, Place, to_message
 from bots.discord.failures import RetryLater, TokenRefused, Unreachable
 from bots.discord.outage import outage_of
 from bots.discord.pace import Pace
@@ -30,7 +30,7 @@ class Reader:
     """Turns events into messages, and fetches those that were written while nobody listened.
 
     A message counts as read once `receive` returned. The next event waits for that, so that after a crash reading
-    begins where it ended, in every channel. `follow` says whether threads where the bot has answered are followed,
+    begins where it ended, in every channel. `follow` says whether threads where the bot has answered may be followed,
     `deleted` is told the ids of deleted messages, `skipped` counts what became no message, by reason. In the chats
     `counted`, what other bots write is delivered too.
     """
@@ -124,8 +124,6 @@ class Reader:
 
     async def _hear(self, event: Json, place: Place, receive: Receive) -> None:
         number = str(int(event["id"]))
-        if starts_from_us(event, self._me):
-            await self._places.answered_in(place.thread)
         message = await self._converted(event, place)
         if isinstance(message, Message):
             await deliver(receive, message, self._pace)
@@ -142,11 +140,10 @@ class Reader:
             await deliver(receive, message, self._pace)
 
     async def _converted(self, event: Json, place: Place, *, edited: bool = False) -> Message | Ignored:
-        followed = self._follow and await self._places.follows(place.thread)
         roles = self._places.roles(place.guild)
         try:
             counted = place.chat in self._counted
-            return to_message(event, self._me, place, roles=roles, followed=followed, edited=edited, counted=counted)
+            return to_message(event, self._me, place, roles=roles, follow=self._follow, edited=edited, counted=counted)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             logger(__name__).warning("discord.message_malformed", message=event.get("id"), error=repr(error)[:300])
             return Ignored("malformed", expected=False)

@@ -11,12 +11,14 @@ from bots.posting.line import Line
 from bots.posting.muted import muted
 from bots.posting.outage import Outage
 from bots.slack.administration import Administrators
+from bots.slack.chosen import CHOSEN, to_lesson
 from bots.slack.commands import ACKNOWLEDGED, CommandSink
-from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event, is_for_somebody_else
+from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event
 from bots.slack.failures import TokenRefused
 from bots.slack.feedback import PRESSED, PressSink, to_press
 from bots.slack.memory import AnsweredIn, Memory
 from bots.slack.pace import Pace, Turns
+from bots.slack.settings import FIELD, SUBMITTED, FieldSink, Submission, Submissions, to_submission, view_of
 from bots.slack.sign import Lacking
 from bots.slack.sink import Shared, SlackSink
 from core.commenting.rules import by_bot
@@ -27,6 +29,7 @@ from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import Client
+    from core.administration.form import Form
     from core.ports import Delivery, Receive, Sink
     from core.settings import Secret, SlackSettings
 
@@ -65,6 +68,7 @@ class SlackAdapter:
         self.line = Line()
         self._memory = Memory(answered_in)
         self._administrators = Administrators()
+        self._submissions = Submissions(self._pace.submit_s)
         self._shared: Shared | None = None
         self._me = Identity("")
         self._url = ""
@@ -115,6 +119,8 @@ class SlackAdapter:
         mine = previous if message.bot in ("", self._me.user_id) else ""
         if is_press(message):
             return PressSink(shared.client, message, self._pace)
+        if FIELD in message.reference:
+            return FieldSink(shared.client, self._submissions, message)
         if "response_url" in message.reference:
             return CommandSink(shared.client, message, delivery, mine, self._pace)
         return SlackSink(shared, message, delivery, mine)
@@ -126,6 +132,11 @@ class SlackAdapter:
     async def is_administrator(self, message: Message) -> bool:
         """Say whether the author administers the workspace. Raises `PlatformError`."""
         return await self._administrators.include(self._opened().client, message)
+
+    async def show_form(self, message: Message, form: Form) -> bool:
+        """Open a form for the author of a slash command. Raises `PlatformError`, also when it is too late for that."""
+        await self._opened().client.open_form(message.id, view_of(form, message))
+        return True
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -160,8 +171,8 @@ class SlackAdapter:
     def _reached(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
         return Outage("slack", "opening", self._pace, _hint).outlasted(call)
 
-    async def _take(self, payload: Mapping[str, Any], receive: Receive) -> str:
-        """Make one payload safe. Return what to show at once. Raises what kept it from being safe."""
+    async def _take(self, payload: Mapping[str, Any], receive: Receive) -> Mapping[str, Any]:
+        """Make one payload safe. Return what Slack is answered. Raises what kept it from being safe."""
         found = self._converted(payload)
         if isinstance(found, Deleted):
             self._memory.delete(found)
@@ -169,30 +180,32 @@ class SlackAdapter:
             self.skipped[found.reason] += 1
             tell = logger(__name__).debug if found.expected else logger(__name__).warning
             tell("slack.event_skipped", reason=found.reason, event_id=str(payload.get("event_id", ""))[:100])
+        elif isinstance(found, Submission):
+            return await self._submissions.settle(found, receive)
         elif found.command:
             await receive(found)
-            return ACKNOWLEDGED if found.command == "ask" and not self._mute else ""
+            return {"text": ACKNOWLEDGED} if found.command == "ask" and not self._mute else {}
         elif by_bot(found):
             await receive(found)
         else:
-            event = payload["event"]
-            to_us = not is_for_somebody_else(str(event.get("text") or ""), self._me)
-            await receive(await self._memory.placed(found, to_us=to_us))
-        return ""
+            await receive(await self._memory.placed(found))
+        return {}
 
-    def _converted(self, payload: Mapping[str, Any]) -> Message | Deleted | Ignored:
+    def _converted(self, payload: Mapping[str, Any]) -> Message | Deleted | Submission | Ignored:
+        interactive = {PRESSED: to_press, SUBMITTED: to_submission, CHOSEN: to_lesson}
+        kind = str(payload.get("type"))
         try:
             if isinstance(payload.get("command"), str):
                 return from_command(payload, self._me)
-            if payload.get("type") == PRESSED:
-                return to_press(payload, self._me)
-            if payload.get("type") == "event_callback":
+            if kind in interactive:
+                return interactive[kind](payload, self._me)
+            if kind == "event_callback":
                 return from_event(payload, self._me, self._counted)
         except Exception as error:
             # It would come again and break the conversion again.
             logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
             return Ignored("malformed", expected=False)
-        return Ignored(f"a payload of type {str(payload.get('type'))[:50]}")
+        return Ignored(f"a payload of type {kind[:50]}")
 
 
 async def identify(settings: SlackSettings) -> str:

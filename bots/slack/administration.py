@@ -51,5 +51,7 @@ def sub_command(words: str) -> tuple[str, str]:
     command = find(first.lower().removeprefix("/"))
     if command is None or not (first.startswith("/") or may_be(command, rest)):
         return "ask", words
+    if command.name == "learn":
+        return command.name, _LINK.sub(r"\1.\2", rest.strip(), count=1).removeprefix("<")
     found = _LINK.search(rest) if command.name == "why" else None
     return command.name, f"{found[1]}.{found[2]}" if found else rest.strip()

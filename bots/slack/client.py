@@ -17,57 +17,12 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bots.posting.download import content_of
 from bots.slack.convert import Identity
-from bots.slack.failures import (
-    NotAllowed,
-    NotEditable,
-    RetryLater,
-    StillStreaming,
-    StreamOver,
-    TokenRefused,
-    Unavailable,
-    Unreachable,
-)
+from bots.slack.failures import RetryLater, Unreachable
 from bots.slack.files import address_of
+from bots.slack.meanings import failure_of, retry_after
 from core.errors import MessageGone, PlatformError
 
 CHUNK = 65536
-REFUSED = "slack.{which} was refused ({said}): copy it again from api.slack.com/apps, {where}"
-_WHERE = {
-    "bot_token": "OAuth & Permissions, Bot User OAuth Token (xoxb-)",
-    "app_token": "Basic Information, App-Level Tokens (xapp-), with the scope connections:write",
-}
-
-_TOKEN = ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "not_allowed_token_type")
-_MEANINGS: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
-    (("message_not_found", "thread_not_found", "cannot_reply_to_message"), MessageGone, "the message was deleted"),
-    (
-        ("not_in_channel", "channel_not_found", "is_archived", "user_not_found"),
-        NotAllowed,
-        "the bot is not in the channel; /invite it",
-    ),
-    (
-        (
-            *("restricted_action", "restricted_action_read_only_channel", "restricted_action_thread_only_channel"),
-            *("restricted_action_thread_locked", "access_denied", "messages_tab_disabled"),
-        ),
-        NotAllowed,
-        "the bot may not write in this channel",
-    ),
-    (("message_not_in_streaming_state", "stopped_by_user"), StreamOver, "the stream was closed"),
-    (("streaming_state_conflict",), StillStreaming, "the message is being streamed"),
-    (("edit_window_closed", "cant_update_message"), NotEditable, "the reply can no longer be edited"),
-    (
-        (
-            *("unknown_method", "missing_scope", "feature_not_enabled", "no_permission", "channel_type_not_supported"),
-            *("method_not_supported_for_channel_type", "missing_recipient_team_id", "missing_recipient_user_id"),
-        ),
-        Unavailable,
-        "{call} is not available here",
-    ),
-    (("internal_error", "fatal_error", "service_unavailable", "request_timeout"), Unreachable, "{call} failed"),
-)
-
-
 # Slack's layout of a message, as JSON.
 Blocks = Sequence[dict[str, Any]]
 
@@ -150,6 +105,10 @@ class Client:
         call = self.web.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, status=status)
         await _answered(call, "assistant.threads.setStatus")
 
+    async def open_form(self, trigger: str, view: dict[str, Any]) -> None:
+        """Open a modal for who set off the trigger: a command or a press, three seconds ago at most, and once."""
+        await _answered(self.web.views_open(trigger_id=trigger, view=view), "views.open")
+
     async def fetch(self, file: str, most: int) -> bytes:
         """Return a file (scope files:read). Raises `PlatformError` for one of more than `most` bytes."""
         found = (await _answered(self.web.files_info(file=file), "files.info")).get("file")
@@ -207,7 +166,7 @@ class Client:
         except (SlackClientError, aiohttp.ClientError, OSError, ValueError) as error:
             raise Unreachable(f"Slack cannot be reached to answer a command: {type(error).__name__}") from error
         if answer.status_code == 429:
-            raise RetryLater("Slack asks to slow down before answering a command", _retry_after(answer.headers))
+            raise RetryLater("Slack asks to slow down before answering a command", retry_after(answer.headers))
         if answer.status_code >= 500:
             raise Unreachable(f"Slack failed to take the answer to a command ({answer.status_code})")
         if answer.status_code != 200:
@@ -248,7 +207,7 @@ async def _answered(call: Awaitable[Any], name: str, which: str = "bot_token", *
         status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0) or 0)
         if fine and said == fine:
             return {}
-        raise _failure(name, which, str(said or ""), status, getattr(response, "headers", {})) from error
+        raise failure_of(name, which, str(said or ""), status, getattr(response, "headers", {})) from error
     except (SlackClientError, aiohttp.ClientError, OSError) as error:
         raise Unreachable(f"Slack cannot be reached for {name}: {without_secrets(error)}") from error
     except (AttributeError, TypeError, ValueError) as error:
@@ -257,29 +216,6 @@ async def _answered(call: Awaitable[Any], name: str, which: str = "bot_token", *
     if not isinstance(data, dict):
         raise Unreachable(f"Slack's answer to {name} is no object")
     return data
-
-
-def _failure(call: str, which: str, said: str, status: int, headers: Any) -> PlatformError:
-    """Return what an error of Slack means to us."""
-    if status == 429 or said in ("ratelimited", "rate_limited"):
-        seconds = _retry_after(headers)
-        return RetryLater(f"Slack asks to wait {seconds:g} s before {call}", seconds)
-    if said in _TOKEN:
-        return TokenRefused(REFUSED.format(which=which, said=said, where=_WHERE[which]))
-    for codes, kind, meaning in _MEANINGS:
-        if said in codes:
-            return kind(f"{meaning.format(call=call)} (Slack: {said})")
-    if not said or status >= 500:
-        return Unreachable(f"Slack's answer to {call} makes no sense (status {status})")
-    return PlatformError(f"Slack refused {call}: {said[:200]}")
-
-
-def _retry_after(headers: Any) -> float:
-    value = next((value for name, value in dict(headers).items() if str(name).lower() == "retry-after"), "1")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        return 1.0
 
 
 def _ts(data: dict[str, Any], call: str) -> str:

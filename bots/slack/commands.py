@@ -48,7 +48,12 @@ class CommandSink:
         """Do nothing: there is nothing to edit."""
 
     async def finish(self, reply: Reply) -> None:
-        """Post the reply with its sources. What five messages do not hold is left out."""
+        """Post the reply with its sources. What five messages do not hold is left out.
+
+        A command that was answered by a form has nothing to say.
+        """
+        if not reply.text and self._message.command != "ask":
+            return
         await self._conclude(reply.text, reply.citations, shared=self._shared, buttons=thumbs(self._message, reply))
 
     async def fail(self, text: str) -> None:

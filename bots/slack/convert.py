@@ -12,6 +12,8 @@ from typing import Any
 from bots.slack.administration import sub_command
 from bots.slack.files import attachments_of
 from core.commenting.rules import BY_BOT, KIND
+from core.gating.following import BEGUN
+from core.gating.room import FOLLOWED, IN_CHAT
 from core.types import ConversationKey, Message
 
 # What people write themselves; every other subtype is a notice of something that happened.
@@ -52,9 +54,10 @@ def from_event(payload: Mapping[str, Any], me: Identity, counted: Collection[str
     """Convert the payload of an event, or say why it is none of the bot's business.
 
     A mention arrives twice, as `message` and as `app_mention`: both become the same message, with its timestamp as its
-    id. Follow-ups in threads are not marked as addressed here: that takes what was said before. `reference` holds
-    `channel`, `ts`, `thread_ts` (or None: answered outside a thread), `user` and `team` (the asker's) and, for an
-    edited message, `edited`. In the channels `counted`, what other bots write becomes a message too, marked as
+    id. What is written in a thread addresses the bot by a mention only. `reference` holds `channel`, `ts`, `thread_ts`
+    (or None: answered outside a thread), `user` and `team` (the asker's) and, for an edited message, `edited`; in a
+    thread `followed`, and `begun` where a message of the bot's own began it; else, in a channel, `in_chat`. In the
+    channels `counted`, what other bots write becomes a message too, marked as
     `by_bot` and never addressed. Raises `ValueError` for a malformed payload.
     """
     event = payload.get("event")
@@ -116,8 +119,6 @@ def _written(
     thread, author_id = str(event.get("thread_ts") or ""), _text(event, "user" if event.get("user") else "bot_id")
     private = event.get("channel_type") == "im" or channel.startswith("D")
     mentioned = event.get("type") == "app_mention" or f"<@{me.user_id}>" in raw or f"<@{me.user_id}|" in raw
-    # The answer to a slash command is ours, but nothing that we posted into a thread.
-    below_ours = event.get("parent_user_id") == me.user_id and not is_for_somebody_else(raw, me)
     # In a channel the answer opens a thread below the question; a direct conversation goes on as it is.
     place = thread or ("" if private else ts)
     profile = event.get("user_profile")
@@ -130,7 +131,7 @@ def _written(
         text=plain(raw, me),
         sent_at=datetime.fromtimestamp(float(ts), UTC),
         private=private,
-        addressed=not by_bot and (private or mentioned or below_ours),
+        addressed=not by_bot and (private or mentioned),
         reply_to=thread if thread != ts else "",
         bot=me.user_id,
         reference={
@@ -141,9 +142,20 @@ def _written(
             "team": str(event.get("user_team") or event.get("team") or payload.get("team_id") or me.team_id),
             **({"edited": True} if edited else {}),
             **({BY_BOT: True, KIND: "comment"} if by_bot else {}),
+            **({} if private or by_bot else _standing(event, ts, me)),
         },
         attachments=attachments_of(event),
     )
+
+
+def _standing(event: Mapping[str, Any], ts: str, me: Identity) -> dict[str, Any]:
+    """Return where in its channel a message stands."""
+    thread = str(event.get("thread_ts") or ts)
+    if thread == ts:
+        return {IN_CHAT: True}
+    to_all = not is_for_somebody_else(str(event.get("text") or ""), me)
+    # The answer to a slash command begins one, and nothing that we posted into a thread.
+    return {FOLLOWED: to_all, **({BEGUN: float(thread)} if event.get("parent_user_id") == me.user_id else {})}
 
 
 def _none_of_ours(event: Mapping[str, Any], me: Identity) -> str:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from bots.slack.client import Client
 
-# Makes a payload durable and returns what to show at once, or nothing.
-Take = Callable[[Mapping[str, Any]], Awaitable[str]]
+# Makes a payload durable and returns what Slack is answered beyond that, or nothing.
+Take = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 LONGEST_MESSAGE = 4 * 2**20
 
@@ -107,7 +107,7 @@ class Events:
             if answer.status != 200:
                 return
             if answer.body and envelope.get("accepts_response_payload"):
-                acknowledgement["payload"] = {"text": answer.body}
+                acknowledgement["payload"] = json.loads(answer.body)
         else:
             logger(__name__).warning("slack.payload_malformed", kind=str(envelope.get("type"))[:100])
         await socket.send_str(json.dumps(acknowledgement))
@@ -148,12 +148,12 @@ class _Journalled(AsyncMiddleware):
         if req.body.get("type") == "url_verification":
             return await next()
         try:
-            shown = await self._take(req.body)
+            answer = await self._take(req.body)
         except Exception as error:
             # Whatever it is: a message that is not safe must not be confirmed.
             logger(__name__).error("slack.event_not_taken", error=str(error), hint="Slack delivers it again")
             return BoltResponse(status=500, body="")
-        return BoltResponse(status=200, body=shown)
+        return BoltResponse(status=200, body=json.dumps(answer) if answer else "")
 
 
 def _read(text: str) -> Mapping[str, Any]:

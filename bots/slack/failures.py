@@ -9,6 +9,7 @@ PlatformError
 ├── StreamOver        a streamed message takes no more: edit it instead
 ├── StillStreaming    a streamed message cannot be edited yet: stop the stream first
 ├── NotEditable       a message is there but cannot be edited any more
+├── TooLate           what a person did can no longer be answered by a form
 └── MessageGone       (of core.errors) the question, its thread or the bot's reply was deleted
 """
 
@@ -24,6 +25,7 @@ __all__ = [
     "StillStreaming",
     "StreamOver",
     "TokenRefused",
+    "TooLate",
     "Unavailable",
     "Unreachable",
 ]
@@ -39,6 +41,10 @@ class StreamOver(PlatformError):
 
 class StillStreaming(PlatformError):
     """A message cannot be edited while it is being streamed."""
+
+
+class TooLate(PlatformError):
+    """A form can no longer be opened: the moment after the command is over, or was used for one already."""
 
 
 class NotEditable(PlatformError):

@@ -8,10 +8,10 @@ anything but text, so that escaping them disarms every mention.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bots.posting.tables import drawn, rows_of
 from bots.slack.parts import FENCE, split
 from core.types import Citation
 
@@ -121,7 +121,7 @@ class _Writer:
             case "fence" | "code_block":
                 written = _code(node.content)
             case "table":
-                written = _table([[self._plain(cell.children) for cell in row.children] for row in _rows(node)])
+                written = _code(drawn([[self._plain(cell.children) for cell in row.children] for row in rows_of(node)]))
             case "hr":
                 written = RULE
             case _:
@@ -190,23 +190,3 @@ class _Writer:
 def _code(text: str) -> str:
     body = _escaped(text.rstrip("\n"))
     return f"{FENCE}\n{body}\n{FENCE}" if body.strip() else ""
-
-
-def _rows(table: SyntaxTreeNode) -> list[SyntaxTreeNode]:
-    return [row for section in table.children for row in section.children]
-
-
-def _table(rows: list[list[str]]) -> str:
-    """Draw a table, its first row as the head, in columns of equal width."""
-    widths = [max(_width(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = [
-        " | ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "-+-".join("-" * width for width in widths))
-    return _code("\n".join(lines))
-
-
-def _width(text: str) -> int:
-    """Return how many columns a text takes in a monospaced block."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)

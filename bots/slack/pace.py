@@ -14,7 +14,8 @@ class Pace(BasicPace):
 
     Slack counts calls per method and workspace: some 50 edits and 100 appended pieces a minute are always allowed,
     and about one post a second in a channel. `ping_s` is how often a silent connection is tried,
-    `answer_s` how long a call may take.
+    `answer_s` how long a call may take, `submit_s` how long Slack is kept waiting for what a form has changed: it waits
+    for three seconds.
     """
 
     post_s: float = 1.0
@@ -22,6 +23,7 @@ class Pace(BasicPace):
     append_s: float = 0.6
     ping_s: float = 10.0
     answer_s: float = 20.0
+    submit_s: float = 2.0
 
 
 class Turns:

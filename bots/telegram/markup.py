@@ -7,11 +7,11 @@ and lines: headings become bold, tables are drawn in a monospaced block, lists g
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from bots.posting.tables import drawn, rows_of
 from bots.telegram.parts import split
 from core.types import Citation
 
@@ -98,7 +98,8 @@ class _Writer:
             case "fence" | "code_block":
                 written = _code(node.content, node.info if node.type == "fence" else "")
             case "table":
-                written = _table([[self._plain(cell.children) for cell in row.children] for row in _rows(node)])
+                table = drawn([[self._plain(cell.children) for cell in row.children] for row in rows_of(node)])
+                written = f"<pre>{escape(table, quote=False)}</pre>"
             case "hr":
                 written = RULE
             case _:
@@ -174,23 +175,3 @@ def _code(text: str, info: str) -> str:
     if not body.strip():
         return ""
     return f'<pre><code class="language-{language[0]}">{body}</code></pre>' if language else f"<pre>{body}</pre>"
-
-
-def _rows(table: SyntaxTreeNode) -> list[SyntaxTreeNode]:
-    return [row for section in table.children for row in section.children]
-
-
-def _table(rows: list[list[str]]) -> str:
-    """Draw a table, its first row as the head, in columns of equal width."""
-    widths = [max(_width(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = [
-        " | ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "-+-".join("-" * width for width in widths))
-    return f"<pre>{escape(chr(10).join(lines), quote=False)}</pre>"
-
-
-def _width(text: str) -> int:
-    """Return how many columns a text takes in a monospaced block."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)

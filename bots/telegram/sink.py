@@ -45,9 +45,9 @@ class TelegramSink:
         self._pace = pace
         self._chat_id = int(message.reference["chat_id"])
         self._thread_id: int | None = message.reference.get("thread_id")
-        # In a private chat it is plain what is answered; only groups need the reply.
-        self._question_id = None if message.private else int(message.reference["message_id"])
+        # 0 where nothing is replied to. In a private chat it is plain what is answered; only groups need the reply.
         self._draft_id = int(message.reference["message_id"])
+        self._question_id = None if message.private else self._draft_id or None
         self._message = message
         self._asker = str(message.reference.get("username", ""))
         self._reply_id = int(previous) if previous else None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from core.administration import everywhere, explaining, in_chat, looking
+from core.administration import everywhere, explaining, form, in_chat, looking
 from core.administration.audit import Audit, entry
 from core.administration.office import Office, Reread
 from core.administration.permissions import Permissions, Refused
@@ -18,7 +18,7 @@ from core.configuration import secret_values
 from core.feedback import reviewing
 from core.journal import Journal
 from core.logs import logger, redactor
-from core.ports import Upkeep
+from core.ports import Library, Upkeep
 from core.settings import AdministrationSettings, Settings
 from core.types import Message
 
@@ -28,6 +28,14 @@ WHOM: Mapping[Who, str] = {"owner": "the owners of this bot", "admin": "those wh
 
 async def _sources(office: Office, request: Request) -> str:
     return await (everywhere.switch if "action" in request.given else looking.sources)(office, request)
+
+
+async def _pause(office: Office, request: Request) -> str:
+    return await (everywhere.pause if "source" in request.given else in_chat.pause)(office, request)
+
+
+async def _resume(office: Office, request: Request) -> str:
+    return await (everywhere.resume if "source" in request.given else in_chat.resume)(office, request)
 
 
 async def _forget(office: Office, request: Request) -> str:
@@ -47,11 +55,12 @@ HANDLERS: Mapping[str, OfOffice] = {
     "refresh": everywhere.refresh,
     "quota": everywhere.quota,
     "reload": everywhere.reload,
-    "pause": in_chat.pause,
-    "resume": in_chat.resume,
+    "pause": _pause,
+    "resume": _resume,
     "mode": in_chat.mode,
     "threshold": in_chat.threshold,
     "admins": in_chat.admins,
+    "settings": form.settings,
 }
 
 
@@ -65,6 +74,7 @@ class Desk:
         *,
         upkeep: Upkeep | None = None,
         reread: Reread | None = None,
+        library: Library | None = None,
         commands: Sequence[Command] = COMMANDS,
         more: Mapping[str, Handler] | None = None,
     ) -> None:
@@ -72,7 +82,7 @@ class Desk:
         self.steering = Steering(journal.database)
         self.permissions = Permissions(administration, self.steering)
         audit = Audit(journal.database, administration.audit_days)
-        self.office = Office(settings, journal, self.steering, audit, self.permissions, upkeep, reread)
+        self.office = Office(settings, journal, self.steering, audit, self.permissions, upkeep, reread, library)
         self.office.adopters["administration"] = lambda new: self._adopt(new.administration)
         self._commands = commands
         own: dict[str, Handler] = {name: partial(handler, self.office) for name, handler in HANDLERS.items()}
@@ -81,7 +91,10 @@ class Desk:
     def takes_at_once(self, message: Message) -> bool:
         """Say whether a command may overtake what is being answered: those of who looks after the bot."""
         command = find(message.command, self._commands)
-        return message.addressed and not by_bot(message) and command is not None and command.who != "everyone"
+        if command is None or not message.addressed or by_bot(message):
+            return False
+        # Of a command for everyone, the part that is not.
+        return command.who != "everyone" or bool({*message.text.lower().split()[:1]} & {*command.for_owners})
 
     async def answer(self, message: Message, adapter: object) -> str:
         """Return what to say to a command. The right to give it is checked here, wherever it comes from.
@@ -102,7 +115,7 @@ class Desk:
             given = read_arguments(command, message.text)
             if set(given.values()) & set(command.for_owners):
                 _require(who, "owner")
-            told = await handler(Request(message, command, given, who))
+            told = await handler(Request(message, command, given, who, adapter))
         except Refused as refusal:
             logger(__name__).warning("command.refused", command=message.command, author_id=message.author_id)
             await self.office.audit.record(entry(message, "refused", str(refusal)))

@@ -44,6 +44,21 @@ async def refresh(office: Office, request: Request) -> str:
     return f"I refresh {code(name) if name else 'all sources'} now. `/sources` shows how it goes."
 
 
+async def pause(office: Office, request: Request) -> str:
+    """Refresh a source only when asked, until it is resumed; what it knows stays in use."""
+    name, changed = await _plan(office, request, paused=True)
+    told = "from now on" if changed else "already"
+    return f"{code(name)} is refreshed only when asked {told}: `/refresh {name}`. `/resume {name}` ends that."
+
+
+async def resume(office: Office, request: Request) -> str:
+    """Refresh a source by its plan again."""
+    name, changed = await _plan(office, request, paused=False)
+    if not changed:
+        return f"{code(name)} was not paused."
+    return f"{code(name)} is refreshed by its plan again; what was missed comes once, now."
+
+
 async def switch(office: Office, request: Request) -> str:
     """Switch a source on or off, or say what its passages weigh."""
     action, factor = request.given["action"], request.given.get("factor")
@@ -110,6 +125,19 @@ async def reload(office: Office, request: Request) -> str:
     lines = [f"- changed now: {_names(live)}"] if live else []
     lines += [f"- restart needed: {_names(others)}"] if others else []
     return "The configuration is read again.\n\n" + "\n".join(lines)
+
+
+async def _plan(office: Office, request: Request, *, paused: bool) -> tuple[str, bool]:
+    """Pause or resume the refreshes of a source, and return its name and whether that changed anything."""
+    if office.upkeep is None:
+        raise UsageError("I do not refresh sources here: `kimas sources pause NAME` and `resume NAME` do the same.")
+    name = office.known_source(request.given["source"])
+    before = {one.name: one.paused for one in await office.upkeep.states()}
+    await (office.upkeep.pause if paused else office.upkeep.resume)(name)
+    words = {True: "only when asked", False: "by its plan"}
+    told = (words[before.get(name, False)], words[paused])
+    await office.audit.record(entry(request.message, "changed", f"refresh of {name}", *told))
+    return name, told[0] != told[1]
 
 
 async def _note(office: Office, request: Request, outcome: Outcome, what: str) -> None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, or_, select
 
 from core.administration.office import Office
 from core.administration.request import Request
-from core.administration.wording import code
+from core.administration.wording import code, cost_of
 from core.database import Database
 from core.gating.room import readable
 from core.tables import messages
 from core.types import Message
+from core.usage import together
 
 _READ = ("state", "reason", "reply", "citations", "trace")
 NOTHING = "I have answered nothing here that I remember."
 UNKNOWN = "I know nothing of that message: it never reached me, or it is forgotten."
+WHYS = {"late": "too late", "failed": "it failed", "unreadable": "its reply made no sense"}
 STATES = {
     "received": "That message waits for its answer.",
     "answering": "That message is being answered.",
@@ -81,13 +83,41 @@ def _lines(settled: Settled) -> list[str]:
         f"- Cited: {sources or 'nothing'}",
         f"- Time: {total}{stages or 'not recorded'}",
     ]
+    lines += [f"- Searched: {one}" for one in map(_round, trace.get("rounds") or ()) if one]
     if trace.get("cut"):
-        lines.append(f"- Cut short, for lack of time or of a service: {', '.join(map(code, trace['cut']))}")
+        why: Mapping[str, str] = trace.get("why_cut") or {}
+        stages = ", ".join(f"{code(stage)}{_because(why.get(stage, ''))}" for stage in trace["cut"])
+        lines.append(f"- Cut short, for lack of time or of a service: {stages}")
+    if consumed := _consumed(trace):
+        lines.append(f"- Consumed: {consumed}")
     if dropped:
         lines.append(f"- Citations taken away, for their passage did not say so: {dropped}")
     if trace.get("cached"):
         lines.append("- An earlier answer to the same question was given again")
     return lines
+
+
+def _because(why: str) -> str:
+    return f" ({WHYS[why]})" if why in WHYS else ""
+
+
+def _round(judged: Any) -> str:
+    """Return what a strategy thought of one round of its searches; empty where it did not judge.
+
+    A trace of the journal has plain JSON for it, one of this process the value itself.
+    """
+    value = judged if isinstance(judged, Mapping) else asdict(judged)
+    if not value.get("quality"):
+        return ""
+    queries = ", ".join(map(code, value.get("queries") or ()))
+    reason = f", for: {code(str(value['reason']))}" if value.get("reason") else ""
+    return f"{queries}; the evidence was {value['quality']}{reason}"
+
+
+def _consumed(trace: Mapping[str, Any]) -> str:
+    used = together(trace.get("tokens") or {}, trace.get("cost") or {})
+    cost = f", cost {cost_of(used.cost)}" if used.cost else ""
+    return f"{used.prompt} tokens read, {used.completion} written{cost}" if used.tokens or used.cost else ""
 
 
 def _seconds(milliseconds: float) -> str:

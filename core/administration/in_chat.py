@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from core.administration.calibrating import fit_threshold
 from core.administration.office import Office
 from core.administration.request import Request
 from core.administration.steering import FOR_GOOD, admin_key
 from core.administration.wording import code, until_words
-from core.commands import AS_CONFIGURED
+from core.commands import AS_CONFIGURED, FITTED
 from core.errors import UsageError
 
 _USER = re.compile(r"<@!?([A-Za-z0-9]{1,64})(?:\|[^>]*)?>|([A-Za-z0-9]{1,64})")
@@ -55,6 +56,8 @@ async def threshold(office: Office, request: Request) -> str:
     now, wanted = configured if set_here is None else set_here, request.given.get("value")
     if not wanted:
         return f"The threshold of this chat is {now:g}, in the configuration {configured:g}."
+    if wanted == FITTED:
+        return await fit_threshold(office, request.message, now)
     value = None if wanted == AS_CONFIGURED else float(wanted)
     shown = None if value is None else f"{value:g}"
     await office.steering.change(request.message, chat, "threshold", shown, before=f"{configured:g}")

@@ -12,6 +12,7 @@ from core.administration.request import Request
 from core.administration.steering import EVERYWHERE, scale_key
 from core.administration.wording import age, code, cost_of, span, today, until_words
 from core.commands import help_text
+from core.counting import counted
 from core.types import SourceState
 
 DAYS, ENTRIES = 7, 10
@@ -95,13 +96,13 @@ async def _health(office: Office) -> str:
     broken = [one for one in states if one.error]
     passages = sum(one.passages for one in states)
     if not broken:
-        return f"Sources: {len(states)} kept, all well, {passages:,} passages"
+        return f"Sources: {len(states)} kept, all well, {counted(passages, 'passage')}"
     faults = "; ".join(f"{code(one.name)} {code(one.error)}" for one in broken)
     return f"Sources: {len(broken)} of {len(states)} failed at their last refresh: {faults}"
 
 
 def _state(state: SourceState, *, failures: bool) -> str:
-    parts = [f"{state.passages:,} passages in {state.documents:,} documents"]
+    parts = [f"{counted(state.passages, 'passage')} in {counted(state.documents, 'document')}"]
     parts.append(f"refreshed {age(state.last_success)}" if state.last_success else "never refreshed yet")
     if state.running:
         parts.append("being refreshed now")

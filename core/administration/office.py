@@ -11,7 +11,7 @@ from core.administration.permissions import Permissions
 from core.administration.steering import Steering
 from core.errors import UsageError
 from core.journal import Journal
-from core.ports import Upkeep
+from core.ports import Library, Upkeep
 from core.settings import Settings
 
 # Reads the configuration as the daemon did at its start. Raises `ConfigurationError`.
@@ -25,7 +25,7 @@ class Office:
 
     `settings` are those in force: `/reload` replaces them. `adopters` take over new settings without a restart, by the
     section they are for; a section without one needs a restart. Without `upkeep` nothing is known of how sources stand,
-    without `reread` the configuration cannot be read again.
+    without `reread` the configuration cannot be read again, without a `library` no threshold can be fitted.
     """
 
     settings: Settings
@@ -35,6 +35,7 @@ class Office:
     permissions: Permissions
     upkeep: Upkeep | None = None
     reread: Reread | None = None
+    library: Library | None = None
     adopters: dict[str, Adopt] = field(default_factory=dict)
     platforms: set[str] = field(default_factory=set)
     started: float = field(default_factory=time.monotonic)

@@ -12,12 +12,16 @@ from core.types import Message
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A command that its author may give: the message, the arguments by name, and the author's standing."""
+    """A command that its author may give: the message, the arguments by name, and the author's standing.
+
+    `adapter` is what the message came through; None in the terminal.
+    """
 
     message: Message
     command: Command
     given: Mapping[str, str]
     who: Who
+    adapter: object = None
 
     @property
     def chat(self) -> str:

@@ -9,10 +9,10 @@ from core.administration.steering import FOR_GOOD
 LONGEST = 200
 
 
-def code(text: str) -> str:
+def code(text: str, longest: int = LONGEST) -> str:
     """Return a text as inline code, on one line and cut to a length: nothing in it counts as markup or a mention."""
     line = " ".join(text.replace("`", "'").split())
-    return f"`{line[:LONGEST]}{' …' if len(line) > LONGEST else ''}`" if line else "(nothing)"
+    return f"`{line[:longest]}{' …' if len(line) > longest else ''}`" if line else "(nothing)"
 
 
 def age(moment: datetime) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 from core.budget import Budget
 from core.citations import sentences
-from core.evidence import defuse, handle, render
+from core.evidence import defuse, handle
+from core.fitting import render_within
 from core.parts import Parts
 from core.ports import ChatModel
 from core.structured import Calls
@@ -75,7 +76,7 @@ async def _digested(
     query: str, passages: Sequence[Passage], parts: Parts, model: ChatModel, budget: Budget
 ) -> list[Passage]:
     """Have the light model say what each passage contributes."""
-    evidence = render(passages, parts.settings.evidence_tokens())
+    evidence = render_within(passages, parts.settings.evidence_tokens("light"))
     request = f"<evidence>\n{evidence}\n</evidence>\n<question>\n{defuse(query)}\n</question>"
     reply = await model.complete(
         parts.prompts.fill("compress"), [Turn("user", request)], role="light", budget=budget, agent="compress"

@@ -1,4 +1,8 @@
-"""A conversation as the agents see it: one line a message, numbered, and everybody kept apart by who they are."""
+"""A conversation as the agents see it: everybody kept apart by who they are, and nobody able to speak for others.
+
+There are two ways to write a message: for the agents that decide, as one line of a numbered list; for the one that
+writes, as it was written, inside a fence of its own that names its author. In both, what is quoted is nobody's own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ def speakers(question: Question) -> dict[str, str]:
     people = [(_key(turn), turn.author) for turn in question.history if turn.role == "user"]
     labels: dict[str, str] = {}
     taken: Counter[str] = Counter()
-    for key, name in [*people, (question.author_id or question.author, question.author)]:
+    for key, name in [*people, (_asker(question), question.author)]:
         if key and key not in labels:
             label = " ".join(_ODD.sub(" ", name).split())[:NAME_CHARS].strip() or "somebody"
             taken[label.lower()] += 1
@@ -34,23 +38,29 @@ def speakers(question: Question) -> dict[str, str]:
     return labels
 
 
-def speaker(turn: Turn, labels: Mapping[str, str]) -> str:
-    """Return the label of who wrote a user's message; empty where nobody is named."""
-    return labels.get(_key(turn), "")
+def said(turn: Turn, question: Question, labels: Mapping[str, str]) -> str:
+    """Return a user's message as it was written, fenced as data, with whose it is in the tag.
+
+    A message without an author is what the asker quoted: somebody else's words. In a terminal, where one person asks,
+    nobody is named.
+    """
+    name, asker = labels.get(_key(turn), ""), labels.get(_asker(question), "")
+    by = f' by="{name}"' if name else f' quoted_by="{asker}"' if asker else ""
+    return f"<said{by}>\n{defuse(turn.text)}\n</said>"
 
 
 def numbered(question: Question, turns: Sequence[Turn]) -> str:
     """Return messages as numbered lines (from 1), each with its author and role, defused and shortened."""
     labels = speakers(question)
-    asker = question.author_id or question.author
+    asker = _asker(question)
     lines = []
     for number, turn in enumerate(turns, 1):
         if turn.role == "assistant":
             who = "bot (assistant)"
+        elif asker and not _key(turn):
+            who = "quoted (by the asker)"
         else:
-            # Without an author it is what the asker quoted, or a terminal, where one person asks.
-            mine = _key(turn) in ("", asker)
-            who = f"{speaker(turn, labels) or ASKER} ({'the asker' if mine else 'user'})"
+            who = f"{labels.get(_key(turn)) or ASKER} ({'the asker' if _key(turn) == asker else 'user'})"
         lines.append(f"{number}. {who}: {defuse(_one_line(turn.text))}")
     return "\n".join(lines)
 
@@ -80,6 +90,10 @@ def named(question: Question) -> list[str]:
 
 def _key(turn: Turn) -> str:
     return turn.author_id or turn.author
+
+
+def _asker(question: Question) -> str:
+    return question.author_id or question.author
 
 
 def _words(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.budget import Budget
-from core.evidence import render
+from core.fitting import render_within
 from core.parts import Parts
 from core.rewrite import content_words
 from core.shapes import Record, Shape, Slot
@@ -102,12 +102,12 @@ class Progress:
     def course(self) -> str:
         """Return the course of the searches, one line each, without anything that could close a fence.
 
-        Models wrote much of it after reading passages: it is data as well.
+        Models wrote much of it after reading passages, and a query may hold what was asked: it is data as well.
         """
         notes = [f"planned: {step}" for step in self.plan]
         notes += [f"searched: {one.query} (kept: {one.kept}) {one.note}".strip() for one in self.tried]
         notes += [f"missing: {self.missing}"] if self.missing else []
-        return "\n".join(notes).replace("<", "‹").replace(">", "›")
+        return "\n".join(" ".join(note.split()) for note in notes).replace("<", "‹").replace(">", "›")
 
 
 def decision_of(record: Record) -> Decision | None:
@@ -127,7 +127,7 @@ async def decide_next(
 ) -> Decision:
     """Judge the evidence and decide: answer, or search once more and for what. The default is to answer."""
     evidence = progress.evidence
-    shown = render(evidence, parts.settings.evidence_tokens() // max(1, len(evidence))) or "(nothing was kept)"
+    shown = render_within(evidence, parts.settings.evidence_tokens("light")) or "(nothing was kept)"
     request = f"<evidence>\n{shown}\n</evidence>\n<searches>\n{progress.course()}\n</searches>\n{asked_about(question)}"
     ask = Ask("decide", "step", SHAPE, parts.prompts.fill("decide"), [Turn("user", request)], calls=calls)
     return await decide(ask, decision_of, Decision(), parts, budget)

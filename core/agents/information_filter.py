@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.budget import Budget
-from core.evidence import render
+from core.fitting import render_within
 from core.parts import Parts
 from core.shapes import Record, Shape, Slot
 from core.strategies.searching import asked_about
@@ -83,7 +83,7 @@ async def filter_passages(
             return None
         return Filtered(tuple(passages[position] for position in sorted(positions)), record.text("missing"))
 
-    evidence = render(passages, parts.settings.evidence_tokens() // len(passages))
+    evidence = render_within(passages, parts.settings.evidence_tokens("light"))
     turns = [Turn("user", f"<evidence>\n{evidence}\n</evidence>\n{asked_about(question)}")]
     ask = Ask("filter", "step", SHAPE, parts.prompts.fill("filter"), turns, calls=calls)
     return await decide(ask, accept, everything, parts, budget)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from core.budget import Budget
 from core.citations import mark_sentences, sentences
-from core.evidence import defuse, render
+from core.evidence import defuse
+from core.fitting import render_within
 from core.parts import Parts
 from core.ports import ChatModel
 from core.support import overlap_support
@@ -40,7 +41,7 @@ async def ask_model(
     """
     found = sentences(text)
     numbered = "\n".join(f"{number}: {defuse(' '.join(sentence.split()))}" for number, sentence in enumerate(found, 1))
-    evidence = render(passages, parts.settings.evidence_tokens(), parts.settings.evidence.layout)
+    evidence = render_within(passages, parts.settings.evidence_tokens("light"), parts.settings.evidence.layout)
     request = f"<evidence>\n{evidence}\n</evidence>\n<answer>\n{numbered}\n</answer>"
     reply = await model.complete(
         parts.prompts.fill("look_back"), [Turn("user", request)], role="light", budget=budget, agent="look_back"

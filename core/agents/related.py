@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from core.agents.conversation import numbered, speakers
-from core.budget import Budget
+from core.budget import Budget, Why
 from core.errors import ServiceError
 from core.evidence import defuse
 from core.logs import logger
@@ -100,6 +100,7 @@ class Selecting:
         self._deadline = asyncio.get_running_loop().time() + budget.share("context")
         self._text = ""
         self._ended = False
+        self._why: Why = "late"
         self._heard = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
 
@@ -131,7 +132,9 @@ class Selecting:
                         self._heard.set()
                         if len(self._text) > MAX_CHARS:
                             break
+            self._why = "unreadable"
         except ServiceError as fault:
+            self._why = "failed"
             logger(__name__).warning("stage.failed", stage="context", error=str(fault))
         finally:
             self._ended = True
@@ -178,7 +181,7 @@ class Selecting:
         if self._reading is not None:
             self._reading.cancel()
             if not isinstance(used, Understood):
-                self._budget.cut_off("context")
+                self._budget.cut_off("context", "unreadable" if hopeless(self._text) else self._why)
 
     def _selection(self) -> Selection | None:
         return selection_of(self._text, len(self._question.history), ended=self._ended)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.budget import Budget
-from core.evidence import defuse, render
+from core.evidence import defuse
+from core.fitting import render_within
 from core.fusion import fuse
 from core.kinds import weigh_kinds
 from core.parts import Parts
@@ -75,8 +76,7 @@ class ModelReranker:
             # To name none is no order.
             return record.ids("order", len(passages)) or None
 
-        tokens = min(EXCERPT_TOKENS, max(1, self._parts.settings.evidence_tokens() // len(passages)))
-        evidence = render(passages, tokens)
+        evidence = render_within(passages, self._parts.settings.evidence_tokens("light"), most=EXCERPT_TOKENS)
         turns = [Turn("user", f"<evidence>\n{evidence}\n</evidence>\n<question>\n{defuse(query)}\n</question>")]
         ask = Ask("rerank", "rerank", SHAPE, self._parts.prompts.fill("rerank"), turns)
         return await decide(ask, accept, (), self._parts, self._budget)

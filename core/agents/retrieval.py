@@ -49,7 +49,7 @@ async def retrieve(
     faults = [outcome.fault for outcome in outcomes.values() if outcome.fault]
     late = [name for name, outcome in outcomes.items() if outcome.late]
     if late or faults:
-        budget.cut_off("search")
+        budget.cut_off("search", "failed" if faults else "late")
         logger(__name__).warning("search.cut", late=late, failed=len(faults))
     if faults and len(faults) == len(outcomes):
         raise ServiceError(f"no retrieval agent could search: {faults[0]}") from faults[0]
@@ -79,7 +79,7 @@ class _Agent:
             running = [first if query == asked else tasks.create_task(self._searched(query)) for query in queries]
             outcomes = [await task for task in running]
             if any(outcome.late or outcome.fault for outcome in outcomes):
-                self.budget.cut_off("search")
+                self.budget.cut_off("search", "failed" if any(outcome.fault for outcome in outcomes) else "late")
             if not any(outcome.passages for outcome in outcomes):
                 return await first
             measure = first.result().passages if first.done() else ()

@@ -2,13 +2,15 @@
 
 Which set is allowed makes the setting: `none, single, planning` are the three agents' reasoning router, `single,
 parallel, planning` SRSA's search strategies. One allowed strategy is used without asking, and so are `none` for plain
-greetings and thanks, and `single` where there is no model to ask (or `simple`, when only that is allowed).
+greetings and thanks. Where there is no model to ask, it is `single`, else `simple`, else the first allowed that
+searches.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from core.budget import Budget
 from core.parts import Parts
@@ -91,6 +93,9 @@ async def gather(question: Question, parts: Parts, budget: Budget, early: single
     `single` is chosen, and the first search of `planning`: the choice then costs no time beyond its own. `early` is for
     a single retrieval that nobody had to choose. Raises what the chosen strategy raises.
     """
+    if not parts.settings.context.complete:
+        # Who does not see the conversation completes nothing from it, in any strategy.
+        question = replace(question, history=())
     rule = by_rule(question, parts)
     if rule == "single":
         return await single.gather(question, parts, budget, early)
@@ -111,7 +116,9 @@ def by_rule(question: Question, parts: Parts) -> Strategy | None:
     """Return the strategy that needs no model to choose, or None when the model has to be asked."""
     allowed = parts.settings.strategies.allowed
     if parts.model is None:
-        return "simple" if set(allowed) == {"simple"} else "single"
+        # Without a model all of them come to one search; with no search there would be nothing to quote.
+        preferred: tuple[Strategy, ...] = ("single", "simple", *allowed)
+        return next((name for name in preferred if name in allowed and name != "none"), "single")
     if len(set(allowed)) == 1:
         return allowed[0]
     return "none" if "none" in allowed and _is_pleasantry(question.text) else None
@@ -122,7 +129,7 @@ def _is_pleasantry(text: str) -> bool:
 
 
 async def choose(question: Question, parts: Parts, budget: Budget) -> Strategy:
-    """Have the light model choose among the allowed strategies. The default is the configured one, `single`."""
+    """Have the light model choose among the allowed strategies. The default is the configured one of them."""
     settings = parts.settings.strategies
     choices = {name: WORDS[name] for name in dict.fromkeys(settings.allowed)}
     slot = Slot(

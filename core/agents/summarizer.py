@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from core.agents.conversation import speaker
+from core.agents.conversation import said
 from core.agents.related import Understood, asked_by, labels_of
 from core.budget import Budget
 from core.evidence import defuse, estimate_tokens, render
@@ -21,10 +21,11 @@ LEAST_QUOTE_S = 0.5
 
 
 async def stream(
-    question: Question, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget
+    question: Question, passages: Sequence[Passage], model: ChatModel, parts: Parts, budget: Budget, *, doubt: str = ""
 ) -> AsyncGenerator[str]:
-    """Yield the answer piece by piece, with passage ids as marks. Raises `ModelError`."""
-    system, turns = prompt(question, passages, parts)
+    """Yield the answer piece by piece, with passage ids as marks. `doubt` is that of `prompt`. Raises `ModelError`."""
+    await parts.turns.next()
+    system, turns = prompt(question, passages, parts, doubt)
     async with aclosing(model.stream(system, turns, role="main", budget=budget, agent="summarizer")) as pieces:
         async for piece in pieces:
             yield piece
@@ -49,23 +50,29 @@ async def quote(question: str, passages: Sequence[Passage], parts: Parts, budget
     return notes.no_evidence.format(sources=", ".join(settings.sources) or notes.no_sources)
 
 
-def prompt(question: Question, passages: Sequence[Passage], parts: Parts) -> tuple[str, list[Turn]]:
+def prompt(question: Question, passages: Sequence[Passage], parts: Parts, doubt: str = "") -> tuple[str, list[Turn]]:
     """Return the instructions, and the conversation with the evidence, the analysis and the question last.
 
     The conversation is the question's history: what the context manager has selected (KIMAs 3.2.2), or all of it.
+    `doubt` is why the evidence was judged poor; empty where it was not.
     """
     settings = parts.settings
     evidence = render(passages, settings.evidence_tokens(), settings.evidence.layout) or "(no passages were found)"
     system = parts.prompts.fill("summarizer", name=settings.name, persona=settings.answer.persona)
     analysis = question.analysis if isinstance(question, Understood) else ""
     # No mark-up of ours is in an analysis: whatever looks like a tag came from the conversation.
-    wanted = f"<analysis>\n{analysis.replace('<', '‹').replace('>', '›')}\n</analysis>\n" if analysis else ""
+    wanted = f"<analysis>\n{_plain(analysis)}\n</analysis>\n" if analysis else ""
+    wanted = f"<judgement>\nThe evidence is poor: {_plain(doubt)}\n</judgement>\n{wanted}" if doubt else wanted
     asked = f"<question{asked_by(question)}>\n{defuse(question.text)}\n</question>"
     return system, [*_recent(question), Turn("user", f"<evidence>\n{evidence}\n</evidence>\n{wanted}{asked}")]
 
 
+def _plain(said: str) -> str:
+    return said.replace("<", "‹").replace(">", "›")
+
+
 def _recent(question: Question) -> list[Turn]:
-    """Return the latest turns that fit, each user turn with its author so that people are kept apart."""
+    """Return the latest turns that fit, each message of people fenced, with whose it is."""
     kept: list[Turn] = []
     left = HISTORY_TOKENS
     labels = labels_of(question)
@@ -73,9 +80,8 @@ def _recent(question: Question) -> list[Turn]:
         left -= estimate_tokens(turn.text)
         if left < 0:
             break
-        name = speaker(turn, labels) if turn.role == "user" else ""
-        kept.append(Turn(turn.role, defuse(f"{name}: {turn.text}" if name else turn.text)))
+        kept.append(Turn(turn.role, said(turn, question, labels) if turn.role == "user" else defuse(turn.text)))
     # Some chat templates refuse a conversation that the assistant opens.
     if kept and kept[-1].role == "assistant":
-        kept[-1] = Turn("user", f"(Your earlier answer:)\n{kept[-1].text}")
+        kept[-1] = Turn("user", f"(Your earlier answer:)\n<said>\n{kept[-1].text}\n</said>")
     return list(reversed(kept))

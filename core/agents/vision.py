@@ -60,7 +60,7 @@ async def look(question: Question, parts: Parts, budget: Budget) -> Looked:
         return Looked(question, note=notes.unseen if words else notes.picture)
     seen = await budget.within("vision", _seen(question, parts.model, parts, budget), str)
     if not seen:
-        budget.cut_off("vision")
+        budget.cut_off("vision", "failed")
         return Looked(question, note=notes.not_seen if words else notes.not_looked)
     return Looked(replace(question, text=with_seen(question.text, seen)), seen, note)
 

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from core.commenting.entries import LATE, alone, feed_of, heading_of
 from core.commenting.held import MOST, HeldSink, PatientDelivery, WatchedDelivery
-from core.commenting.record import comments_of_the_hour, rivals
+from core.commenting.record import comments_of_the_hour, opened_thread, rivals
 from core.commenting.rules import against, by_bot, is_post
 from core.commenting.withheld import Withheld
 from core.errors import KimasError, MessageGone, UsageError
@@ -26,7 +27,7 @@ Answer = Callable[[Question, Sink], Awaitable[Reply]]
 
 
 class Commenter:
-    """Comments below the posts of the configured chats; other bots' messages are only counted."""
+    """Comments below posts of the configured chats and on entries of feeds; other bots' messages are only counted."""
 
     def __init__(self, settings: Settings, journal: Journal, answer: Answer, library: Library | None = None) -> None:
         self._settings = settings.auto_comment
@@ -57,19 +58,23 @@ class Commenter:
     def _takes(self, message: Message) -> bool:
         """Say whether a post is to be commented on; one that addresses the bot is answered as any question."""
         unasked = not (message.addressed or message.command)
-        return unasked and is_post(message) and _chat(message) in self._settings.chats
+        followed = _chat(message) in self._settings.chats or feed_of(message) in self._settings.feeds
+        return unasked and is_post(message) and followed
 
     async def _comment(self, adapter: Adapter, post: Message, delivery: PatientDelivery) -> None:
         watched = WatchedDelivery(delivery, lambda: self._lost(post))
         # Where the network can compare for itself, no rival slips in between our last look and its post.
-        told = replace(post, reference={**post.reference, MOST: self._settings.replies_per_post})
-        sink = HeldSink(adapter.sink(told, watched), self._unfit)
+        compared = replace(post, reference={**post.reference, MOST: self._settings.replies_per_post})
+        told = alone(post) if feed_of(post) else compared
+        sink = HeldSink(adapter.sink(told, watched), self._unfit, heading_of(post))
         reply, fault = await self._within_time(post, sink, watched)
         if reply is None and watched.is_posted:
             # Its first part is there; the deadline or a failure took what was to follow.
             reply = sink.reply
         if reply is not None:
             await self._journal.answered(post, reply)
+            if feed_of(post) and watched.reply_id:
+                await opened_thread(self._journal.database, post, watched.reply_id)
             logger(__name__).info("post.commented", age_s=round(_age(post), 2), cut=reply.trace.cut)
         elif watched.in_doubt:
             await self._journal.failed(post, IN_DOUBT)
@@ -107,6 +112,8 @@ class Commenter:
 
     async def _against(self, post: Message) -> str:
         """Return what speaks against writing a comment, the cheapest tests first, or nothing."""
+        if late := str(post.reference.get(LATE, "")):
+            return late
         if _age(post) >= self._settings.deadline_s:
             return self._too_late()
         by_rule = against(post, self._settings, datetime.now(UTC).astimezone())

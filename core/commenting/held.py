@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol
 
 from core.commenting.withheld import Withheld
@@ -27,12 +28,14 @@ class PatientDelivery(Delivery, Protocol):
 class HeldSink:
     """Hands the finished reply on to another sink, and nothing before it.
 
-    `unfit` says why a reply is better not posted, or returns nothing. `reply` is what was handed on.
+    `unfit` says why a reply is better not posted, or returns nothing. `reply` is what was handed on, without the
+    `heading` that is shown above it.
     """
 
-    def __init__(self, sink: Sink, unfit: Callable[[Reply], str]) -> None:
+    def __init__(self, sink: Sink, unfit: Callable[[Reply], str], heading: str = "") -> None:
         self._sink = sink
         self._unfit = unfit
+        self._heading = heading
         self.reply: Reply | None = None
 
     async def open(self) -> None:
@@ -46,7 +49,7 @@ class HeldSink:
         if reason := self._unfit(reply):
             raise Withheld(reason)
         self.reply = reply
-        await self._sink.finish(reply)
+        await self._sink.finish(replace(reply, text=self._heading + reply.text))
 
     async def fail(self, text: str) -> None:
         """Raise `Withheld`: nobody asked, so nobody is told."""
@@ -56,13 +59,15 @@ class HeldSink:
 class WatchedDelivery:
     """Takes a last look right before the first part is posted, and again before every retry of it.
 
-    `posted` and `in_doubt` say what is known of the comment: is it there, or may it be?
+    `is_posted` and `in_doubt` say what is known of the comment: is it there, or may it be? `reply_id` is the
+    platform's id of it.
     """
 
     def __init__(self, delivery: PatientDelivery, last_look: LastLook) -> None:
         self._delivery = delivery
         self._last_look = last_look
         self.is_posted = self.in_doubt = False
+        self.reply_id = ""
 
     async def posting(self) -> None:
         """Note it, then look: what is written down first costs no time in which others come first.
@@ -85,7 +90,7 @@ class WatchedDelivery:
     async def posted(self, reply_id: str) -> None:
         """Note that the first part is there."""
         await self._delivery.posted(reply_id)
-        self.is_posted, self.in_doubt = True, False
+        self.is_posted, self.in_doubt, self.reply_id = True, False, reply_id
 
     async def settle(self) -> None:
         """Wait a little for a posting on its way."""

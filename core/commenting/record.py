@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, or_, select, update
 
 from core.commenting.rules import BY_BOT
 from core.database import Database
 from core.tables import messages
+from core.tasks import unbroken
 from core.types import Message
 
 HOUR = timedelta(hours=1)
@@ -48,3 +49,15 @@ async def comments_of_the_hour(database: Database, post: Message, making: Collec
     )
     async with database.reading() as connection:
         return int(await connection.scalar(query) or 0)
+
+
+@unbroken
+async def opened_thread(database: Database, post: Message, reply_id: str) -> None:
+    """Note that the conversation about a post goes on below the comment, whose id is that of its thread.
+
+    Raises `StoreError`.
+    """
+    columns, key = messages.c, post.key
+    mine = (columns.platform == key.platform, columns.bot == post.bot, columns.chat == key.chat, columns.id == post.id)
+    async with database.writing() as connection:
+        await connection.execute(update(messages).where(*mine).values(thread=reply_id))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from core.errors import UsageError
 from core.evaluation.lines import Line
 from core.evaluation.scores import Counts, Scores, score
 from core.gating.asking import for_somebody_else, no_question
@@ -18,6 +19,8 @@ from core.settings.platforms import GateWeightSettings
 
 FORM = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
 FOLDS = 5
+# Of each kind. With fewer a fold has one or two, and one odd message moves the threshold.
+FEWEST = 10
 _SEED = 20_240_601
 
 
@@ -40,6 +43,10 @@ class Judged:
     def sure(self, weights: GateWeightSettings) -> float:
         """Return how sure the gate is, from 0 to 1."""
         return chance(self.signs, weights) if self.signs else 0.0
+
+    def speaks(self, weights: GateWeightSettings, threshold: float) -> bool:
+        """Say whether the gate lets it through."""
+        return self.signs is not None and self.sure(weights) >= threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +72,39 @@ class Measured:
     threshold: float
 
 
+# What fits weights and a threshold to cases.
+Fit = Callable[[Sequence[Judged]], tuple[GateWeightSettings, float]]
+
+
 def read_case(line: Line) -> Case:
     """Read one line of labelled data."""
     return Case(line.text("id"), line.text("text"), line.flag("should_answer"))
+
+
+def by_words(text: str) -> bool:
+    """Say whether the words of a message alone are enough for silence: no threshold and no weight changes that."""
+    return bool(no_question(text)) or for_somebody_else(text)
+
+
+def refuse_too_few(cases: Sequence[Case], what: str, hint: str) -> None:
+    """Raise `UsageError` for fewer cases of either kind than anything can be fitted to.
+
+    Those that their words alone decide do not count. `what` is to be fitted, `hint` says where more cases come from.
+    """
+    truths = [case.should_answer for case in cases if not by_words(case.text)]
+    answer, leave = sum(truths), len(truths) - sum(truths)
+    if min(answer, leave) < FEWEST:
+        raise UsageError(
+            f"{what} needs {FEWEST} messages to answer and {FEWEST} to leave alone at least, besides those that words "
+            f"alone decide; there are {answer} and {leave}. {hint}"
+        )
 
 
 async def judge(cases: Sequence[Case], library: Library, settings: Settings) -> list[Judged]:
     """Look at every case as the gate does. Raises what the library raises."""
     judged = []
     for case in cases:
-        silent = no_question(case.text) or for_somebody_else(case.text)
+        silent = by_words(case.text)
         judged.append(
             Judged(case, None if silent else signs_of(case.text, await relevance(case.text, library, settings)))
         )
@@ -88,33 +118,41 @@ async def measure(judged: Sequence[Judged], settings: Settings) -> Measured:
 
 def _measured(judged: Sequence[Judged], settings: Settings) -> Measured:
     truths = [one.case.should_answer for one in judged]
-    configured = [one.sure(settings.gate.weights) for one in judged]
-    crossed = [0.0] * len(judged)
-    spoken = [False] * len(judged)
-    for fold in _folds(truths):
-        held = set(fold)
-        weights, threshold = fitted([one for at, one in enumerate(judged) if at not in held])
-        for at in fold:
-            crossed[at] = judged[at].sure(weights)
-            spoken[at] = crossed[at] >= threshold
+    gate = settings.gate
+    configured = [one.sure(gate.weights) for one in judged]
+    spoken = [one.speaks(gate.weights, gate.threshold) for one in judged]
+    crossed = cross_validated(judged, fitted)
     weights, threshold = fitted(judged)
     return Measured(
         len(judged),
         sum(one.signs is None for one in judged),
-        Outcome(_scores([sure >= settings.gate.threshold for sure in configured], truths), auc(configured, truths)),
-        Outcome(_scores(spoken, truths), auc(crossed, truths)),
+        Outcome(spoken_scores(spoken, truths), auc(configured, truths)),
+        Outcome(spoken_scores([speaks for _, speaks in crossed], truths), auc([sure for sure, _ in crossed], truths)),
         weights,
         threshold,
     )
 
 
-def fitted(judged: Sequence[Judged]) -> tuple[GateWeightSettings, float]:
-    """Return the weights and the threshold that suit these cases best.
+def cross_validated(judged: Sequence[Judged], fit_to: Fit) -> Sequence[tuple[float, bool]]:
+    """Return of every case how sure the gate is and whether it speaks, by what `fit_to` makes of the other folds."""
+    found = [(0.0, False)] * len(judged)
+    for fold in _folds([one.case.should_answer for one in judged]):
+        held = set(fold)
+        weights, threshold = fit_to([one for at, one in enumerate(judged) if at not in held])
+        for at in fold:
+            found[at] = judged[at].sure(weights), judged[at].speaks(weights, threshold)
+    return found
 
-    The threshold has the best F0.5: to speak where nobody wants it is worse than to be silent.
-    """
+
+def fitted(judged: Sequence[Judged]) -> tuple[GateWeightSettings, float]:
+    """Return the weights and the threshold that suit these cases best."""
     known = [(one.signs, one.case.should_answer) for one in judged if one.signs]
     weights = fit([signs for signs, _ in known], [truth for _, truth in known])
+    return weights, best_threshold(judged, weights)
+
+
+def best_threshold(judged: Sequence[Judged], weights: GateWeightSettings) -> float:
+    """Return the threshold with the best F0.5: to speak where nobody wants it is worse than to be silent."""
     wanted = sum(one.case.should_answer for one in judged)
     ordered = sorted(((one.sure(weights), one.case.should_answer) for one in judged if one.signs), reverse=True)
     best, threshold, right = -1.0, 0.5, 0
@@ -124,7 +162,7 @@ def fitted(judged: Sequence[Judged]) -> tuple[GateWeightSettings, float]:
         value = 1.25 * right / (count + 0.25 * wanted) if right else 0.0
         if value > best and below < sure:
             best, threshold = value, (sure + below) / 2
-    return weights, round(threshold, 2)
+    return round(threshold, 2)
 
 
 def auc(scores: Sequence[float], truths: Sequence[bool]) -> float | None:
@@ -144,7 +182,8 @@ def _folds(truths: Sequence[bool]) -> list[list[int]]:
     return [order[fold::FOLDS] for fold in range(FOLDS)]
 
 
-def _scores(spoken: Sequence[bool], truths: Sequence[bool]) -> Scores:
+def spoken_scores(spoken: Sequence[bool], truths: Sequence[bool]) -> Scores:
+    """Return the scores of speaking where that was right."""
     return score(
         [
             Counts(int(speaks and truth), int(speaks and not truth), int(truth and not speaks))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from core.errors import UsageError
 
@@ -29,9 +29,17 @@ class Line:
             return ""
         return value
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts, which may be empty."""
+    @overload
+    def texts(self, key: str) -> tuple[str, ...]: ...
+
+    @overload
+    def texts(self, key: str, *, optional: bool) -> tuple[str, ...] | None: ...
+
+    def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...] | None:
+        """Return a list of texts, which may be empty; an `optional` one that is missing is None."""
         value = self._values.get(key)
+        if optional and key not in self._values:
+            return None
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             self.fault(key, "a list of texts")
             return ()

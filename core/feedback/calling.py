@@ -14,6 +14,9 @@ from core.types import Message, Reply
 COMMAND = "handoff"
 # In the reference of a call: whom its sink mentions, as the platform names them.
 CALLED = "called"
+# There too: that its question was a command, whose words not every platform shows to others.
+UNSEEN = "unseen"
+LONGEST_QUESTION = 1000
 # What a call and a second answer's question are named by, behind the id of the question.
 CALL, SECOND = "~h", "~2"
 _PLAIN = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
@@ -28,9 +31,8 @@ def call_for(question: Message, people: Sequence[str]) -> Message:
     """Return the call for a question; there is one for each, whoever asks for it."""
     number = f"{first_id(question.id)}{CALL}"
     reference = {name: value for name, value in question.reference.items() if name != "edited"}
-    return replace(
-        question, id=number, command=COMMAND, addressed=True, quoted="", reference={**reference, CALLED: list(people)}
-    )
+    reference |= {CALLED: list(people), **({UNSEEN: True} if question.command else {})}
+    return replace(question, id=number, command=COMMAND, addressed=True, quoted="", reference=reference)
 
 
 def first_id(number: str) -> str:
@@ -41,6 +43,12 @@ def first_id(number: str) -> str:
 def shown_name(name: str) -> str:
     """Return a person's name as a call shows it: as code where it is more than words, for it may hold links."""
     return name if _PLAIN.fullmatch(name) else code(name)
+
+
+def asked(call: Message) -> str:
+    """Return the question below a call, where people may not see it otherwise, as text that can do nothing."""
+    unseen = call.reference.get(UNSEEN) and call.text.strip()
+    return f"\n\n{code(call.text, LONGEST_QUESTION)}" if unseen else ""
 
 
 def called(message: Message) -> tuple[str, ...]:

@@ -15,15 +15,17 @@ from core.errors import UsageError
 from core.feedback import calling
 from core.feedback.desk import May, Start
 from core.feedback.learned import Lessons
+from core.feedback.pointing import before, began, pointed
 from core.feedback.words import Words, words_in
 from core.gating.asking import ASKING, asking
+from core.gating.room import readable
 from core.journal import Journal, message_of
 from core.language import language_of
 from core.logs import logger
 from core.ports import Adapter
 from core.settings import Settings
 from core.tables import messages
-from core.types import Message, Reply
+from core.types import Message, Reply, Turn
 
 ESCALATE, LEARN = "escalate", "learn"
 # Those that wait for people to answer first are in the state in which they were received.
@@ -57,7 +59,7 @@ class Handoff:
             return await self._learn(adapter, message, words)
         if message.command == ESCALATE:
             return await self._escalate(adapter, message, words)
-        return words.call.format(author=calling.shown_name(message.author))
+        return words.call.format(author=calling.shown_name(message.author)) + calling.asked(message)
 
     async def after(self, adapter: Adapter, question: Message, reply: Reply) -> None:
         """Call people to a question whose answer is not likely to help, where the configuration says so."""
@@ -118,10 +120,11 @@ class Handoff:
     async def _learn(self, adapter: Adapter, message: Message, words: Words) -> str:
         if not await self._trusts(adapter, message):
             raise UsageError(words.untrusted)
+        message = pointed(message)
         lesson = await self._shown(message, message.reply_to)
         answer = message.quoted or (lesson.text if lesson else "")
-        own = await self._journal.answer_shown_as(message) if message.reply_to else None
-        asked = await self._shown(message, lesson.reply_to) if lesson and lesson.reply_to else None
+        own = await self._own_answer(message)
+        asked = await self._answered_by(message, lesson)
         question = message.text.strip() or (own[0].text if own else "") or (asked.text if asked else "")
         answer = own[1].text if own else answer
         if not (question and answer.strip()):
@@ -166,8 +169,21 @@ class Handoff:
         rows = await self._rows(message, which, columns.command.in_(("", "ask")), columns.text != "")
         return message_of(rows[0]) if rows else None
 
+    async def _own_answer(self, message: Message) -> tuple[Turn, Turn] | None:
+        """Return the question and our answer that a command is about, where it may be told of here."""
+        ours = (messages.c.reply_id == message.reply_to, readable(message))
+        if not message.reply_to or not await self._rows(message, *ours):
+            return None
+        return await self._journal.answer_shown_as(message)
+
+    async def _answered_by(self, message: Message, lesson: Message | None) -> Message | None:
+        """Return what the message that is learned from replies to, or the question that its thread began with."""
+        asked = await self._shown(message, before(message, lesson))
+        first = None if asked else await self._shown(message, began(message, lesson))
+        return first if first and asking(first.text) >= ASKING else asked
+
     async def _shown(self, message: Message, number: str) -> Message | None:
-        rows = await self._rows(message, messages.c.id == number) if number else []
+        rows = await self._rows(message, messages.c.id == number, readable(message)) if number else []
         return message_of(rows[0]) if rows else None
 
     async def _rows(self, message: Message, *conditions: Any) -> Sequence[Any]:

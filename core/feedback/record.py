@@ -134,10 +134,11 @@ class Opinions:
             by_day.setdefault(_aware(row.at).astimezone().date(), []).append(row)
         return [_day(day, said) for day, said in by_day.items()]
 
-    async def labelled(self) -> Sequence[Labelled]:
+    async def labelled(self, chat: tuple[str, str] | None = None) -> Sequence[Labelled]:
         """Return the questions that people rated, in the order they were asked, with what most of them said.
 
-        A tie counts for neither, and a question whose text was forgotten is left out.
+        All of them, or those of one chat (its platform and its id). A tie counts for neither, and a question whose
+        text was forgotten is left out.
         """
         columns, said = messages.c, feedback.c
         ups = func.sum(_is(UP))
@@ -150,6 +151,8 @@ class Opinions:
             .group_by(columns.number)
             .order_by(columns.number)
         )
+        if chat is not None:
+            query = query.where(columns.platform == chat[0], columns.chat == chat[1])
         async with self._database.reading() as connection:
             rows = (await connection.execute(query)).all()
         decided = [row for row in rows if row.ups != row.downs]

@@ -66,7 +66,7 @@ ENGLISH = Words(
     learned="Thank you. This is answer {number} to be reviewed.",
     known="I have this answer already.",
     untrusted="Only those who are trusted with it may teach me.",
-    teach="Reply to the answer with `/learn`, and write the question behind it where the answer replies to none.",
+    teach="Reply to the answer with `/learn` or give its link, and add the question where the answer replies to none.",
     buttons={
         "wrong": "Wrong",
         "outdated": "Outdated",
@@ -105,7 +105,7 @@ CHINESE = Words(
     learned="谢谢。这是第 {number} 条待审核的回答。",
     known="这个回答我已经有了。",
     untrusted="只有受信任的成员可以教我。",
-    teach="请用 `/learn` 回复那条回答；如果它没有回复任何问题，请把问题写在命令后面。",
+    teach="请用 `/learn` 回复那条回答，或在命令后附上它的链接；如果它没有回复任何问题，请再写上问题。",
     buttons={"wrong": "有误", "outdated": "已过时", "other": "答非所问", "unclear": "不清楚", AGAIN: "🔁 再试一次"},
     unsatisfied={
         "": "这个回答没有帮到我。",

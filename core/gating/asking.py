@@ -173,6 +173,11 @@ def asking(text: str) -> float:
     return 0.3 if opens or report else 0.0
 
 
+def reports(text: str) -> bool:
+    """Say whether a message tells of an error."""
+    return bool(_REPORT.search(_prose(_normal(text))))
+
+
 def personal(text: str) -> bool:
     """Say whether a message is about people, their plans or opinions: no knowledge answers that."""
     return bool(_PERSONAL.search(_prose(_normal(text))))

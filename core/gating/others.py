@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.gating.following import follower
 from core.gating.room import Room
 from core.settings import Settings
 from core.types import Message
@@ -14,20 +15,18 @@ async def left_to_another(message: Message, room: Room, settings: Settings) -> s
     """
     if message.private or len(settings.bots_on(message.key.platform)) < 2:
         return ""
+    goes_with = None if message.addressed else await follower(message, room, settings)
     for copy in await room.copies(message):
         if copy.addressed and not message.addressed:
             return "another bot of ours was addressed"
-        if message.addressed and not copy.addressed:
+        if goes_with is not None or (message.addressed and not copy.addressed):
             continue
         reason = await _not_meant(message, copy.text, room) if message.addressed else ""
         if reason == "" and copy.first:
             reason = "another bot of ours took it first"
         if reason:
             return reason
-    seconds = settings.gate.follow_up_minutes * 60
-    if not message.addressed and message.key.thread and await room.follows_up(message, seconds, another=True):
-        return "it goes on with another bot of ours"
-    return ""
+    return "" if goes_with in (None, message.bot) else "it goes on with another bot of ours"
 
 
 async def _not_meant(message: Message, theirs: str, room: Room) -> str | None:

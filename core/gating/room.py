@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, update
 
-from core.commenting.rules import BY_BOT
+from core.commenting.rules import BY_BOT, KIND, POST
 from core.database import Database
 from core.feedback import calling, thumbs
 from core.tables import messages
+from core.tasks import unbroken
 from core.types import ConversationKey, Message
 
 # How many of the newest messages of all chats are looked through at most: a chat's own are found among them sooner
@@ -22,18 +23,23 @@ _READ = ("id", "thread", "author_id", "author", "text", "reply_to", "state", "ad
 _ANSWERING = ("answering", "sending", "answered")
 # In a message's reference: only a part of the chat reads its thread.
 CLOSED = "closed"
+# In a message's reference: it stands in the chat itself, though what is written below it has a thread of that name.
+IN_CHAT = "in_chat"
+# In a message's reference: true where its thread is one conversation, so that everybody's questions there go on with
+# the bot that answered; false where it goes on with nobody. Without it only who was answered goes on.
+FOLLOWED = "followed"
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
     """One message of the chat.
 
-    `volunteered` says that the bot answers it, or has, though nobody addressed it; `later` that it came after the
-    message in question; `age_s` is how long ago it came.
+    `place` is its thread, "" for the chat itself. `volunteered` says that the bot answers it, or has, though nobody
+    addressed it; `later` that it came after the message in question; `age_s` is how long ago it came.
     """
 
     id: str
-    thread: str
+    place: str
     author_id: str
     author: str
     text: str
@@ -53,6 +59,22 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """An answer that one of our bots gave in a thread.
+
+    `unasked` says that nobody addressed the bot, `offer` that nothing but an offer was made then, `post` that a post
+    was answered, and `opens` that what was answered opened the thread.
+    """
+
+    bot: str
+    author_id: str
+    unasked: bool
+    offer: bool
+    post: bool
+    opens: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """A message as another bot of ours received it: `first` says that it was journalled before ours."""
 
@@ -66,6 +88,7 @@ class Room:
 
     def __init__(self, database: Database) -> None:
         self._reading = database.reading
+        self._writing = database.writing
 
     async def lately(self, message: Message, seconds: float) -> Sequence[Said]:
         """Return what else people wrote that reached this bot in the chat in the last seconds, oldest first."""
@@ -147,23 +170,31 @@ class Room:
         async with self._reading() as connection:
             return (await connection.execute(query)).first() is not None
 
-    async def follows_up(self, message: Message, seconds: float, *, another: bool = False) -> bool:
-        """Say whether the bot, or `another` one of ours, answered this author in this thread in the last seconds."""
-        columns = messages.c
-        query = (
-            select(columns.number)
-            .where(
-                *_at(message.key),
-                columns.thread == message.key.thread,
-                columns.author_id == message.author_id,
-                columns.bot != message.bot if another else columns.bot == message.bot,
-                columns.state == "answered",
-                columns.settled_at > _ago(seconds),
-            )
-            .limit(1)
+    async def given(self, message: Message, seconds: float) -> Sequence[Given]:
+        """Return what our bots answered in the message's thread in the last seconds, newest first.
+
+        The answer on which the thread was opened is one of them.
+        """
+        columns, thread = messages.c, message.key.thread
+        read = ("bot", "author_id", "id", "thread", "reply_to", "addressed", "citations", "reference")
+        query = _newest(message, *read).where(
+            or_(columns.thread == thread, columns.reply_id == thread),
+            columns.state == "answered",
+            columns.command.in_(("", "ask")),
+            columns.settled_at > _ago(seconds),
+            columns.id != message.id,
         )
         async with self._reading() as connection:
-            return (await connection.execute(query)).first() is not None
+            rows = (await connection.execute(query)).all()
+        return [_given(row) for row in rows]
+
+    @unbroken
+    async def meant(self, message: Message) -> None:
+        """Note that a message was for the bot, though its platform could not tell: it is none that nobody asked."""
+        columns = messages.c
+        mine = (*_at(message.key), columns.bot == message.bot, columns.id == message.id)
+        async with self._writing() as connection:
+            await connection.execute(update(messages).where(*mine).values(addressed=True))
 
     async def told(self, message: Message, text: str, seconds: float) -> bool:
         """Say whether its author was told just this in the chat in the last seconds."""
@@ -195,6 +226,11 @@ def written() -> ColumnElement[bool]:
     return and_(~pressed, ~columns.id.endswith(calling.SECOND))
 
 
+def place_of(message: Message) -> str:
+    """Return the thread in which a message stands, "" for the chat itself."""
+    return "" if message.reference.get(IN_CHAT) else message.key.thread
+
+
 def readable(message: Message) -> ColumnElement[bool]:
     """Return that messages may be told of where this one was written: not what stands in another, closed thread."""
     columns = messages.c
@@ -218,7 +254,7 @@ def _newest(message: Message, *names: str) -> Select[Any]:
 def _said(row: Row[Any], *, later: bool) -> Said:
     return Said(
         row.id,
-        row.thread,
+        "" if (row.reference or {}).get(IN_CHAT) else row.thread,
         row.author_id,
         row.author,
         row.text,
@@ -226,6 +262,17 @@ def _said(row: Row[Any], *, later: bool) -> Said:
         volunteered=row.state in _ANSWERING and not row.addressed,
         later=later,
         age_s=_age(row.received_at),
+    )
+
+
+def _given(row: Row[Any]) -> Given:
+    return Given(
+        row.bot,
+        row.author_id,
+        unasked=not row.addressed,
+        offer=not (row.addressed or row.citations),
+        post=(row.reference or {}).get(KIND) == POST,
+        opens=row.thread == row.id and not row.reply_to,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from core.budget import Budget
+from core.budget import Budget, Why
 from core.logs import logger
 from core.parts import Parts
 from core.settings import AgentSettings
@@ -66,12 +66,12 @@ class RewriteContext:
         except TimeoutError:
             if not limit.expired():
                 raise
-            self.cut(stage, "overran its share")
+            self.cut(stage, "overran its share", "late")
         return None
 
-    def cut(self, stage: str, reason: str) -> None:
-        """Note that the stage's stand-in is used, and why."""
-        self.budget.cut_off(stage)
+    def cut(self, stage: str, reason: str, why: Why = "failed") -> None:
+        """Note that the stage's stand-in is used: why, as the trace says it, and the reason in words for the log."""
+        self.budget.cut_off(stage, why)
         logger(__name__).warning("rewrite.stand_in", stage=stage, agent=self.name, reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""`translation`: the query in the language of the agent's knowledge."""
+"""`translation`: the query in the language of the agent's knowledge, in place of the asker's or beside it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequ
     """Return every query translated; as it is when it is in the agent's language already, or that is not configured.
 
     The stand-in replaces what the agent's synonyms know. What other rewrites made of the untranslated text is dropped.
+    With `keep_original` the untranslated queries follow behind, as they are: the knowledge is in several languages.
     """
     language = context.agent.language
     foreign = [query for query in queries if language and is_in(query.text, language) is not True]
     if not foreign:
         return queries
     translated = dict(zip(foreign, await each(foreign, context, _by_model, _by_rule), strict=True))
-    return [translated.get(query, query) for query in queries]
+    kept = foreign if context.agent.keep_original else []
+    return [*(translated.get(query, query) for query in queries), *kept]
 
 
 async def _by_model(query: Query, context: RewriteContext) -> Sequence[Query] | None:

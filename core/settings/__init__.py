@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -186,10 +187,12 @@ class Settings(Section):
         found = [(name, on, section) for name, bot in every for on, section in bot.platforms()]
         return [one for one in found if platform in ("", one[1])]
 
-    def evidence_tokens(self) -> int:
-        """Return the room for evidence in the prompt of the model that writes, in tokens."""
-        writer = self.models.main or self.models.light or ModelSettings(base_url="-", model="-")
-        return writer.context_tokens
+    def evidence_tokens(self, role: Literal["main", "light"] = "main") -> int:
+        """Return the room for evidence in the prompt of the model that writes, or of the light one, in tokens."""
+        models = self.models
+        ranked = (models.main, models.light) if role == "main" else (models.light, models.main)
+        reader = ranked[0] or ranked[1] or ModelSettings(base_url="-", model="-")
+        return reader.context_tokens
 
     def retrieval_agents(self) -> dict[str, AgentSettings]:
         """Return the configured agents, or one agent per source where none are configured.

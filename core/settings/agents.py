@@ -71,6 +71,9 @@ class AgentSettings(Section):
     language: str = Field(
         "", max_length=40, description="Language of its knowledge (en, English): what translation translates into"
     )
+    keep_original: bool = Field(
+        False, description="Its knowledge is in several languages: search the question as it is beside its translation"
+    )
     synonyms: dict[str, tuple[str, ...]] = Field(
         default_factory=dict, description="Words or phrases of users, each with what the knowledge says instead"
     )

@@ -32,7 +32,9 @@ class FallbackSettings(Section):
 class ModelSettings(FallbackSettings):
     """The endpoint of a role, what takes its place when it fails, and how patient to be with all of them."""
 
-    context_tokens: PositiveInt = Field(4000, description="Room for evidence in the prompt")
+    context_tokens: PositiveInt = Field(
+        4000, description="Room for evidence in its prompts, tokens; the fallbacks need as much; not for vision"
+    )
     fallbacks: dict[Name, FallbackSettings] = Field(
         default_factory=dict, description="Other endpoints by name, tried in this order when this one fails"
     )

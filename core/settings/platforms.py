@@ -49,7 +49,7 @@ class GateSettings(Section):
     )
     repeated_hours: NonNegativeFloat = Field(24, description="How long ago that may be; 0: never")
     follow_up_minutes: NonNegativeFloat = Field(
-        30, description="In a thread: how long after an answer its asker needs no mention; 0: always needs one"
+        30, description="In a thread: how long after an answer a question needs no mention; 0: always needs one"
     )
     answers_in_10_min: int = Field(20, ge=1, le=200, description="Answers to one account in one chat; more is a loop")
     weights: GateWeightSettings = GateWeightSettings()

@@ -7,9 +7,10 @@ for that part, then joined so that every part keeps its best ones. One round of 
 from __future__ import annotations
 
 from core.agents.compression import compress
+from core.agents.context_manager import complete_by_rule
 from core.budget import Budget
 from core.parts import Parts
-from core.rewrite import content_words, rule_rewrite
+from core.rewrite import content_words
 from core.shapes import Record, Shape, Slot
 from core.strategies import Gathered
 from core.strategies.searching import agents_of, asked_about, interleave, outcome, ranked_search, succeeded
@@ -36,7 +37,7 @@ SHAPE = Shape(
 
 async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
     """Return the joined passages of all sub-questions; without usable ones, those of the question itself."""
-    query = rule_rewrite(question.text, question.history, question.author_id)
+    query = complete_by_rule(question)
     async with task_group() as tasks:
         whole = tasks.create_task(outcome(ranked_search(query, parts, budget)))
         questions = [one for one in await split(question, parts, budget) if one.lower() != query.lower()]

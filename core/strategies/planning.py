@@ -1,14 +1,15 @@
 """Planning: a roadmap, then rounds of retrieving, filtering, compressing and judging, until the evidence suffices.
 
 Anytime: what was kept so far is always usable. When the share `gather` of the budget runs out, the rounds end where
-they are and the stage is cut; likewise at the limits on iterations, documents and model calls, which are no cut.
+they are and the stage is cut; likewise at the limits on iterations, documents and model calls, which are no cut. Cut
+before anything was found, the first search is waited for: it ends by its own shares.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.agents.compression import compress
 from core.agents.decision_maker import Progress, Tried, decide_next
@@ -23,9 +24,12 @@ from core.strategies.searching import Found, agents_of, asked_about, interleave,
 from core.strategies.single import search_once
 from core.structured import Ask, Calls, decide
 from core.tasks import task_group
-from core.types import Passage, Question, Turn
+from core.types import Passage, Question, Round, Turn
 
+_Searching = asyncio.Task[Found | KimasError]
 MAX_STEPS = 3
+# What a model says of evidence is for people to read in a line.
+MAX_REASON_CHARS = 300
 SHAPE = Shape(
     "plan",
     "What has to be found out, in order",
@@ -45,12 +49,13 @@ SHAPE = Shape(
 
 @dataclass(slots=True)
 class _Course:
-    """What one question's rounds have come to. `ahead` is its first search, where somebody has begun it."""
+    """What one question's rounds have come to, and the model calls that are left for more of them."""
 
-    ahead: Awaitable[Found | KimasError] | None = None
+    calls: Calls
     found: list[Found] = field(default_factory=list)
     kept: list[Sequence[Passage]] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
     plan: tuple[str, ...] = ()
     missing: str = ""
     seen: set[str] = field(default_factory=set)
@@ -80,28 +85,34 @@ async def gather(
 
     `ahead` is the search of the question itself where somebody has begun it; it is not made again.
     """
-    course = _Course(ahead)
-    with budget.timed("gather"):
-        try:
-            async with asyncio.timeout(budget.share("gather")):
-                await _rounds(question, course, parts, budget)
-        except TimeoutError:
-            budget.cut_off("gather")
+    course = _Course(Calls(parts.settings.strategies.model_calls))
+    async with task_group() as tasks:
+        whole = tasks.create_task(course.search(_joined(ahead) if ahead else search_once(question, parts, budget)))
+        with budget.timed("gather"):
+            try:
+                async with asyncio.timeout(budget.share("gather")):
+                    await _rounds(question, whole, course, parts, budget)
+            except TimeoutError:
+                budget.cut_off("gather", "late")
+                if not course.found:
+                    await asyncio.wait((whole,))
+        whole.cancel()
     found = course.found
     # A filter that lets nothing through may be wrong; the summarizer says so itself when nothing helps.
     passages = course.evidence() or interleave([one.passages for one in found])
     query = found[0].query if found else question.text
-    return Gathered(query, agents_of(found), passages[: _limit(parts)], "planning", ranked=True)
+    kept = passages[: _limit(parts)]
+    return Gathered(query, agents_of(found), kept, "planning", ranked=True, rounds=tuple(course.rounds))
 
 
-async def _rounds(question: Question, course: _Course, parts: Parts, budget: Budget) -> None:
-    limits = parts.settings.strategies
-    calls = Calls(limits.model_calls)
-    searched = await _first(question, course, calls, parts, budget)
-    for left in reversed(range(limits.iterations)):
+async def _rounds(question: Question, whole: _Searching, course: _Course, parts: Parts, budget: Budget) -> None:
+    calls = course.calls
+    searched = await _first(question, whole, course, parts, budget)
+    for left in reversed(range(parts.settings.strategies.iterations)):
         fresh = course.fresh(searched)[: _limit(parts)]
         # Before the filter and the digest, so that a cut in the middle of them loses nothing.
         course.kept.append(fresh)
+        course.rounds.append(Round(tuple(one.query for one in searched)))
         filtered = await filter_passages(question, fresh, parts, budget, calls)
         course.kept[-1] = filtered.kept
         course.kept[-1] = await compress(searched[0].query, filtered.kept, parts, budget, calls)
@@ -114,6 +125,7 @@ async def _rounds(question: Question, course: _Course, parts: Parts, budget: Bud
             return
         progress = Progress(course.evidence(), course.tried, course.plan, course.missing)
         decision = await decide_next(question, progress, parts, budget, calls)
+        course.rounds[-1] = replace(course.rounds[-1], quality=decision.quality, reason=_short(decision.reason))
         if decision.action == "answer" or _known(decision.query, course.found):
             return
         course.tried[-1] = Tried(course.tried[-1].query, course.tried[-1].kept, decision.reason or course.missing)
@@ -127,14 +139,15 @@ async def _joined(ahead: Awaitable[Found | KimasError]) -> Found:
     return succeeded([await ahead])[0]
 
 
-async def _first(question: Question, course: _Course, calls: Calls, parts: Parts, budget: Budget) -> list[Found]:
-    """Search the question while the roadmap is written, then the roadmap's steps, all at once."""
+async def _first(question: Question, whole: _Searching, course: _Course, parts: Parts, budget: Budget) -> list[Found]:
+    """Search the question while the roadmap is written, then the roadmap's steps, all at once.
+
+    `whole` is the search of the question; to be cut while waiting for it does not end it.
+    """
     async with task_group() as tasks:
-        whole = tasks.create_task(
-            course.search(_joined(course.ahead) if course.ahead else search_once(question, parts, budget))
-        )
-        course.plan = await _roadmap(question, calls, parts, budget)
+        course.plan = await _roadmap(question, course.calls, parts, budget)
         steps = [tasks.create_task(course.search(ranked_search(step, parts, budget))) for step in course.plan]
+        await asyncio.wait((whole,))
         return succeeded([await search for search in (whole, *steps)])
 
 
@@ -154,6 +167,11 @@ def _known(query: str, found: Sequence[Found]) -> bool:
     """Say whether a query was searched before, in other order or spelling."""
     words = set(content_words(query))
     return any(words == set(content_words(one.query)) for one in found)
+
+
+def _short(reason: str) -> str:
+    line = " ".join(reason.split())
+    return line if len(line) <= MAX_REASON_CHARS else f"{line[:MAX_REASON_CHARS]} …"
 
 
 def _limit(parts: Parts) -> int:

@@ -7,20 +7,24 @@ where the endpoint refuses, the model writes `[retrieve_knowledge: query]` or `[
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from core.agents.compression import compress
+from core.agents.context_manager import complete_by_rule
 from core.agents.decision_maker import SHAPE, Decision, decision_of
 from core.budget import Budget
-from core.evidence import render
+from core.errors import KimasError
+from core.fitting import render_within
 from core.parts import Parts
 from core.ports import Form
-from core.rewrite import rule_rewrite
 from core.shapes import Record
 from core.strategies import Gathered
 from core.strategies.searching import Found, agents_of, asked_about, interleave, outcome, ranked_search, succeeded
 from core.structured import Ask, decide
+from core.tasks import task_group
 from core.types import Question, Turn
 
+Search = Callable[[str], Awaitable[Found | KimasError]]
 SHOWN_PASSAGES = 5
 TALK_WORDS = 4
 QUERY = {"type": "string", "description": "what to look for, understandable without the conversation"}
@@ -35,38 +39,55 @@ TOOL = Form(
 async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
     """Return the passages of all searches that the model asked for, of each the best first.
 
-    Anytime: when the share `gather` of the budget runs out, what was found so far counts and the stage is cut. A model
-    that cannot be understood before its first search means one search with the question.
+    Anytime: when the share `gather` of the budget runs out, what was found so far counts and the stage is cut; a first
+    search that is under way then is waited for, and ends by its own shares. A model that cannot be understood before
+    its first search means one search with the question.
     """
     found: list[Found] = []
-    query = rule_rewrite(question.text, question.history, question.author_id)
-    with budget.timed("gather"):
-        try:
-            async with asyncio.timeout(budget.share("gather")):
-                await _loop(question, query, found, parts, budget)
-        except TimeoutError:
-            budget.cut_off("gather")
+    searches: list[asyncio.Task[Found | KimasError]] = []
+    query = complete_by_rule(question)
+    async with task_group() as tasks:
+
+        async def search(wanted: str) -> Found | KimasError:
+            searches.append(tasks.create_task(outcome(ranked_search(wanted, parts, budget))))
+            # Waiting so does not end the search with who waits for it.
+            await asyncio.wait(searches[-1:])
+            return searches[-1].result()
+
+        with budget.timed("gather"):
+            try:
+                async with asyncio.timeout(budget.share("gather")):
+                    await _loop(question, found, search, parts, budget)
+            except TimeoutError:
+                budget.cut_off("gather", "late")
+                if searches and not found:
+                    found += succeeded([await searches[-1]])
+        if searches:
+            searches[-1].cancel()
     passages = await compress(query, interleave([one.passages for one in found]), parts, budget)
     # Cut before the first search: nothing was found, which is not the same as nothing being needed.
     searched = bool(found) or "gather" in budget.cut
     return Gathered(query, agents_of(found), tuple(passages), "react", ranked=True, searched=searched)
 
 
-async def _loop(question: Question, query: str, found: list[Found], parts: Parts, budget: Budget) -> None:
+async def _loop(question: Question, found: list[Found], search: Search, parts: Parts, budget: Budget) -> None:
     system = parts.prompts.fill("react")
     turns = [Turn("user", asked_about(question))]
-    for _ in range(parts.settings.strategies.max_retrieval_calls):
-        default = Decision() if found else Decision("search", query)
+    tokens, most = parts.settings.evidence_tokens("light"), parts.settings.strategies.max_retrieval_calls
+    # What the last search finds is not shown; what the others found stays in the conversation, and must fit together.
+    searches = max(1, most - 1)
+    for _ in range(most):
+        default = Decision() if found else Decision("search", complete_by_rule(question))
         ask = Ask("react", "step", SHAPE, system, tuple(turns), form=TOOL)
         decision = await decide(ask, _after_search if found else decision_of, default, parts, budget)
         if decision.action == "answer" or decision.query in [one.query for one in found]:
             return
-        result = await outcome(ranked_search(decision.query, parts, budget))
+        result = await search(decision.query)
         if found and not isinstance(result, Found):
             return
         found += succeeded([result])
         shown = found[-1].passages[:SHOWN_PASSAGES]
-        evidence = render(shown, parts.settings.evidence_tokens() // max(1, len(shown))) or "(no passages were found)"
+        evidence = render_within(shown, tokens // searches) or "(no passages were found)"
         turns.append(Turn("assistant", f"[{TOOL.name}: {decision.query}]"))
         turns.append(Turn("user", f"<evidence>\n{evidence}\n</evidence>"))
 

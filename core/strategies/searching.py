@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TypeVar
 
+from core.agents.conversation import numbered
 from core.agents.reranker import rerank
 from core.agents.retrieval import retrieve
 from core.budget import Budget
@@ -17,7 +18,7 @@ from core.rewrite import own_turns
 from core.types import AgentScore, Passage, Question
 
 T = TypeVar("T")
-HISTORY_TURNS, TURN_CHARS = 6, 600
+HISTORY_TURNS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,5 +99,4 @@ def asked_about(question: Question) -> str:
     asked = f"<question>\n{defuse(question.text)}\n</question>"
     if not turns:
         return asked
-    said = "\n".join(f"{turn.role}: {defuse(turn.text[:TURN_CHARS])}" for turn in turns)
-    return f"<conversation>\n{said}\n</conversation>\n{asked}"
+    return f"<conversation>\n{numbered(question, turns)}\n</conversation>\n{asked}"

@@ -30,7 +30,7 @@ class Case:
 
 def read_retrieval(line: Line) -> Case:
     """Read one line with the documents that answer its question."""
-    case = Case(_question(line), frozenset(line.texts("relevant")))
+    case = Case(read_question(line), frozenset(line.texts("relevant")))
     if not case.wanted and not line.faults:
         line.fault("relevant", "a list with at least one document")
     return case
@@ -38,7 +38,7 @@ def read_retrieval(line: Line) -> Case:
 
 def read_routing(line: Line) -> Case:
     """Read one line with the agents that its question should get; none where no knowledge has to do with it."""
-    return Case(_question(line), frozenset(line.texts("agents")))
+    return Case(read_question(line), frozenset(line.texts("agents")))
 
 
 async def queries(cases: Sequence[Case], parts: Parts) -> tuple[Mapping[str, Sequence[str]], int]:
@@ -73,7 +73,8 @@ async def at_once(work: Callable[[T], Awaitable[str]], items: Sequence[T]) -> Se
     return [task.result() for task in running]
 
 
-def _question(line: Line) -> Question:
+def read_question(line: Line) -> Question:
+    """Read the question of a line, with the conversation before it."""
     turns = []
     for one in line.lines("history", optional=True):
         role, text = one.text("role"), one.text("text")

@@ -32,6 +32,12 @@ _KINDS = {
     "java": ".java",
     "c": ".c .h",
     "cpp": ".cc .cpp .cxx .hh .hpp .hxx .ipp",
+    "csharp": ".cs",
+    "php": ".php",
+    "ruby": ".rb",
+    "kotlin": ".kt .kts",
+    "swift": ".swift",
+    "shell": ".sh .bash .zsh",
     "pdf": ".pdf",
     "docx": ".docx",
     "pptx": ".pptx",
@@ -41,9 +47,9 @@ _KINDS = {
     "asciidoc": ".adoc .asciidoc .asc",
     "csv": ".csv .tsv",
     "text": """
-        .txt .text .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .sh .bash .zsh .fish
-        .ps1 .bat .cmd .sql .rb .php .pl .pm .lua .r .jl .scala .kt .kts .swift .dart .ex .exs .erl .hs .ml .clj
-        .cs .fs .vb .m .mm .proto .graphql .tf .hcl .gradle .groovy .cmake .mk .vue .svelte .nix .zig .el .lisp .vim
+        .txt .text .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .fish
+        .ps1 .bat .cmd .sql .pl .pm .lua .r .jl .scala .dart .ex .exs .erl .hs .ml .clj
+        .fs .vb .m .mm .proto .graphql .tf .hcl .gradle .groovy .cmake .mk .vue .svelte .nix .zig .el .lisp .vim
         .service
     """,
 }

@@ -27,18 +27,21 @@ class Copied:
     seconds: float
 
 
-async def copy_source(origin: Store, target: Store, source: str, dimension: int) -> Copied:
+async def copy_source(
+    origin: Store, target: Store, source: str, dimension: int, *, batch_passages: int = BATCH_PASSAGES
+) -> Copied:
     """Make the target hold of a source what the origin holds; documents that it has already are left alone.
 
-    `dimension` is the length of their vectors. A copy that is interrupted goes on where it was. Raises `StoreError`;
-    what was written before stays, and is complete per document.
+    `dimension` is the length of their vectors; about `batch_passages` are written in one commit. The origin is only
+    read. A copy that is interrupted, by a kill as well, goes on where it was. Raises `StoreError`; what was written
+    before stays, and is complete per document.
     """
     began = time.monotonic()
     held, there = await origin.manifest(source), await target.manifest(source)
     changed = {path: one for path, one in held.items() if there.get(path) != one}
     gone = there.keys() - held.keys()
     passages = 0
-    for paths in _batches(changed):
+    for paths in _batches(changed, batch_passages):
         filled = [path for path in paths if changed[path].passages]
         read = await _rows(origin, source, filled, dimension) if filled else []
         if {row.passage.path for row in read} != set(filled):
@@ -62,12 +65,12 @@ async def _rows(origin: Store, source: str, paths: Collection[str], dimension: i
     raise StoreError(f"{type(origin).__name__} cannot be copied from")
 
 
-def _batches(documents: Mapping[str, Held]) -> Iterator[Sequence[str]]:
-    """Yield the paths in groups of some 2000 passages; documents without any count as one."""
+def _batches(documents: Mapping[str, Held], most: int) -> Iterator[Sequence[str]]:
+    """Yield the paths in groups of `most` passages, or of one document; documents without any passage count as one."""
     batch: list[str] = []
     weight = 0
     for path, held in documents.items():
-        if batch and weight + max(1, held.passages) > BATCH_PASSAGES:
+        if batch and weight + max(1, held.passages) > most:
             yield batch
             batch, weight = [], 0
         batch.append(path)

@@ -134,6 +134,8 @@ class LanceStore:
                 await table.delete(held)
             else:
                 await self._merge(table, source, rows, empty or {}, held)
+            # Joining the table with the rows takes some 100 MB: not for as long as their new version is read.
+            await asyncio.to_thread(return_memory)
         await self._seen()
         await asyncio.to_thread(return_memory)
 

@@ -25,12 +25,14 @@ from tests.benchmarks import (
     scale,
     search,
     stores,
+    sustained,
     waterfall,
 )
 from tests.benchmarks.figures import Figure
 
 SUITES = {
     "ingest": ingest.measure,
+    "sustained": sustained.measure,
     "repository": repository.measure,
     "search": search.measure,
     "routing": routing.measure,

@@ -29,6 +29,7 @@ async def measure(folder: Path) -> list[Figure]:
         model = {"base_url": base_url, "model": "peer"}
         settings = load_settings([Deployment(folder, {**known, "models": {"main": model}}).config])
         async with open_app(settings) as app:
+            await app.warm_up()
             await _crowd(app, 4)
             alone = (await _crowd(app, 1)).first_ms[0]
             return [

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import os
 import random
 import signal
 import subprocess
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from knowledge.locks import being_refreshed
 from tests.benchmarks.figures import Figure
 from tests.deployment import Deployment
 
 SOURCES, DOCUMENTS = 3, 6
 KILLS, SEED = 50, 20261121
+# Refreshes that end before they are killed do not count.
+MOST = 4 * KILLS
+LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +83,11 @@ async def stored(folder: Path) -> Found:
     return Found(editions, faults)
 
 
-async def ingest_and_kill(deployment: Deployment, after_s: float) -> bool:
-    """Start `kimas ingest` as a process and kill it so many seconds later; False when it was done by then."""
+async def ingest_and_kill(deployment: Deployment, after_s: float = math.inf) -> tuple[bool, float]:
+    """Run `kimas ingest` as a process, killed so many seconds after its refresh has begun.
+
+    Return whether it was still at work then, and how many seconds the refresh had until its end.
+    """
     process = await asyncio.create_subprocess_exec(
         *deployment.command("ingest", "--json"),
         cwd=deployment.folder,
@@ -85,20 +95,22 @@ async def ingest_and_kill(deployment: Deployment, after_s: float) -> bool:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    while process.returncode is None and not being_refreshed(deployment.folder / "data", "source-0"):
+        await asyncio.sleep(LOOK_S)
+    began = time.monotonic()
     try:
         await asyncio.wait_for(process.wait(), after_s)
     except TimeoutError:
-        if process.returncode is None:
-            process.kill()
-    return await process.wait() == -signal.SIGKILL
+        # Not `process.kill()`: where the process has just ended by itself, that takes its exit code away.
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+    return await process.wait() == -signal.SIGKILL, time.monotonic() - began
 
 
-async def ingested(deployment: Deployment) -> float:
-    """Run `kimas ingest` to its end, which must come; return how long it took, in seconds."""
-    began = time.monotonic()
+async def ingested(deployment: Deployment) -> None:
+    """Run `kimas ingest` to its end, which must come."""
     report = json.loads((await asyncio.to_thread(deployment.kimas, "ingest", "--json")).stdout)
     assert all("error" not in one for one in report["sources"]), report
-    return time.monotonic() - began
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -106,13 +118,16 @@ async def measure(folder: Path) -> list[Figure]:
     await ingested(deployment)
     write(deployment.folder, 1)
     # Without the conversion of the model, which the first one has done.
-    usual = await ingested(deployment)
-    chance, torn, unserved, mixed, done = random.Random(SEED), 0, 0, 0, 0
-    for edition in range(2, KILLS + 2):
+    _, usual = await ingest_and_kill(deployment)
+    chance, torn, unserved, mixed, kills, edition = random.Random(SEED), 0, 0, 0, 0, 1
+    while kills < KILLS:
+        edition += 1
+        assert edition < MOST, f"only {kills} of {edition} refreshes were killed before their end"
         write(deployment.folder, edition)
-        # Its start takes half of it: a kill there would test nothing.
-        killed = await ingest_and_kill(deployment, chance.uniform(0.35, 1.0) * usual)
-        done += not killed
+        killed, lasted = await ingest_and_kill(deployment, chance.uniform(0.0, usual))
+        kills += killed
+        # The machine is not always as fast.
+        usual = usual if killed else (usual + lasted) / 2
         found = await stored(deployment.folder)
         torn += bool(found.faults) or len(found.editions) != SOURCES * DOCUMENTS
         mixed += len(set(found.editions.values())) > 1
@@ -123,7 +138,7 @@ async def measure(folder: Path) -> list[Figure]:
             newest = await stored(deployment.folder)
             torn += bool(newest.faults) or set(newest.editions.values()) != {edition}
     return [
-        Figure("kills: of a refresh with SIGKILL", KILLS - done, "kills"),
+        Figure("kills: of a refresh with SIGKILL", kills, "kills"),
         Figure("kills: a document neither old nor new, or gone", torn, "times", 0.5),
         Figure("kills: the next start finds nothing", unserved, "times", 0.5),
         Figure("kills: in the middle, some documents new", mixed, "times"),

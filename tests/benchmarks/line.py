@@ -64,6 +64,7 @@ async def measure(folder: Path) -> list[Figure]:
         model = {"base_url": base_url, "model": "peer"}
         deployment = Deployment(folder, {**known, "models": {"main": model}})
         async with open_app(load_settings([deployment.config])) as app:
+            await app.warm_up()
             ours: list[float] = []
             for number in range(QUESTIONS):
                 watch = StopWatch()

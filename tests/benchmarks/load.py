@@ -2,7 +2,8 @@
 
 One daemon as a process, the model as another, the platforms in this one. A tenth of the messages are questions about
 this project's own documents: most are put to the bot, the others to nobody, half of those in chats where the gate may
-speak unasked. What the journal says is compared with what people saw and with what the model was asked.
+speak unasked. People also thank, plan and joke in the threads that answers open. What the journal says is compared
+with what people saw and with what the model was asked.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ CHATTER = (
     *("are you coming to lunch today?", "did you see the match yesterday?", "who wants coffee?", "ok, see you there"),
     *("I like the new colours", "my keyboard is broken", "we should do that more often", "back in ten minutes"),
 )
+# What is said in the thread of an answer, by who asked and by others.
+ASIDES = (
+    *("thanks, that works!", "nice one", "I will try that tomorrow", "and thanks for the quick answer", "yes"),
+    *("see you at lunch", "P12, are you coming to lunch?", "then I'll do it at home", "when I tried it, it was slow"),
+)
 # The reason the journal gives where a crash left in doubt whether a reply was posted: docs/design.md, "Exactly once".
 IN_DOUBT = "killed while the reply was being posted"
 SETTLED = ("answered", "silent", "failed")
@@ -90,6 +96,7 @@ class Line:
     text: str
     author: int
     at: float
+    below: Line | None = None
     said_at: float = 0.0
     id: str = ""
     number: int = 0
@@ -172,10 +179,30 @@ def planned(shape: Shape, places: Sequence[Place], chance: random.Random) -> tup
             chat, at, author = lines[-1].chat, lines[-1].at + 0.4, lines[-1].author
         text = next(texts)
         lines.append(Line("asked", chat, text if chat.private else mention[chat.platform] + text, author, at))
+    lines += _asides(lines, shape, chance)
     while len(lines) < shape.messages:
         at, chat = chance.uniform(0, shape.seconds), chance.choice(groups)
         lines.append(Line("chatter", chat, chance.choice(CHATTER), 50 + chance.randrange(40), at))
     return sorted(lines, key=lambda line: line.at), auto
+
+
+def _asides(lines: Sequence[Line], shape: Shape, chance: random.Random) -> list[Line]:
+    """Return what is said below answers where each opens a thread: three lines a question, one of its author's."""
+    opening = [
+        line for line in lines if line.kind == "asked" and line.chat.platform == "slack" and not line.chat.private
+    ]
+    return [
+        Line(
+            "chatter",
+            line.chat,
+            chance.choice(ASIDES),
+            author,
+            min(shape.seconds, line.at + chance.uniform(1, 9)),
+            line,
+        )
+        for line in opening
+        for author in (line.author, 50, 51)
+    ]
 
 
 def _spread(chats: Sequence[Chat], chance: random.Random) -> Iterator[Chat]:
@@ -303,7 +330,10 @@ async def _say(lines: Sequence[Line], places: dict[str, Place], chance: random.R
     async def one(line: Line) -> None:
         place = places[line.chat.platform]
         line.said_at = time.monotonic()
-        line.id = await place.say(line.chat, line.text, line.author)
+        # Below a question that was written earlier: at most its delivery is still under way.
+        while line.below is not None and not line.below.id:
+            await asyncio.sleep(0.05)
+        line.id = await place.say(line.chat, line.text, line.author, line.below.id if line.below else "")
         if chance is not None and chance.random() < 0.125:
             await asyncio.sleep(chance.uniform(0, 6))
             await place.again(line.chat, line.id)

@@ -83,8 +83,8 @@ class Place(ABC):
     async def connected(self) -> bool: ...
 
     @abstractmethod
-    async def say(self, chat: Chat, text: str, author: int) -> str:
-        """Let somebody write and return the message's id."""
+    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
+        """Let somebody write, where it is possible in the thread `below` a message, and return the message's id."""
 
     @abstractmethod
     async def again(self, chat: Chat, message: str) -> None:
@@ -126,7 +126,7 @@ class Telegram(Place):
     async def connected(self) -> bool:
         return bool(self.peer.called("getUpdates") or self.peer.offsets)
 
-    async def say(self, chat: Chat, text: str, author: int) -> str:
+    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
         number = int(chat.id) if chat.private else 5000 + author
         return str(self.peer.say(int(chat.id), text, author=telegram.Author(number, f"P{author}", f"person_{author}")))
 
@@ -170,7 +170,7 @@ class Discord(Place):
     async def connected(self) -> bool:
         return bool(self.peer.gateway.live)
 
-    async def say(self, chat: Chat, text: str, author: int) -> str:
+    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
         return await self.peer.say(chat.id, text, author=discord.Author(str(6000 + author), f"p{author}", f"P{author}"))
 
     async def again(self, chat: Chat, message: str) -> None:
@@ -217,8 +217,8 @@ class Slack(Place):
     async def connected(self) -> bool:
         return bool(self.peer.deliveries.connections)
 
-    async def say(self, chat: Chat, text: str, author: int) -> str:
-        return self.peer.say(chat.id, text, user=f"U{7000 + author}")
+    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
+        return self.peer.say(chat.id, text, user=f"U{7000 + author}", thread=below)
 
     async def again(self, chat: Chat, message: str) -> None:
         for envelope in list(self.peer.deliveries.envelopes):
@@ -308,7 +308,7 @@ class Http(Place):
         await writer.wait_closed()
         return True
 
-    async def say(self, chat: Chat, text: str, author: int) -> str:
+    async def say(self, chat: Chat, text: str, author: int, below: str = "") -> str:
         number = f"e{len(self._events)}"
         # The network knows who is meant; here that is said as on the other platforms, by a mention.
         addressed = chat.private or text.startswith("@kimas ")

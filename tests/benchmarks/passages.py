@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from core.types import Passage
+from knowledge.planned import FORMAT
 from knowledge.ports import Row, Vectors
-from knowledge.sync import FORMAT
 from knowledge.tokens import lexical_tokens, query_tokens
 
 DIMENSION, TOPICS = 384, 300

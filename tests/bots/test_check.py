@@ -42,7 +42,7 @@ async def found(chosen: Settings, subject: str, *, live: bool = False, probes: t
 async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# A\n", "utf-8")
-    (tmp_path / "faq.csv").write_text("question,answer\n", "utf-8")
+    (tmp_path / "faq.csv").write_text("question,answer\nWhen?,Now.\n", "utf-8")
     sources = {
         "docs": {"kind": "files", "path": tmp_path / "docs"},
         "faq": {"kind": "faq", "path": tmp_path / "faq.csv"},
@@ -74,9 +74,35 @@ async def test_sources_that_are_not_there(tmp_path: Path) -> None:
     findings = await check(settings(tmp_path, sources=sources), live=False)
     errors = {one.subject: one.text for one in findings if one.level == "error"}
     assert set(errors) == {f"sources.{name}" for name in sources}
-    assert "No such file" in errors["sources.files"]
+    assert "Check path, or create the folder" in errors["sources.files"]
     assert "does not exist" in errors["sources.git"]
     assert "has no commits yet" in errors["sources.empty"]
+
+
+async def test_files_that_are_not_taken(tmp_path: Path) -> None:
+    """A folder that is there and of which nothing would ever be known: an ingest fails, and so does the check."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# A\n", "utf-8")
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "binary").mkdir()
+    (tmp_path / "binary" / "a.md").write_bytes(bytes(range(256)))
+    (tmp_path / "faq.csv").write_text("question,answer\n", "utf-8")
+    sources = {
+        "taken": {"kind": "files", "path": tmp_path / "docs"},
+        "unmatched": {"kind": "files", "path": tmp_path / "docs", "include": ["*.rst"]},
+        "nothing": {"kind": "files", "path": tmp_path / "nothing"},
+        "binary": {"kind": "files", "path": tmp_path / "binary"},
+        "faq": {"kind": "faq", "path": tmp_path / "faq.csv"},
+    }
+    findings = await check(settings(tmp_path, sources=sources), live=False)
+    told = {one.subject.removeprefix("sources."): one for one in findings if one.subject.startswith("sources.")}
+    assert {name: one.level for name, one in told.items()} == {"taken": "ok"} | dict.fromkeys(
+        ["unmatched", "nothing", "binary", "faq"], "error"
+    )
+    assert told["taken"].text == f"{tmp_path / 'docs'}: 1 file"
+    assert "holds no files. Check path, include and exclude." in told["unmatched"].text
+    assert "holds no files" in told["nothing"].text
+    assert "skipped: 1 binary" in told["binary"].text
 
 
 async def test_an_unknown_branch(tmp_path: Path, repository: Path) -> None:
@@ -143,6 +169,7 @@ async def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
 
 
 async def test_a_source_that_no_agent_uses(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A\n", "utf-8")
     source = {"kind": "files", "path": tmp_path}
     chosen = settings(tmp_path, sources={"a": source, "b": source}, agents={"x": {"sources": ["a"]}})
     assert (await found(chosen, "sources.b")).level == "warning"

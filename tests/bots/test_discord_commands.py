@@ -93,7 +93,8 @@ def test_every_command_is_registered_in_discords_own_terms() -> None:
     assert [choice["value"] for choice in action["choices"]] == ["on", "off", "scale"]
     assert source["autocomplete"]
     assert (factor["type"], factor["min_value"], factor["max_value"]) == (10, 0.1, 10)
-    [minutes] = made["pause"]["options"]
+    minutes, paused = made["pause"]["options"]
+    assert (paused["type"], paused["autocomplete"]) == (3, True)
     assert (minutes["type"], minutes["min_value"], minutes["required"]) == (4, 1, False)
     # A number or a word can only be a text there.
     assert made["threshold"]["options"][0]["type"] == 3

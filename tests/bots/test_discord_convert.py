@@ -17,7 +17,7 @@ ANN = {"id": "1001", "username": "ann", "global_name": "Ann"}
 
 def convert(content: str = "", place: Place = ROOM, **more: Any) -> Message | Ignored:
     event = {"id": "1573575587795042305", "type": 0, "author": ANN, "content": content, "mentions": [], **more}
-    return to_message(event, ME, place, roles=("7002",), followed=bool(place.thread))
+    return to_message(event, ME, place, roles=("7002",))
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,17 @@ def test_a_reply_to_a_deleted_message_quotes_nothing() -> None:
     assert (found.reply_to, found.quoted, found.addressed) == ("", "", False)
 
 
-def test_in_a_followed_thread_somebody_else_is_meant_by_a_mention() -> None:
+def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_meant() -> None:
     thread = Place("40", "30", "40", "7")
-    assert [
-        isinstance(one, Message) and one.addressed
-        for one in (convert("and then?", thread), convert("<@9>?", thread, mentions=[{"id": "9", "username": "c"}]))
-    ] == [True, False]
+    to_her = {"id": "1", "content": "x", "author": {"id": "9", "username": "c"}}
+    said = [
+        convert("and then?", thread),
+        convert("<@9>?", thread, mentions=[{"id": "9", "username": "c"}]),
+        convert("thanks", thread, type=19, referenced_message=to_her),
+        convert("in the channel"),
+    ]
+    assert [isinstance(one, Message) and one.addressed for one in said] == [False] * 4
+    assert [isinstance(one, Message) and one.reference.get("followed") for one in said] == [True, False, False, None]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from bots.evaluate_gate import gate
+from bots.evaluation.gate import gate
+from core.configuration import load_settings
 from core.errors import UsageError
 from core.evaluation.gate import auc
-from core.settings import Settings
+from core.settings import GateSettings, Settings
 
 FOLDER = Path(__file__).parents[1] / "core" / "data"
 DATA, CORPUS = FOLDER / "gate.jsonl", FOLDER / "gate_corpus.jsonl"
@@ -60,15 +61,32 @@ async def test_it_is_good_enough_on_everything_and_fits(tmp_path: Path, capsys: 
 
 async def test_the_table_and_the_section_to_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = tmp_path / "few.jsonl"
-    few.write_text("\n".join(DATA.read_text("utf-8").splitlines()[20:70]), "utf-8")
+    few.write_text("\n".join(DATA.read_text("utf-8").splitlines()[::4]), "utf-8")
     assert await gate(deployment(tmp_path), few, CORPUS, fit=True, as_json=False) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("50 cases, ")
+    assert lines[0].startswith("53 cases, ")
     assert [line.split("  ")[0] for line in lines[2:4]] == ["as configured", "fitted, cross-validated"]
     assert lines[4].startswith(("AUC 0.9", "AUC 1.0"))
     assert lines[5] == "gate:"
     assert lines[6].startswith("  threshold: 0.")
-    assert lines[7].startswith("  weights: {base: ")
+    assert lines[7:9] == ["  weights:", f"    base: {pasted(tmp_path, lines[5:]).weights.base:g}"]
+
+
+def pasted(tmp_path: Path, lines: list[str]) -> GateSettings:
+    """Return the gate of a configuration that the printed section was copied into."""
+    file = tmp_path / "pasted.yaml"
+    file.write_text("\n".join(lines), "utf-8")
+    return load_settings([file], (), {}).gate
+
+
+async def test_a_fit_wants_enough_messages_of_each_kind_before_anything_is_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 60 lines, but among them one alone is to be left alone for more than its words.
+    with pytest.raises(UsageError, match="--fit needs 10 messages to answer and 10 to leave alone at least") as raised:
+        await measured(tmp_path, capsys, DATA.read_text("utf-8").splitlines()[:60], fit=True)
+    assert "there are 48 and 1. Label more" in str(raised.value)
+    assert not (tmp_path / "data").exists()
 
 
 async def test_bad_data_is_refused_before_anything_is_opened(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from bots.charts import COLOURS, Chart, Point, Series, check_plot, draw
-from bots.evaluate import citations
-from bots.evaluate_gate import gate
-from bots.evaluate_plots import precision_recall, retrieval_charts, routing_charts, score_charts
-from bots.evaluate_retrieval import retrieval, routing
+from bots.evaluation.charts import COLOURS, Chart, Point, Series, check_plot, draw
+from bots.evaluation.citations import citations
+from bots.evaluation.gate import gate
+from bots.evaluation.plots import precision_recall, retrieval_charts, routing_charts, score_charts
+from bots.evaluation.retrieval import retrieval
+from bots.evaluation.routing import routing
 from core.errors import UsageError
 from core.evaluation.scores import Counts, Figure, score
 from core.settings import Settings
@@ -119,7 +120,9 @@ async def test_citations_are_drawn(deployment: Settings, tmp_path: Path, capsys:
     data.write_text(json.dumps(case | {"passages": passages}), "utf-8")
     await citations(deployment, data, as_json=True, plot=tmp_path / "citations.png")
     assert set(COLOURS[:4]) <= colours(tmp_path / "citations.png")
-    assert json.loads(capsys.readouterr().out)["kind"] == "citations"
+    told = capsys.readouterr()
+    assert json.loads(told.out)["kind"] == "citations"
+    assert told.err == f"the picture is in {tmp_path / 'citations.png'}\n"
 
 
 async def test_nothing_is_measured_for_a_plot_that_cannot_be_written(deployment: Settings, tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from tests.benchmarks.kills import DOCUMENTS, SOURCES, deployment_in, ingest_and
 
 def test_killed_refreshes_leave_whole_documents_and_the_next_one_finishes(tmp_path: Path) -> None:
     deployment = deployment_in(tmp_path)
-    usual = asyncio.run(ingested(deployment))
+    _, usual = asyncio.run(ingest_and_kill(deployment))
     chance, killed = random.Random(7), 0
     for edition in (1, 2):
         write(tmp_path, edition)
-        killed += asyncio.run(ingest_and_kill(deployment, chance.uniform(0.25, 0.6) * usual))
+        killed += asyncio.run(ingest_and_kill(deployment, chance.uniform(0.1, 0.6) * usual))[0]
         found = asyncio.run(stored(tmp_path))
         assert found.faults == []
         assert len(found.editions) == SOURCES * DOCUMENTS

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bots.adapters import make_adapters, same_bot, same_port
@@ -21,8 +24,9 @@ from bots.dry_run import DryRun
 from bots.named import NamedBot
 from bots.probes import make_probes
 from core.errors import PlatformError, UsageError
+from core.gating.following import follows_up
 from core.gating.others import left_to_another
-from core.gating.room import Room
+from core.gating.room import FOLLOWED, Room
 from core.journal import Journal
 from core.ports import Adapter, Delivery, Receive, Sink
 from core.settings import Settings
@@ -30,8 +34,10 @@ from core.several import label_of, unfinished
 from core.types import ConversationKey, Message, Reply
 from tests.core.stand import MemorySink
 from tests.deployment import ROOT, Deployment, make_repository
+from tests.peers.callback import SECRET, CallbackPeer
 from tests.peers.discord import PRIVATE, DiscordPeer
 from tests.peers.language_model import LanguageModelPeer
+from tests.peers.slack import SlackPeer
 from tests.peers.telegram import TelegramPeer
 
 GROUP, ANN = -1001, 5
@@ -224,6 +230,94 @@ async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment)
         assert "Traceback" not in deployment.log()
 
 
+async def test_two_slack_apps_in_one_channel_speak_once(deployment: Deployment) -> None:
+    async with SlackPeer() as first, SlackPeer("UTWO", beside=first) as second:
+        # How old a message is counts from its timestamp.
+        first._clock = int(time.time() * 1e6)
+        names = (("left", first), ("right", second))
+        deployment.settings["bots"] = {
+            name: {
+                "slack": {
+                    **{"bot_token": {"env": f"{name}_BOT".upper()}, "app_token": {"env": f"{name}_APP".upper()}},
+                    "api_url": peer.api_url,
+                }
+            }
+            for name, peer in names
+        }
+        for name, peer in names:
+            deployment.environment[f"{name}_BOT".upper()] = peer.bot_token
+            deployment.environment[f"{name}_APP".upper()] = peer.app_token
+        async with deployment.daemon() as process:
+            await until(lambda: all(peer.deliveries.connections for peer in (first, second)))
+            unasked = first.say("C1", "How do I change the signing key of sessions?")
+            await settled(deployment, 2)
+            asked = first.say("C1", f"<@{second.bot}> {QUESTION}")
+            await settled(deployment, 4)
+            first.say("C1", "and how do I install rocket?", thread=asked)
+            await settled(deployment, 6)
+            first.say("C1", "thanks, see you at lunch", user="U2BEN", thread=asked)
+            await settled(deployment, 8)
+            first.say("D1", "How do I install rocket?")
+            await settled(deployment, 9)
+            await stopped(process)
+        shown = [(one.thread_ts, peer.bot) for peer in (first, second) for one in peer.messages("C1")]
+        assert len([bot for thread, bot in shown if thread == unasked]) == 1
+        assert [bot for thread, bot in shown if thread == asked] == [second.bot] * 2
+        assert len(shown) == 3, "neither answered the other, nor the chatter"
+        assert (len(first.messages("D1")), len(second.messages("D1"))) == (1, 0)
+        assert ("another bot of ours took it first",) in rows(deployment, "reason", f"id='{unasked}'")
+        log = deployment.log()
+        assert "Traceback" not in log
+        assert not any(token in log for peer in (first, second) for token in (peer.bot_token, peer.app_token))
+
+
+async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -> None:
+    async with CallbackPeer() as first, CallbackPeer(f"{SECRET}, another one") as second:
+        names = (("left", first, free_port()), ("right", second, free_port()))
+        deployment.environment.update({name.upper(): peer.secret for name, peer, _ in names})
+        deployment.settings["bots"] = {
+            name: {
+                "http": {
+                    **{"secret": {"env": name.upper()}, "callback_url": peer.url, "port": port},
+                    "allow_private": ["127.0.0.1"],
+                }
+            }
+            for name, peer, port in names
+        }
+        # The same chat and number on both: they are two messages in two chats.
+        who = {"author": {"id": "42", "name": "Ann"}, "chat": "room", "kind": "message"}
+        async with deployment.daemon() as process:
+            for _, peer, port in names:
+                await accepted(peer, port, {**who, "id": "1", "text": QUESTION, "addressed": True})
+            await settled(deployment, 2)
+            for _, peer, port in names:
+                await accepted(peer, port, {**who, "id": "2", "text": "thanks, see you at lunch"})
+            await settled(deployment, 4)
+            await stopped(process)
+        assert sorted(rows(deployment, "chat, id, state")) == [
+            (f"room@{name}", number, state)
+            for name, _, _ in names
+            for number, state in (("1", "answered"), ("2", "silent"))
+        ]
+        for _, peer, _ in names:
+            assert [(one["event_id"], one["chat"]) for one in peer.of("final")] == [("1", "room")]
+            assert peer.violations == []
+            assert peer.secret not in deployment.log()
+
+
+async def accepted(peer: CallbackPeer, port: int, event: dict[str, Any]) -> None:
+    """Send an event as soon as the daemon listens."""
+    async with asyncio.timeout(READY_S):
+        while True:
+            try:
+                status, *_ = await peer.send(port, event)
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.1)
+            else:
+                assert status in (200, 202), status
+                return
+
+
 def message(number: str, bot: str, **more: Any) -> Message:
     values: dict[str, Any] = {"author_id": "7", "author": "Ann", "text": QUESTION, "sent_at": NOW, "bot": bot}
     return Message(id=number, **{"key": ConversationKey("telegram", "-1001"), **values, **more})
@@ -239,6 +333,10 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 def pair(**more: Any) -> Settings:
     bots = {name: {"telegram": {"token": {"env": name.upper()}}} for name in ("one", "two")}
     return Settings.model_validate({"bots": bots, **more})
+
+
+def discord_pair() -> Settings:
+    return Settings.model_validate({"bots": {name: {"discord": {"token": {"env": name.upper()}}} for name in "ab"}})
 
 
 async def left(journal: Journal, *messages: Message, settings: Settings | None = None) -> list[str]:
@@ -288,16 +386,40 @@ class TestWhoSpeaks:
         asked = message("1", "43", addressed=True, key=thread)
         await journal.received(asked)
         await journal.answered(asked, Reply("Call it."))
-        further = message("2", "42", key=thread, text="and how often?")
-        assert await left(journal, further) == ["it goes on with another bot of ours"]
+        further = [message("2", bot, key=thread, text="and how often?") for bot in ("42", "43")]
+        assert await left(journal, *further) == ["it goes on with another bot of ours", ""]
         room = Room(journal.database)
-        assert [await room.follows_up(message("2", bot, key=thread), 60) for bot in ("42", "43")] == [False, True]
+        assert [await follows_up(one, room, pair()) for one in further] == [False, True]
         assert [await room.answered_by(thread, bot) for bot in ("42", "43")] == [False, True]
+
+    async def test_where_both_answered_it_is_for_the_one_that_answered_its_author(self, journal: Journal) -> None:
+        thread, room = ConversationKey("discord", "30", "40"), Room(journal.database)
+        for number, (bot, who) in enumerate((("42", "7"), ("43", "8"))):
+            asked = message(str(number), bot, addressed=True, key=thread, author_id=who)
+            await journal.received(asked)
+            await journal.answered(asked, Reply("Call it."))
+        whose = {}
+        for number, who in (("5", "7"), ("6", "8"), ("7", "9")):
+            copies = [
+                message(number, bot, key=thread, text="and how often?", author_id=who, reference={FOLLOWED: True})
+                for bot in ("42", "43")
+            ]
+            reasons = await left(journal, *copies, settings=discord_pair())
+            whose[who] = reasons.index("")
+            assert sorted(reasons) == ["", "it goes on with another bot of ours"]
+            assert [await follows_up(one, room, discord_pair()) for one in copies] == [not why for why in reasons]
+        assert whose == {"7": 0, "8": 1, "9": 1}, "who was not answered goes on with the last that did"
 
     async def test_a_bot_alone_or_in_a_private_chat_is_never_held_back(self, journal: Journal) -> None:
         alone = Settings.model_validate({"telegram": {"token": {"env": "ONE"}}})
         assert await left(journal, message("1", "42"), message("1", "43"), settings=alone) == ["", ""]
         assert await left(journal, *(message("2", bot, private=True) for bot in ("42", "43"))) == ["", ""]
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 class Plain:

@@ -53,7 +53,7 @@ def test_a_mention_opens_a_thread_of_its_own() -> None:
     assert (found.addressed, found.private, found.author, found.bot) == (True, False, "Ann", "UBOT")
     assert found.reference == {
         **{"channel": "C1", "ts": "1700000000.000100", "thread_ts": "1700000000.000100"},
-        **{"user": "U1", "team": "T1"},
+        **{"user": "U1", "team": "T1", "in_chat": True},
     }
     assert found.sent_at.timestamp() == pytest.approx(1_700_000_000.0001)
 
@@ -69,10 +69,19 @@ def test_a_thread_of_a_direct_conversation_is_one_of_its_own() -> None:
     assert (inside.key.thread, inside.reference["thread_ts"], inside.addressed) == ("1.0", "1.0", True)
 
 
-def test_a_reply_below_our_answer_to_a_command_is_meant_for_us() -> None:
-    assert message(thread_ts="1.0", parent_user_id="UBOT").addressed
-    assert not message(thread_ts="1.0", parent_user_id="UBOT", text="<@U2> look").addressed
-    assert not message(thread_ts="1.0", parent_user_id="U2").addressed
+def test_a_reply_below_our_answer_to_a_command_may_go_on_with_us() -> None:
+    below = message(thread_ts="1700000000.5", parent_user_id="UBOT")
+    assert (below.addressed, below.reference["followed"], below.reference["begun"]) == (False, True, 1_700_000_000.5)
+    assert message(thread_ts="1.0", parent_user_id="UBOT", text="<@U2> look").reference["followed"] is False
+    assert "begun" not in message(thread_ts="1.0", parent_user_id="U2").reference
+
+
+def test_only_what_stands_in_the_channel_itself_is_marked_so() -> None:
+    assert [message(**more).reference.get("in_chat") for more in ({}, {"thread_ts": "1.0"}, {"channel": "D1"})] == [
+        *(True, None, None)
+    ]
+    edited = message(thread_ts=message().id)
+    assert edited.reference["in_chat"], "what others reply to gets its own timestamp as its thread"
 
 
 @pytest.mark.parametrize(

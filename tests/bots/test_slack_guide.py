@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import yaml
 
+from core.feedback.pointing import LEARN_FROM_THIS, SHORTCUT
 from core.settings import Settings
 from tests.bots.code import code_of
 
@@ -35,7 +36,12 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
     events = set(manifest["settings"]["event_subscriptions"]["bot_events"])
     assert events == {"app_mention", "message.channels", "message.groups", "message.im", "message.mpim"}
     assert manifest["settings"]["socket_mode_enabled"] is True
+    assert manifest["settings"]["interactivity"]["is_enabled"] is True
     assert [one["command"] for one in manifest["features"]["slash_commands"]] == ["/kimas"]
+    [shortcut] = manifest["features"]["shortcuts"]
+    assert (shortcut["callback_id"], shortcut["type"], shortcut["name"]) == (SHORTCUT, "message", LEARN_FROM_THIS)
+    assert len(shortcut["name"]) <= 24
+    assert len(shortcut["description"]) <= 150
 
 
 def test_the_messages_it_explains_exist() -> None:
@@ -47,6 +53,8 @@ def test_the_messages_it_explains_exist() -> None:
     ):
         assert said in GUIDE
         assert said in CODE + settings
+    assert "form.not_shown" in GUIDE
+    assert "form.not_shown" in (ROOT / "core" / "administration" / "form.py").read_text("utf-8")
     for which in ("bot_token", "app_token"):
         assert f"slack.{which} was refused" in GUIDE
     assert "slack.{which} was refused" in CODE

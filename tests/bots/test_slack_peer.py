@@ -93,3 +93,86 @@ async def test_an_envelope_that_is_not_acknowledged_comes_again(peer: SlackPeer)
             assert MISSING in peer.deliveries.unknown_acknowledgements[0]
         with pytest.raises(aiohttp.WSServerHandshakeError):
             await session.ws_connect(url)
+
+
+def modal(**changes: Any) -> dict[str, Any]:
+    """Return a modal that Slack takes, but for the changes."""
+    return {"type": "modal", "title": text("Title"), "submit": text("Save"), "blocks": [choice("a")], **changes}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "plain_text", "text": words}
+
+
+def choice(name: str, *labels: str, **changes: Any) -> dict[str, Any]:
+    options = [{"text": text(one), "value": str(number)} for number, one in enumerate(labels or ("one", "two"))]
+    element = {"type": "static_select", "action_id": "x", "options": options, **changes}
+    return {"type": "input", "block_id": name, "label": text("Label"), "element": element}
+
+
+async def opened(peer: SlackPeer, view: object, trigger: str = "") -> str:
+    number = f"{len(peer.calls)}.1.a"
+    return await call(peer, "views.open", trigger_id=trigger or peer.views.trigger(number, "U1"), view=view)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        modal(type="home"),
+        modal(title=text("x" * 25)),
+        modal(title={"type": "mrkdwn", "text": "Title"}),
+        modal(private_metadata="x" * 3001),
+        modal(colour="red"),
+        modal(blocks=[]),
+        modal(blocks=[choice("a"), choice("a")]),
+        modal(blocks=[choice(str(number)) for number in range(101)]),
+        modal(blocks=[choice("x" * 256)]),
+        modal(blocks=[choice("a", "x" * 76)]),
+        modal(blocks=[choice("a", "")]),
+        modal(blocks=[choice("a", initial_option={"text": text("three"), "value": "3"})]),
+        modal(blocks=[choice("a", action_id="")]),
+        modal(blocks=[{"type": "section", "text": text("x" * 3001)}]),
+        modal(blocks=[{"type": "marquee"}]),
+        {name: value for name, value in modal().items() if name != "submit"},
+    ],
+    ids=range(16),
+)
+async def test_a_modal_is_checked(peer: SlackPeer, view: dict[str, Any]) -> None:
+    assert (await opened(peer, view)).startswith("invalid_arguments")
+    assert peer.views.all == []
+
+
+async def test_a_modal_needs_a_trigger_that_is_fresh_and_unused(peer: SlackPeer) -> None:
+    assert await opened(peer, modal(), "1.2.made-up") == "invalid_trigger_id"
+    trigger = peer.views.trigger("1.2.3", "U1")
+    assert await opened(peer, modal(), trigger) == ""
+    assert await opened(peer, modal(), trigger) == "exchanged_trigger_id"
+    peer.views.trigger_s = 0.0
+    assert await opened(peer, modal()) == "expired_trigger_id"
+    peer.views.trigger_s = 3.0
+    assert await opened(peer, modal(callback_id="x" * 250_000)) == "view_too_large"
+    assert [one.user for one in peer.views.all] == ["U1"]
+
+
+async def test_a_modal_can_be_filled_in_only_as_people_could_and_takes_only_what_slack_takes(peer: SlackPeer) -> None:
+    typed = {"type": "plain_text_input", "action_id": "x", "initial_value": "5"}
+    blocks = [choice("a"), {"type": "input", "block_id": "b", "label": text("Label"), "element": typed}]
+    assert await opened(peer, modal(blocks=blocks)) == ""
+    (view,) = peer.views.all
+    for values in ({"a": "7"}, {"a": "1", "b": ""}, {"c": "1"}, {}):
+        with pytest.raises(LookupError):
+            peer.submit(view, values)
+    state = view.filled({"a": "1"})["state"]["values"]
+    assert state["a"]["x"]["selected_option"]["value"] == "1"
+    assert state["b"]["x"] == {"type": "plain_text_input", "value": "5"}
+    for answer in ({"text": "thanks"}, {"response_action": "errors", "errors": {"c": "bad"}}):
+        view.trouble = False
+        view.take(answer)
+        assert view.trouble
+    view.trouble = False
+    view.take({"response_action": "errors", "errors": {"a": "bad"}})
+    assert (view.open, view.trouble, view.errors) == (True, False, {"a": "bad"})
+    view.take({})
+    assert not view.open
+    with pytest.raises(LookupError):
+        peer.submit(view, {"a": "1"})

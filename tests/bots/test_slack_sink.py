@@ -116,6 +116,19 @@ async def test_without_streams_and_statuses_there_is_a_reaction_and_edits(
     assert len(peer.called(STATUS)) == 1
 
 
+async def test_names_stay_words_in_what_is_edited_as_in_what_is_posted(peer: SlackPeer, ask: Ask) -> None:
+    peer.lacking = {*STREAMS, STATUS}
+    sink = await ask()
+    await sink.open()
+    await sink.update("Ask @bea in #general")
+    await peer.wait_for_reply("C1", 3, containing="#general")
+    await sink.finish(Reply("Ask @bea in #general, not @here or @channel."))
+    [shown] = peer.messages("C1")
+    assert len(shown.history) > 1, "it was edited"
+    assert (shown.notifies(), [text for _, text in shown.history if "<" in text]) == ([], [])
+    assert "@bea in #general" in shown.text
+
+
 async def test_with_nothing_to_show_a_sign_with_a_placeholder_stands_in(
     peer: SlackPeer, ask: Ask, delivered: Delivered
 ) -> None:

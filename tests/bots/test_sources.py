@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,6 +64,43 @@ def test_what_ingest_did_is_on_record_and_failures_are_told(deployment: Deployme
     retry = datetime.fromisoformat(second["more"]["next_run"]) - datetime.fromisoformat(second["more"]["last_try"])
     assert retry < timedelta(minutes=2)
     assert "more failed: " in deployment.call("sources").stdout.replace("\n", " ")
+
+
+def test_the_last_try_is_in_the_table_where_one_failed(deployment: Deployment) -> None:
+    deployment.call("ingest")
+    assert "last try" not in deployment.call("sources").stdout
+    (deployment.folder / "more" / "a.md").unlink()
+    deployment.call("ingest", code=1)
+    head, _, web, more, told = deployment.call("sources").stdout.splitlines()
+    assert " ".join(head.split()) == "source kind documents passages last success last try next refresh"
+    assert re.search(r"\d+ s ago +\d+ s ago +in \d+ s", more)
+    assert told.startswith("more failed: ")
+    assert web.split() == ["web", "search_api", "-", "-", "live", "-", "-"]
+
+
+def test_a_source_is_paused_and_resumed_by_hand_and_that_is_in_the_audit(deployment: Deployment) -> None:
+    deployment.call("ingest")
+    before = deployment.json("sources")["sources"][0]
+    assert (before["paused"], before["next_run"] is None) == (False, False)
+    assert "docs is refreshed only when asked" in deployment.call("sources", "pause", "docs").stdout
+    paused = deployment.json("sources")["sources"][0]
+    assert (paused["paused"], paused["next_run"], paused["documents"]) == (True, None, 1)
+    (docs,) = [line for line in deployment.call("sources").stdout.splitlines() if line.startswith("docs ")]
+    assert docs.endswith("paused")
+    assert "by its plan again" in deployment.call("sources", "resume", "docs").stdout
+    assert deployment.json("sources")["sources"][0]["next_run"] == before["next_run"]
+    entries = deployment.json("audit")["entries"]
+    assert [(one["command"], one["before"], one["after"]) for one in entries] == [
+        ("sources resume docs", "only when asked", "by its plan"),
+        ("sources pause docs", "by its plan", "only when asked"),
+    ]
+
+
+@pytest.mark.parametrize(("name", "told"), [("dcos", "no source is named 'dcos'"), ("web", "asked at question time")])
+def test_only_a_stored_source_can_be_paused(deployment: Deployment, name: str, told: str) -> None:
+    refused = deployment.call("sources", "pause", name, code=2)
+    assert told in refused.stderr
+    assert not (deployment.folder / "data").exists()
 
 
 async def test_what_another_process_refreshes_is_shown_as_running_and_left_to_it(deployment: Deployment) -> None:

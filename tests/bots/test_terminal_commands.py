@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from sqlalchemy import select
 
 from bots.audit import audit
-from bots.rating import Ratings
+from bots.chat import Conversation
+from bots.rating import NO_ANSWER, Ratings
 from bots.terminal import Terminal, question_in
 from core.database import Database
 from core.errors import UsageError
-from core.ports import Upkeep
+from core.ports import Sink, Upkeep
 from core.settings import Settings
 from core.tables import feedback, messages
 from core.types import Citation, Question, Reply, Trace
@@ -104,3 +107,54 @@ async def test_the_audit_is_shown(whole: Settings, capsys: pytest.CaptureFixture
     assert await audit(whole, 1, as_json=True) == 0
     [entry] = json.loads(capsys.readouterr().out)["entries"]
     assert (entry["outcome"], entry["author_id"], entry["after"]) == ("changed", "owner", "2")
+
+
+class Typed:
+    """A conversation with an answer that says how much of the conversation it was given."""
+
+    def __init__(self, whole: Settings) -> None:
+        self.out = StringIO()
+        self.given: list[int] = []
+        self._conversation = Conversation(whole, self._answered, Console(file=self.out, width=200))
+
+    async def _answered(self, question: Question, sink: Sink) -> Reply:
+        self.given.append(len(question.history))
+        reply = Reply(f"Answer to: {question.text}")
+        await sink.finish(reply)
+        return reply
+
+    async def hear(self, *lines: str) -> list[str]:
+        """Return what is shown to each line."""
+        shown = []
+        for line in lines:
+            begun = self.out.tell()
+            await self._conversation.hear(line)
+            shown.append(self.out.getvalue()[begun:].strip())
+        return shown
+
+
+async def test_what_silences_it_silences_it_here(whole: Settings) -> None:
+    typed = Typed(whole)
+    lines = ["/pause", "How?", "/resume", "How?", "/mode off", "/ask How?", "/mode default", "How?"]
+    shown = await typed.hear(*lines)
+    assert shown[1] == "(silent: console:terminal is paused until /resume (/pause))"
+    assert shown[5] == "(silent: console:terminal is switched off (gate.mode))"
+    assert shown[3] == shown[7] == "Answer to: How?"
+    assert len(typed.given) == 2
+
+
+async def test_a_terminal_that_is_switched_off_by_configuration_says_so(tmp_path: Path) -> None:
+    gate = {"modes": {"console:terminal": "off"}, "private": False}
+    whole = settings(data_dir=str(tmp_path), gate=gate)
+    assert await Typed(whole).hear("How?") == ["(silent: console:terminal is switched off (gate.mode))"]
+    assert not (tmp_path / "journal.db").exists()
+    assert await Typed(settings(data_dir=str(tmp_path), gate={"private": False})).hear("How?") == ["Answer to: How?"]
+
+
+async def test_what_is_forgotten_is_in_no_later_answer(whole: Settings) -> None:
+    typed = Typed(whole)
+    await typed.hear("Where is my secret kept?", "And when?")
+    shown = await typed.hear("/forget", "/good", "/why", "How?")
+    assert typed.given == [0, 2, 0]
+    assert shown[1] == NO_ANSWER
+    assert "answered nothing here" in shown[2]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -15,15 +14,14 @@ from typing import Any
 from rich.console import Console
 from sqlalchemy import text as sql
 
-from bots.console import ConsoleSink
-from bots.terminal import Terminal as Commands
+from bots.chat import Conversation
 from bots.terminal import question_in
-from core.errors import KimasError
 from core.intake import Answer, Intake
 from core.journal import Journal
 from core.ports import Sink
-from core.types import Citation, Question, Reply, Turn
+from core.types import Citation, Question, Reply
 from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skipping, until
+from tests.conformance.played import Played, printed
 from tests.core.stand import settings
 
 GRACE_S = 8
@@ -251,62 +249,29 @@ class Bot:
 
 
 class Terminal(Bot):
-    """The console: one person who asks, line by line, as `kimas chat` holds a conversation."""
+    """The console: alone, as `kimas chat` holds a conversation, and in a group, as `kimas chat --group` plays one."""
 
-    def __init__(self, folder: Path, answer: Answer | None = None) -> None:
-        self._commands = Commands(settings(data_dir=str(folder)))
-        self.script = Script()
-        self.answer = answer or self.script
+    def __init__(self, driver: Played, folder: Path) -> None:
+        super().__init__(driver, folder)
         self.out = StringIO()
-        self._console = Console(file=self.out, force_terminal=True, color_system="standard", width=100, height=400)
-        self._history: list[Turn] = []
+        shown = Console(file=self.out, force_terminal=True, color_system="standard", width=100, height=400)
+        self._conversation = Conversation(settings(data_dir=str(folder)), self._answered, shown)
         self._printed: list[Shown] = []
-
-    async def start(self) -> None:
-        return None
-
-    async def stop(self, grace_s: float = 0) -> None:
-        return None
-
-    @property
-    def platform(self) -> str:
-        return "console"
-
-    def private(self, person: Person = ANN) -> Room:
-        return Room("terminal", "terminal", private=True)
 
     def anywhere(self) -> Room:
         return self.private()
 
     async def command(self, room: Room, name: str, text: str = "") -> Entry:
-        return await self.asked(room, f"/{name} {text}".strip())
+        return await (self._typed(f"/{name} {text}".strip()) if room.private else super().command(room, name, text))
 
     async def asked(self, room: Room, text: str, *, who: Person = ANN) -> Entry:
-        state, reply = "answered", ""
+        return await (self._typed(text) if room.private else super().asked(room, text, who=who))
+
+    async def _typed(self, line: str) -> Entry:
         begun = self.out.tell()
-        with closing(ConsoleSink(self._console)) as sink:
-            try:
-                if (told := await self._commands.heard(text)) is not None:
-                    await sink.finish(Reply(told))
-                else:
-                    text = question_in(text)
-                    reply = (await self.answer(Question(text, tuple(self._history)), sink)).text
-            except KimasError as fault:
-                state = "failed"
-                await sink.fail(str(fault))
-        if reply:
-            self._history += [Turn("user", text), Turn("assistant", reply)]
-        self._printed.append(_printed(len(self._printed), self.out.getvalue()[begun:]))
-        return Entry(str(len(self._printed)), state, "", text, "", "", reply)
+        told = await self._conversation.hear(line)
+        self._printed.append(printed(len(self._printed), self.out.getvalue()[begun:]))
+        return Entry(str(len(self._printed)), told.state, "", question_in(line), "", "", told.answer)
 
     def shown(self, room: Room) -> list[Shown]:
-        return self._printed
-
-
-def _printed(number: int, output: str) -> Shown:
-    """Return what stays on the screen: the live view erases its lines before the reply is printed for good."""
-    final = output.rsplit("\x1b[2K", maxsplit=1)[-1]
-    links = re.findall(r"\x1b\]8;[^;]*;(\w+:[^\x1b]*)\x1b\\", final)
-    text = re.sub(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]", "", final)
-    text = "\n".join(line.rstrip() for line in text.splitlines())
-    return Shown(str(number), text, tuple(dict.fromkeys(links)), (text,), final)
+        return self._printed if room.private else super().shown(room)

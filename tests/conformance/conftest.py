@@ -13,9 +13,15 @@ import pytest
 from core.journal import Journal
 from tests.conformance.bot import Bot, Terminal
 from tests.conformance.platforms import Discord, Driver, Slack, Telegram
+from tests.conformance.played import Played
 from tests.conformance.scenarios import reasons
 
-DRIVERS: dict[str, Callable[[], Driver]] = {"telegram": Telegram, "discord": Discord, "slack": Slack}
+DRIVERS: dict[str, Callable[[], Driver]] = {
+    "telegram": Telegram,
+    "discord": Discord,
+    "slack": Slack,
+    "console": Played,
+}
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +43,10 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path, empty_journal: Pat
     if reason:
         pytest.skip(f"{request.param}: {reason}")
     async with AsyncExitStack() as stack:
-        made: Bot
-        if request.param == "console":
-            made = Terminal(tmp_path)
-        else:
-            driver = DRIVERS[request.param]()
-            await driver.open(stack)
-            made = Bot(driver, tmp_path)
-            shutil.copy(empty_journal, made.file)
+        driver = DRIVERS[request.param]()
+        await driver.open(stack)
+        made = Terminal(driver, tmp_path) if isinstance(driver, Played) else Bot(driver, tmp_path)
+        shutil.copy(empty_journal, made.file)
         stack.push_async_callback(made.stop)
         await made.start()
         yield made

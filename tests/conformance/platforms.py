@@ -121,6 +121,14 @@ class Driver(ABC):
     async def thread(self, room: Room) -> Room: ...
 
     @abstractmethod
+    def board(self) -> Room:
+        """Return where people write posts."""
+
+    @abstractmethod
+    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+        """Let Ann write a post, and return its id and the room below it."""
+
+    @abstractmethod
     async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str: ...
 
     @abstractmethod
@@ -203,6 +211,12 @@ class Telegram(Driver):
         number = 700 + len(topics)
         self.peer.forum(int(room.place), number)
         return replace(room, thread=str(number))
+
+    def board(self) -> Room:
+        return self.group(9)
+
+    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+        return await self.say(board, text, is_automatic_forward=True), board
 
     def _author(self, who: Person) -> telegram.Author:
         return telegram.Author(1000 + who.number, who.name, f"person_{who.number}", is_bot=who.robot)
@@ -316,6 +330,20 @@ class Discord(Driver):
         place = await self.peer.thread(room.chat)
         return Room(place, room.chat, place)
 
+    def board(self) -> Room:
+        if "board" not in self._rooms:
+            forum = self.peer.channel(15)
+            self._rooms["board"] = Room(forum, forum)
+        return self._rooms["board"]
+
+    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+        room = await self.thread(board)
+        # The first message of a forum post has the number of its thread.
+        self.peer.snowflake, original = lambda at=None: room.place, self.peer.snowflake  # type: ignore[method-assign, assignment]
+        message = await self.say(room, text)
+        self.peer.snowflake = original  # type: ignore[method-assign]
+        return message, room
+
     def _author(self, who: Person) -> discord.Author:
         return discord.Author(str(1000 + who.number), f"person{who.number}", who.name, bot=who.robot)
 
@@ -394,6 +422,8 @@ class Slack(Driver):
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(slack.SlackPeer())
         self.peer.deliveries.patience_s = 1.0
+        # How old a message is counts from its timestamp.
+        self.peer._clock = int(time.time() * 1e6)
 
     def adapter(self, journal: Journal, folder: Path) -> SlackAdapter:
         async def answered_in(key: ConversationKey) -> bool:
@@ -412,6 +442,13 @@ class Slack(Driver):
 
     async def thread(self, room: Room) -> Room:
         return replace(room, thread=self.peer.say(room.place, "let us talk about this below", user="U1009"))
+
+    def board(self) -> Room:
+        return self.group(9)
+
+    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+        message = await self.say(board, text)
+        return message, replace(board, thread=message)
 
     async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
         thread = room.thread

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 Scenario = TypeVar("Scenario", bound=Callable[..., Any])
 
 PLATFORMS = ("telegram", "discord", "slack", "console")
-ONE_PERSON = "one person asks in a terminal: there are no groups, mentions or other people"
-NO_EVENTS = "what is typed is answered before the next line is read: nothing is edited, deleted or delivered again"
+ONE_PERSON = "who sits there types for everybody: one group is played, without threads, and one private chat"
+ONLY_TEXT = "a line that is typed has nothing attached"
+NO_EVENTS = "what is typed stays as it is: nothing is edited, deleted or delivered again"
 NO_NETWORK = "a terminal has no connection that could break or be limited"
 NO_JOURNAL = "a conversation in a terminal ends with its process"
 

@@ -136,7 +136,6 @@ async def test_a_very_long_question_is_refused_plainly(lined: Bot, model: Langua
     assert model.requests == []
 
 
-@cannot(console=ONE_PERSON)
 async def test_only_a_mention_is_told_how_to_ask(lined: Bot, model: LanguageModelPeer) -> None:
     room = lined.group()
     entry = await lined.hears(room, lined.driver.mention.strip())
@@ -146,7 +145,6 @@ async def test_only_a_mention_is_told_how_to_ask(lined: Bot, model: LanguageMode
 
 
 @cannot(
-    console=ONE_PERSON,
     slack="what a thread began with is quoted there, so a mention in it is never alone",
 )
 async def test_only_a_mention_as_a_reply_asks_what_was_replied_to(bot: Bot) -> None:
@@ -157,7 +155,6 @@ async def test_only_a_mention_as_a_reply_asks_what_was_replied_to(bot: Bot) -> N
     assert bot.script.asked == ["how do I install it?"]
 
 
-@cannot(console=ONE_PERSON)
 async def test_the_thread_that_a_mention_is_written_in_is_known(bot: Bot) -> None:
     room = bot.group()
     first = await bot.hears(room, "the server says error 42")

@@ -9,9 +9,10 @@ import pytest
 from core.types import Citation
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import ONE_PERSON, cannot
+from tests.conformance.scenarios import cannot
 
 NO_SPLIT = "a terminal takes an answer of any length"
+NO_BELL = "nothing that is printed rings at anybody"
 
 
 async def answered(bot: Bot, markdown: str) -> str:
@@ -117,7 +118,7 @@ async def test_titles_and_paths_of_sources_are_data(bot: Bot) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["at once", "streamed"])
-@cannot(console=ONE_PERSON)
+@cannot(console=NO_BELL)
 async def test_mass_mentions_in_an_answer_ring_at_nobody(bot: Bot, streamed: bool) -> None:
     hostile = "@everyone @here @channel <!channel> <!here> <@U1002> <@1002> <@&7002> <!subteam^S1> @person_2 @kimas_bot"
     room = bot.group()
@@ -128,7 +129,7 @@ async def test_mass_mentions_in_an_answer_ring_at_nobody(bot: Bot, streamed: boo
     assert "everyone" in bot.texts(room)[0]
 
 
-@cannot(console=ONE_PERSON)
+@cannot(console=NO_BELL)
 async def test_mass_mentions_in_a_question_ring_at_nobody(bot: Bot) -> None:
     room = bot.group()
     bot.script.says = lambda question: f"You asked: {question.text}"
@@ -174,7 +175,6 @@ async def test_any_script_comes_and_goes_unharmed(bot: Bot, text: str) -> None:
     assert text in re.sub(r"(?<=[^\s-])\n(?=\S)", " ", shown)
 
 
-@cannot(console=ONE_PERSON)
 async def test_a_mention_after_wide_characters_is_found(bot: Bot) -> None:
     room = bot.group()
     entry = await bot.hears(room, f"👩‍👩‍👧‍👦𝒳 {bot.driver.mention}how?")

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from core.database import Database
 from core.errors import SourceError
-from core.settings import FaqSource, FilesSource, GithubSource, GitSource, OwnSource, SourceSettings, WebsiteSource
+from core.feedback.learned import Lessons
+from core.settings import (
+    FaqSource,
+    FeedSource,
+    FilesSource,
+    GithubSource,
+    GitlabSource,
+    GitSource,
+    HttpApiSource,
+    LearnedSource,
+    OwnSource,
+    SourceSettings,
+    StandingSource,
+    WebsiteSource,
+)
+from core.types import ConversationKey, Message
 from knowledge.ports import Source
 from knowledge.sources import open_source
 from tests.knowledge.test_own_sources import install
-from tests.peers.forge import NOW, REPOSITORY, ForgePeer, Ticket
+from tests.knowledge.test_sources_feed import rss
+from tests.peers.forge import NOW, PROJECT, REPOSITORY, ForgePeer, Ticket
 from tests.peers.web import Page
 
 GIT = {
@@ -46,6 +65,15 @@ class Texts:
 """
 
 
+KINDS = ["files", "git", "git-remote", "faq", "website", "feed", "forge", "gitlab", "standing", "learned", "own"]
+# What is not there any more stays known for a while.
+REMEMBERING = {"feed", "standing"}
+# They keep what they had while their server is away.
+REMOTE = {"git-remote", "website", "feed", "forge", "gitlab", "standing"}
+CHUNKED_AS = {"faq": "faq", "learned": "faq", "standing": "web"}
+SINCE = time.time() - 86_400.5
+
+
 def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, env=os.environ | GIT)
 
@@ -65,18 +93,35 @@ class World:
     @property
     def place(self) -> str:
         """What an error names."""
-        named = {"website": self.web.url("/"), "forge": REPOSITORY, "own": "'contract-texts'"}
+        named = {
+            "website": self.web.url("/"),
+            "forge": REPOSITORY,
+            "gitlab": PROJECT,
+            "feed": self.web.url("/feed"),
+            "standing": self.web.url("/find"),
+            "own": "'contract-texts'",
+        }
         return named.get(self.kind, str(self.folder))
 
     def away(self) -> None:
         """Make all of it unreachable."""
         self.web.fault = "drop"
         self.folder.rename(self.folder.with_name("away"))
+        if self.kind == "learned":
+            self.taught.rename(self.taught.with_name("away.db"))
+            self.taught.write_text("This is no database. " * 500)
 
     def back(self) -> None:
         """Make it reachable again."""
         self.web.fault = ""
         self.folder.with_name("away").rename(self.folder)
+        if self.kind == "learned":
+            self.taught.with_name("away.db").replace(self.taught)
+
+    @property
+    def taught(self) -> Path:
+        """The database that people's answers are in."""
+        return self.data / "journal.db"
 
     def publish(self, entries: dict[str, str]) -> None:
         links = "".join(f'<a href="/p/{name}">{name}</a>' for name in entries)
@@ -84,6 +129,36 @@ class World:
             f"/p/{name}": Page(f"<html><body><main><h1>{name}</h1><p>{text}</p></main></body></html>")
             for name, text in entries.items()
         }
+
+    def syndicate(self, entries: dict[str, str]) -> None:
+        age = (time.time() - SINCE) / 86_400
+        self.web.pages["/feed"] = rss(*((name, text, age) for name, text in entries.items()))
+
+    def find(self, entries: dict[str, str]) -> None:
+        found = [
+            {"title": name, "url": f"https://e.example.org/{name}", "text": text} for name, text in entries.items()
+        ]
+        self.web.pages["/find"] = Page(json.dumps({"results": found}), headers={"Content-Type": "application/json"})
+
+    async def teach(self, entries: dict[str, str]) -> None:
+        database = await Database.open(self.taught)
+        try:
+            lessons = Lessons(database)
+            held = {one.question: one for one in await lessons.list()}
+            for name, one in held.items():
+                if name in entries and one.answer == entries[name]:
+                    continue
+                if name in entries:
+                    await lessons.edit(one.number, entries[name])
+                await lessons.decide(one.number, "approved" if name in entries else "rejected", "owner")
+            for name in entries.keys() - held.keys():
+                key = ConversationKey("test", "room")
+                taught = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
+                number = await lessons.teach(taught, "8", name, entries[name])
+                assert number
+                await lessons.decide(number, "approved", "owner")
+        finally:
+            await database.close()
 
     def post(self, entries: dict[str, str]) -> None:
         known = {ticket.title: ticket for ticket in self.web.tickets.values()}
@@ -95,12 +170,15 @@ class World:
             age = known[name].age if same else (NOW - time.time()) / 86_400
             self.web.tickets[number] = Ticket(number, name, text, age=age)
 
-    def write(self, entries: dict[str, str]) -> None:
-        if self.kind == "forge":
+    async def write(self, entries: dict[str, str]) -> None:
+        if self.kind in ("forge", "gitlab"):
             self.post(entries)
             return
-        if self.kind == "website":
-            self.publish(entries)
+        if self.kind == "learned":
+            await self.teach(entries)
+            return
+        if self.kind in ("website", "feed", "standing"):
+            {"website": self.publish, "feed": self.syndicate, "standing": self.find}[self.kind](entries)
             return
         if self.kind == "faq":
             lines = [f"- question: {name}\n  answer: {text}\n" for name, text in entries.items()]
@@ -124,6 +202,16 @@ class World:
                 place = {"repository": REPOSITORY, "api_url": self.web.url("/api/v3"), "allow_private": ["127.0.0.1"]}
                 # Each visit is a full round: what was deleted is not noticed earlier.
                 settings = GithubSource.model_validate({"kind": "github", "full_days": 1e-9, **place})
+            case "gitlab":
+                place = {"project": PROJECT, "api_url": self.web.url("/api/v4"), "allow_private": ["127.0.0.1"]}
+                settings = GitlabSource.model_validate({"kind": "gitlab", "full_days": 1e-9, **place})
+            case "feed":
+                place = {"url": self.web.url("/feed"), "allow_private": ["127.0.0.1"]}
+                settings = FeedSource.model_validate({"kind": "feed", **place})
+            case "standing":
+                settings = StandingSource.model_validate({"kind": "standing", "of": "web", "queries": ["all of it"]})
+            case "learned":
+                settings = LearnedSource(kind="learned")
             case "faq":
                 settings = FaqSource(kind="faq", path=self.folder / "faq.yaml")
             case "own":
@@ -134,10 +222,12 @@ class World:
                 settings = GitSource(kind="git", url=str(self.folder))
             case _:
                 settings = GitSource(kind="git", url=f"file://{self.folder}")
-        return open_source("docs", settings, self.data)
+        place = {"url": self.web.url("/find"), "params": {"q": "{query}"}, "allow_private": ["127.0.0.1"], "cache_s": 0}
+        others: dict[str, SourceSettings] = {"web": HttpApiSource.model_validate({"kind": "http_api", **place})}
+        return open_source("docs", settings, self.data, others)
 
 
-@pytest.fixture(params=["files", "git", "git-remote", "faq", "website", "forge", "own"])
+@pytest.fixture(params=KINDS)
 async def make_world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Callable[[], World]]:
@@ -158,14 +248,14 @@ async def texts(source: Source, *, of: set[str] | None = None) -> dict[str, str]
 
 async def test_every_listed_path_is_a_document(make_world: Callable[[], World]) -> None:
     world = make_world()
-    world.write({"one": "First text", "two": "Second text"})
+    await world.write({"one": "First text", "two": "Second text"})
     source = world.open()
     listing = await source.listing()
     documents = [document async for document in source.documents(listing, listing.fingerprints)]
     assert source.name == "docs"
     assert sorted(document.path for document in documents) == sorted(listing.fingerprints)
     assert len(documents) == 2
-    assert all(document.kind == ("faq" if world.kind == "faq" else "markdown") for document in documents)
+    assert all(document.kind == CHUNKED_AS.get(world.kind, "markdown") for document in documents)
     assert "First text" in "".join(document.text for document in documents)
     assert listing.stale == ""
     assert not listing.skipped
@@ -173,7 +263,7 @@ async def test_every_listed_path_is_a_document(make_world: Callable[[], World]) 
 
 async def test_only_asked_paths_are_read(make_world: Callable[[], World]) -> None:
     world = make_world()
-    world.write({"one": "First text", "two": "Second text"})
+    await world.write({"one": "First text", "two": "Second text"})
     source = world.open()
     first = sorted((await source.listing()).fingerprints)[0]
     assert list(await texts(source, of={first})) == [first]
@@ -183,33 +273,39 @@ async def test_only_asked_paths_are_read(make_world: Callable[[], World]) -> Non
 
 async def test_fingerprints_follow_the_content_alone(make_world: Callable[[], World]) -> None:
     world = make_world()
-    world.write({"one": "First text", "two": "Second text"})
+    await world.write({"one": "First text", "two": "Second text"})
     before = dict((await world.open().listing()).fingerprints)
-    world.write({"two": "Second text", "one": "First text"})
+    await world.write({"two": "Second text", "one": "First text"})
     assert dict((await world.open().listing()).fingerprints) == before
-    world.write({"one": "First text", "two": "Changed text", "three": "Third text"})
+    await world.write({"one": "First text", "two": "Changed text", "three": "Third text"})
     after = dict((await world.open().listing()).fingerprints)
-    changed = {path for path in before if after[path] != before[path]}
+    changed = {path for path in before if after.get(path) != before[path]}
     assert len(changed) == 1
     assert len(after) == 3
 
 
 async def test_one_source_sees_what_changed_later(make_world: Callable[[], World]) -> None:
     world = make_world()
-    world.write({"one": "First text", "two": "Second text"})
+    await world.write({"one": "First text", "two": "Second text"})
     source = world.open()
     assert len(await texts(source)) == 2
-    world.write({"one": "New text"})
-    (text,) = (await texts(source)).values()
-    assert "New text" in text
+    await world.write({"one": "New text"})
+    left = list((await texts(source)).values())
+    assert len(left) == (2 if world.kind in REMEMBERING else 1)
+    assert any("New text" in text for text in left)
+    assert not any("First text" in text for text in left)
 
 
 async def test_nothing_at_all_is_an_error_with_the_place(make_world: Callable[[], World]) -> None:
     world = make_world()
+    if world.kind == "learned":
+        # Before anybody taught anything, that is so; and what was rejected is to be forgotten.
+        assert (await world.open().listing()).fingerprints == {}
+        return
     with pytest.raises(SourceError, match="docs") as caught:
         await world.open().listing()
     assert world.place in str(caught.value)
-    world.write({})
+    await world.write({})
     with pytest.raises(SourceError) as caught:
         await world.open().listing()
     assert world.place in str(caught.value)
@@ -217,11 +313,11 @@ async def test_nothing_at_all_is_an_error_with_the_place(make_world: Callable[[]
 
 async def test_what_is_gone_is_an_error_and_can_come_back(make_world: Callable[[], World]) -> None:
     world = make_world()
-    world.write({"one": "First text"})
+    await world.write({"one": "First text"})
     source = world.open()
     await source.listing()
     world.away()
-    if world.kind in ("git-remote", "website", "forge"):
+    if world.kind in REMOTE:
         assert (await source.listing()).stale
     else:
         with pytest.raises(SourceError, match="docs"):

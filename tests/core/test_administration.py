@@ -25,7 +25,8 @@ from core.administration.request import Request
 from core.administration.steered import SteeredLibrary
 from core.administration.steering import FOR_GOOD, Steering
 from core.administration.wording import code, span
-from core.commands import COMMANDS, LIMITS, Argument, Command, find, help_text, may_be, read_arguments
+from core.arguments import Argument
+from core.commands import COMMANDS, LIMITS, Command, find, help_text, may_be, read_arguments
 from core.configuration import load_settings
 from core.errors import ConfigurationError, PlatformError, StoreError, UsageError
 from core.intake import Intake
@@ -59,6 +60,7 @@ class FolderUpkeep:
     faults: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     broken: bool = False
+    paused: set[str] = field(default_factory=set)
 
     async def states(self) -> Sequence[SourceState]:
         return [self._state(file) for file in sorted(self.folder.glob("*.md"))]
@@ -66,7 +68,8 @@ class FolderUpkeep:
     def _state(self, file: Path) -> SourceState:
         paragraphs = [one for one in file.read_text("utf-8").split("\n\n") if one.strip()]
         at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-        return SourceState(file.stem, "files", len(paragraphs), 1, at, at, self.faults.get(file.stem, ""))
+        fault, paused = self.faults.get(file.stem, ""), file.stem in self.paused
+        return SourceState(file.stem, "files", len(paragraphs), 1, at, at, fault, paused)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         if self.broken:
@@ -74,10 +77,16 @@ class FolderUpkeep:
         self.asked.append(tuple(names))
 
     async def pause(self, name: str) -> None:
-        raise UsageError(name)
+        self._require(name)
+        self.paused.add(name)
 
     async def resume(self, name: str) -> None:
-        raise UsageError(name)
+        self._require(name)
+        self.paused.discard(name)
+
+    def _require(self, name: str) -> None:
+        if not (self.folder / f"{name}.md").exists():
+            raise UsageError(f"{name}: asked at question time, so there is nothing to refresh")
 
 
 @dataclass
@@ -216,6 +225,9 @@ def test_the_limits_of_quota_are_those_of_the_configuration() -> None:
         ("sources", "scale\tdocs\n0.5", {"action": "scale", "source": "docs", "factor": "0.5"}),
         ("pause", "30", {"minutes": "30"}),
         ("pause", "30.0", {"minutes": "30.0"}),
+        ("pause", "docs", {"source": "docs"}),
+        ("pause", "", {}),
+        ("resume", "docs", {"source": "docs"}),
         ("threshold", "Default", {"value": "default"}),
         ("quota", "daily_cost none", {"limit": "daily_cost", "value": "none"}),
         ("admins", "add <@42>", {"action": "add", "user": "<@42>"}),
@@ -232,13 +244,12 @@ def test_arguments_are_read(name: str, given: str, read: dict[str, str]) -> None
     [
         ("ask", " ", "`question` is missing. Write it as `/ask QUESTION`."),
         ("mode", "atuo", "one of `off`, `mention`, `auto`, `default`"),
-        ("pause", "soon", "a whole number from 1 to 43200"),
         ("pause", "1.5", "a whole number"),
-        ("pause", "0", "from 1"),
+        ("pause", "0", "a whole number from 1 to 43200"),
         ("pause", "nan", "a whole number"),
         ("threshold", "nan", "a number from 0 to 1 or `default`"),
         ("threshold", "1.2", "a number from 0 to 1"),
-        ("pause", "5 minutes", "That is too much. Write it as `/pause [MINUTES]`."),
+        ("pause", "5 minutes", "That is too much. Write it as `/pause [MINUTES|SOURCE]`."),
     ],
 )
 def test_wrong_arguments_are_told_with_the_way_to_write_it(name: str, given: str, told: str) -> None:
@@ -270,7 +281,7 @@ def test_help_shows_what_its_reader_may_do() -> None:
     everyone, owner = help_text(settings()), help_text(settings(), "owner")
     assert "/sources" in everyone
     assert "/pause" not in everyone
-    assert "`/pause [MINUTES]`" in owner
+    assert "`/pause [MINUTES|SOURCE]`" in owner
     assert "/reload" in owner
     assert "/reload" not in help_text(settings(), "admin")
 
@@ -691,7 +702,7 @@ async def test_sources_lists_amount_and_age(journal: Journal, upkeep: FolderUpke
     more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
     bot = Bot.of(journal, upkeep=upkeep, sources=more)
     told = await bot.hear(says("sources", who=ANN))
-    assert "- **docs** (faq): 3 passages in 1 documents, refreshed 0 s ago" in told
+    assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in told
     assert "- **live** (faq): asked live, or kept elsewhere" in told
     upkeep.faults["docs"] = "https://secret-host answers 500"
     assert "the last refresh failed" in await bot.hear(says("sources", who=ANN))
@@ -719,9 +730,32 @@ async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, upkeep
     assert "I refresh all sources" in await bot.hear(says("refresh"))
 
 
+async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, upkeep: FolderUpkeep) -> None:
+    more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
+    bot = Bot.of(journal, upkeep=upkeep, sources=more)
+    assert (await bot.hear(says("pause", "docs", who=ANN))).startswith("Only")
+    assert upkeep.paused == set()
+    await bot.hear(says("admins", f"add {ADMIN}"))
+    assert "`docs` is refreshed only when asked from now on" in await bot.hear(says("pause", "docs", who=ADMIN))
+    assert upkeep.paused == {"docs"}
+    assert "only when asked already" in await bot.hear(says("pause", "docs"))
+    assert "refreshed only when asked" in await bot.hear(says("sources", who=ANN))
+    assert "by its plan again" in await bot.hear(says("resume", "docs", who=ADMIN))
+    assert upkeep.paused == set()
+    assert "was not paused" in await bot.hear(says("resume", "docs"))
+    assert "No source has that name. The sources are: `docs`, `live`." in await bot.hear(says("pause", "dcos"))
+    assert "asked at question time" in await bot.hear(says("pause", "live"))
+    entries = [(one.outcome, one.command, one.before, one.after) for one in reversed(await bot.entries())]
+    assert entries[0][:2] == ("refused", "pause docs")
+    assert entries[2] == ("changed", "pause docs", "by its plan", "only when asked")
+    assert ("changed", "resume docs", "only when asked", "by its plan") in entries
+    assert "paused" not in await bot.hear(says("status")), "the chat itself goes on"
+
+
 async def test_without_upkeep_that_is_said(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "cannot refresh" in await bot.hear(says("refresh"))
+    assert "kimas sources pause" in await bot.hear(says("pause", "docs"))
     assert "cannot read my configuration" in await bot.hear(says("reload"))
     assert "Sources: 1 configured" in await bot.hear(says("status"))
 

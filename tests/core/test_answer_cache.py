@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from bots.answering import Answering, open_answering
-from core.again import COMPARING_S, fingerprint, may_be_given_again
+from core.again import COMPARING_S, PART, fingerprint, may_be_given_again
 from core.database import Database
 from core.llm import RoleModels
 from core.prompts import Prompts
 from core.sameness import changes_by_itself, normal, sense, stands_alone
+from core.settings import Settings
 from core.types import ConversationKey, Passage, Question, Turn
 from core.usage import Ledger
 from tests.core.scripted import ScriptedPeer, models
@@ -50,9 +51,11 @@ class Sources:
 
     known: dict[str, str] = field(default_factory=lambda: {"docs": "1"})
     looked: int = 0
+    slow_s: float = 0.0
 
     async def of(self, sources: Collection[str], _oldest_s: float) -> Mapping[str, str]:
         self.looked += 1
+        await asyncio.sleep(self.slow_s)
         return {name: self.known.get(name, "") for name in sources}
 
 
@@ -288,6 +291,26 @@ async def test_comparing_that_takes_too_long_is_given_up(stand: Stand, caplog: p
     assert any("questions.not_compared" in said for said in caplog.messages)
 
 
+async def test_a_store_that_hangs_holds_up_no_answer(stand: Stand, caplog: pytest.LogCaptureFixture) -> None:
+    stand.sources.slow_s = 60
+    line = stand.line(budget={"deadline_s": 4, "look_up": 0.1})
+    for _ in range(2):
+        reply = await line.answer(HOW, MemorySink())
+        timings = reply.trace.timings_ms
+        assert reply.trace.cut == ("look_up",), "what was not looked up is not kept either"
+        assert 390 < timings["look_up"] < 1500
+        assert timings["look_up"] < timings["first_token"] < timings["total"] < 4000
+    assert sum("stage.overran" in said for said in caplog.messages) == 2
+
+
+async def test_the_budget_begins_with_the_question(stand: Stand) -> None:
+    stand.sources.slow_s = 0.3
+    anew, again = [await stand.line().answer(HOW, MemorySink()) for _ in range(2)]
+    assert anew.trace.timings_ms["total"] > anew.trace.timings_ms["look_up"] >= 299
+    assert again.trace.cached
+    assert again.trace.timings_ms["total"] >= 299
+
+
 @pytest.mark.parametrize(
     "question",
     [
@@ -411,7 +434,14 @@ def test_the_fingerprint_knows_what_makes_answers(tmp_path: Path) -> None:
     (tmp_path / "own.md").write_text("Answer in rhymes. {{evidence}}", "utf-8")
     model = {"main": {"base_url": "http://127.0.0.1:9", "model": "other"}}
     assert fingerprint(settings(), Prompts.read()) == plain
-    assert fingerprint(settings(data_dir="elsewhere", gate={"private": False}), Prompts.read()) == plain
+    same: list[dict[str, Any]] = [
+        {"data_dir": "elsewhere", "gate": {"private": False}, "journal": {"keep_days": 9}},
+        {"metrics": {"port": 9999}, "log": {"level": "debug"}, "feedback": {"thumbs": False}},
+        {"telegram": {"token": {"env": "TOKEN"}}, "prompts": {"summarizer": "own.md"}, "cache": {"hours": 9}},
+        {"bots": {"second": {"telegram": {"token": {"env": "SECOND"}}}}, "auto_comment": {"per_hour": 9}},
+    ]
+    for changes in same:
+        assert fingerprint(settings(**changes), Prompts.read()) == plain, changes
     others = [
         fingerprint(settings(models=model), Prompts.read()),
         fingerprint(settings(answer={"passages": 3}), Prompts.read()),
@@ -419,6 +449,16 @@ def test_the_fingerprint_knows_what_makes_answers(tmp_path: Path) -> None:
         fingerprint(settings(), Prompts.read({"summarizer": tmp_path / "own.md"})),
     ]
     assert len({plain, *others}) == 5
+
+
+def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
+    """A new section belongs to one side or the other: a reply of another configuration must not be given again."""
+    no_part = {
+        *("data_dir", "cache", "limits", "prompts", "gate", "administration", "feedback", "handoff", "telegram"),
+        *("discord", "slack", "http", "bots", "auto_comment", "run", "journal", "log", "metrics"),
+    }
+    assert PART | no_part == set(Settings.model_fields)
+    assert not PART & no_part
 
 
 async def test_turned_off_it_does_nothing(stand: Stand) -> None:

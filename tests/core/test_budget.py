@@ -46,3 +46,23 @@ async def test_no_stage_gets_more_than_what_is_left() -> None:
     await asyncio.sleep(0.06)
     assert budget.share("search") == 0.0
     assert await budget.within("search", _late(), lambda: "stand-in") == "stand-in"
+
+
+async def test_what_comes_before_the_answer_leaves_time_to_write_it() -> None:
+    budget = Budget(BudgetSettings(deadline_s=1.0, vision=0.9, search=0.5, write=0.4))
+    assert 0.55 < budget.share("vision") <= 0.6
+    await asyncio.sleep(0.3)
+    assert 0.2 < budget.share("search") <= 0.3
+    assert budget.share("look_back") == 0.2, "by then the answer is written"
+    await asyncio.sleep(0.35)
+    assert budget.share("search") == 0.0
+    assert budget.remaining() > 0.2
+
+
+async def test_the_first_reason_for_a_cut_is_kept() -> None:
+    budget = Budget(BudgetSettings(deadline_s=0.5, rerank=0.1))
+    await budget.within("rerank", _late(), lambda: "stand-in")
+    await budget.within("route", _broken(), lambda: "stand-in")
+    budget.cut_off("rerank", "failed")
+    assert budget.cut == ["rerank", "route"]
+    assert budget.why_cut == {"rerank": "late", "route": "failed"}

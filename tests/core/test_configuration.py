@@ -255,6 +255,16 @@ class TestFaults:
             f"{file}:4: sources.c.url: does not exist: {tmp_path}/no",
         ]
 
+    def test_a_default_strategy_that_is_not_allowed(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "strategies:\n  allowed: [none, planning]\n")
+        (line,) = faults(file)
+        assert line.startswith(f"{file}:1: strategies: default: single is not among allowed (none, planning)")
+        file.write_text("strategies:\n  allowed: [none, planning]\n  default: planning\n", "utf-8")
+        assert load_settings([file], (), {}).strategies.default == "planning"
+        # Of one alone nobody chooses.
+        file.write_text("strategies:\n  allowed: [react]\n", "utf-8")
+        assert load_settings([file], (), {}).strategies.allowed == ("react",)
+
     def test_malformed_override(self) -> None:
         assert faults(overrides=("name",)) == ["--set: must be path.to.key=value"]
         assert faults(overrides=("a..b=1",)) == ["--set: must be path.to.key=value"]

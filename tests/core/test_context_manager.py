@@ -229,7 +229,7 @@ async def test_the_summarizer_tells_them_apart_also_in_a_selection(peer: Scripte
     peer.replies["context"] = "5, 6\nAnn asks about what the other Ann installs."
     await ask(ASKED, peer)
     sent = written(peer)
-    assert "Ann (2): How do I install the package?" in sent
+    assert '<said by="Ann (2)">\nHow do I install the package?' in sent
     assert '<question asked_by="Ann">' in sent
 
 
@@ -238,7 +238,7 @@ async def test_somebody_elses_message_counts_when_the_question_names_them(peer: 
     assert [turn.text for turn in considered(question)][2] == "Where is the license?"
     peer.replies["context"] = "3\nAnn asks about the license."
     await ask(question, peer)
-    assert "Bob: Where is the license?" in written(peer)
+    assert '<said by="Bob">\nWhere is the license?' in written(peer)
 
 
 def test_a_name_cannot_pass_for_another_line_or_role() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -19,9 +20,10 @@ from core.feedback.calling import SECOND, call_for
 from core.feedback.thumbs import press
 from core.gate import LATE_S, Gate, Verdict
 from core.gating.asking import asking, for_somebody_else, no_question, nothing_to_answer, personal, resolved
+from core.gating.following import BEGUN
 from core.gating.relevance import relevance
 from core.gating.replies import SHORT, clarification, pointer, suggestion
-from core.gating.room import Answered, Room
+from core.gating.room import FOLLOWED, IN_CHAT, Answered, Room
 from core.gating.scoring import Signs, chance, fit
 from core.journal import Journal
 from core.settings.platforms import GateSettings
@@ -234,6 +236,7 @@ async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
         (message(2, "Here is a song for you", who="machine", reference={"by_bot": True}), ""),
         (message(2, "Where do the logs go?", who="bob"), ""),
         (message(2, "I am on Linux"), ""),
+        (message(2, "Does it work on Linux?"), ""),
         (message(2, "With pip, like everything else", who="bob", key=replace(CHAT, thread="side")), ""),
     ],
     ids=lambda value: value.text[:20] if isinstance(value, Message) else value,
@@ -288,6 +291,10 @@ async def test_the_grey_zone(journal: Journal, grey: str, says: str) -> None:
         assert "not sure enough" in (await group.judged(message(2, "How do I cook rice?", who="bob"))).reason
 
 
+THREAD = replace(CHAT, thread="7")
+FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "reference": {FOLLOWED: True}}
+
+
 @pytest.mark.parametrize(
     ("text", "who", "speaks"),
     [
@@ -301,21 +308,158 @@ async def test_the_grey_zone(journal: Journal, grey: str, says: str) -> None:
 )
 async def test_a_follow_up_in_a_thread_needs_no_mention(journal: Journal, text: str, who: str, speaks: bool) -> None:
     group = Group.of(journal, mode="mention")
-    thread = replace(CHAT, thread="7")
-    await group.answered(message(1, addressed=True, key=thread))
-    verdict = await group.judged(message(2, text, who=who, key=thread))
+    await group.answered(message(1, addressed=True, key=THREAD))
+    verdict = await group.judged(message(2, text, who=who, key=THREAD))
     assert (verdict.speak, verdict.unasked) == (speaks, False)
     assert not (await group.judged(message(3, text, who=who))).speak, "outside the thread"
 
 
+@pytest.mark.parametrize(
+    ("text", "who", "speaks"),
+    [
+        ("How do I remove it?", "bob", True),
+        ("what about Windows?", "bob", True),
+        ("and on Windows", "bob", False),
+        ("it fails with an error now", "ann", True),
+        ("does it work on Windows", "ann", True),
+        ("那 Windows 上呢", "ann", True),
+        ("Why?", "ann", True),
+        ("and then?", "ann", True),
+        ("Why?", "bob", False),
+        ("那我再试试，谢谢大家", "ann", False),
+        ("android users will like that", "ann", False),
+        ("and thanks for the quick answer", "ann", False),
+        ("then I'll try the other one", "ann", False),
+        ("will try", "ann", False),
+        ("can confirm, same here", "ann", False),
+        ("it works now", "ann", False),
+        ("Ann, where do the logs go?", "bob", False),
+        ("Ok Bob: where do the logs go?", "ann", False),
+        ("Docker, where do the logs go?", "bob", True),
+        ("Are you coming to lunch?", "bob", False),
+    ],
+)
+async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, who: str, speaks: bool) -> None:
+    group = Group.of(journal, mode="mention")
+    await group.answered(message(1, addressed=True, key=THREAD))
+    await group.silent(message(2, "thanks", who="bob", **FOLLOWED_THREAD))
+    assert (await group.judged(message(3, text, who=who, **FOLLOWED_THREAD))).speak is speaks
+    switched_off = message(4, text, who=who, key=THREAD, reference={FOLLOWED: False})
+    assert not (await group.judged(switched_off)).speak
+
+
+async def test_who_is_being_talked_with_in_a_thread_asks_that_human(journal: Journal) -> None:
+    group = Group.of(journal, mode="mention")
+    await group.answered(message(1, addressed=True, key=THREAD))
+    await group.silent(message(2, "I have it on Linux", who="bob", reply_to="7", **FOLLOWED_THREAD))
+    await group.silent(message(3, "@bob so have I", who="cleo", reply_to="7", **FOLLOWED_THREAD))
+    asked = message(4, "Which system is it?", who="bob", reply_to="7", **FOLLOWED_THREAD)
+    assert not (await group.judged(asked)).speak
+    assert (await group.judged(replace(asked, id="5", author_id="dan", author="Dan"))).speak
+
+
+async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(journal: Journal) -> None:
+    group = Group.of(journal, mode="mention", follow_up_minutes=10)
+    now = datetime.now(UTC).timestamp()
+    for number, (begun, speaks) in enumerate(((now - 60, True), (now - 700, False)), 10):
+        reference = {FOLLOWED: True, BEGUN: begun}
+        assert (await group.judged(message(number, key=THREAD, reference=reference))).speak is speaks
+    first = message(1, addressed=True)
+    await group.answered(first)
+    await journal.posted(first, "55")
+    await journal.answered(first, Reply("Use pip."))
+    below = {**FOLLOWED_THREAD, "key": replace(CHAT, thread="55")}
+    assert (await group.judged(message(2, "and how do I do that?", who="bob", **below))).speak
+
+
+async def test_a_command_that_was_answered_begins_no_conversation(journal: Journal) -> None:
+    group = Group.of(journal, mode="mention")
+    await group.answered(message(1, "", command="help", addressed=True, key=THREAD))
+    assert not (await group.judged(message(2, "Is this a release?", **FOLLOWED_THREAD))).speak
+
+
+@pytest.mark.parametrize("post", [{"kind": "post"}, {}])
+async def test_a_comment_begins_no_conversation(journal: Journal, post: dict[str, str]) -> None:
+    library = ShelfLibrary()
+    configured = settings(gate={"mode": "mention"}, auto_comment={"chats": ["test:room"]})
+    group = Group(journal, Gate(configured, Room(journal.database), library), library)
+    await group.answered(message(7, "We won!", key=THREAD, reference=post))
+    for who in ("ann", "bob"):
+        asked = message(8, "When was that?", who=who, **FOLLOWED_THREAD)
+        assert not (await group.gate.judge(asked)).speak
+        began = replace(asked, reference={**asked.reference, BEGUN: datetime.now(UTC).timestamp()})
+        assert not (await group.gate.judge(began)).speak, "below a comment that began it, likewise"
+    await group.answered(message(9, "@bot When was that?", addressed=True, key=THREAD))
+    assert (await group.judged(message(10, "and where?", **FOLLOWED_THREAD))).speak
+
+
+@pytest.mark.parametrize(
+    ("text", "speaks"),
+    [
+        ("yes please", True),
+        ("ok", True),
+        ("version 3 on Linux, installed today", True),
+        ("lol", False),
+        ("nvm, found it", False),
+        ("@bob you know that", False),
+    ],
+)
+async def test_who_was_made_an_offer_takes_it_up_in_any_words(journal: Journal, text: str, speaks: bool) -> None:
+    group = Group.of(journal, mode="mention", grey="suggest")
+    await group.answered(message(7, key=THREAD), Reply("I may know something about this. Reply to this message."))
+    assert not (await group.judged(message(8, text, who="bob", **FOLLOWED_THREAD))).speak
+    assert (await group.judged(message(9, text, **FOLLOWED_THREAD))).speak is speaks
+    if speaks:
+        await group.answered(message(10, text, addressed=True, **FOLLOWED_THREAD))
+        assert not (await group.judged(message(11, text, **FOLLOWED_THREAD))).speak, "it was taken up"
+
+
+async def test_a_follow_up_is_no_answer_that_nobody_asked_for(journal: Journal) -> None:
+    group = Group.of(journal, cooldown_s=60)
+    await group.answered(message(1, addressed=True, key=THREAD))
+    further = message(2, "and on Windows?", key=THREAD)
+    assert (await group.judged(further)).speak
+    await journal.answered(further, Reply("As well [1].", CITED))
+    again = Group.of(journal, cooldown_s=60)
+    assert (await again.judged(message(3, "Where is memory stored?", who="bob"))).speak, "the cooldown has not begun"
+
+
 async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) -> None:
-    thread = replace(CHAT, thread="7")
-    first = message(1, addressed=True, key=thread)
+    first = message(1, addressed=True, key=THREAD)
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     await group.answered(first)
-    assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(message(2, key=thread))).speak
+    for who in ("ann", "bob"):
+        asked = message(2, who=who, **FOLLOWED_THREAD)
+        assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(asked)).speak
     await group.earlier(first, 601)
-    assert not (await group.judged(message(3, key=thread))).speak
+    for who in ("ann", "bob"):
+        assert not (await group.judged(message(3, who=who, **FOLLOWED_THREAD))).speak
+
+
+@pytest.mark.parametrize(
+    ("later", "reason"),
+    [
+        ({"text": "@Ann just run pip install rocket", "who": "bob"}, "a human replied"),
+        ({"text": "just run pip install rocket", "who": "bob"}, "a human replied"),
+        ({"text": "nvm, I fixed it"}, "took the question back"),
+        ({"text": "just run pip install rocket", "who": "bob", "key": replace(CHAT, thread="1"), "reply_to": "1"}, "a"),
+        ({"text": "it is in the log", "who": "bob", "key": replace(CHAT, thread="0"), "reply_to": "0"}, ""),
+        ({"text": "Where do the logs go?", "who": "bob"}, ""),
+    ],
+)
+async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_place(
+    journal: Journal, later: dict[str, Any], reason: str
+) -> None:
+    """On Slack what is written into the channel opens a thread, and is in the channel all the same."""
+    group = Group.of(journal, wait_s=5)
+    asked = message(1, key=replace(CHAT, thread="1"), reference={IN_CHAT: True})
+    verdict = await group.judged(asked)
+    assert verdict.wait_s > 4
+    own = {"key": replace(CHAT, thread="2"), "reference": {IN_CHAT: True}} if "key" not in later else {}
+    await group.silent(message(2, **{**own, **later}))
+    confirmed = await group.gate.confirm(asked, verdict)
+    assert confirmed.speak is not bool(reason)
+    assert reason in confirmed.reason
 
 
 async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journal: Journal) -> None:

@@ -13,14 +13,16 @@ from sqlalchemy import text
 from core.errors import UsageError
 from core.feedback.calling import CALLED, call_for, called, occasion
 from core.feedback.learned import Lessons
+from core.feedback.pointing import BEFORE
 from core.feedback.words import ENGLISH
+from core.gating.room import CLOSED
 from core.journal import Journal
 from core.ports import Sink
 from core.retention import forget
 from core.types import Citation, Message, Passage, Question, Reply, Trace
 from knowledge.sources.learned import Learned
 from tests.core.stand import INSTALL, settings
-from tests.core.test_feedback import ASKED, CITED, deliver
+from tests.core.test_feedback import ASKED, CHAT, CITED, deliver
 
 HELPER = {"people": ["test:@helper", "other:@nobody"], "cooldown_minutes": 0}
 TRUSTED = {**HELPER, "trusted": ["test:7"]}
@@ -168,6 +170,35 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
     assert room.said("4") == ENGLISH.known
     assert room.sinks["5"].failures == [ENGLISH.untrusted]
     assert room.sinks["7"].failures == [ENGLISH.teach]
+
+
+async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its_thread_began_with(
+    journal: Journal,
+) -> None:
+    thread = replace(CHAT, thread="1")
+    first = replace(ASKED, addressed=False, text="Which port is it?")
+    told = replace(first, id="2", key=thread, author_id="8", text="It is 8000.")
+    by_link = replace(ASKED, id="3", command="learn", text="https://chat.example/room/2", author_id="7")
+    # The message itself came with the command, and was not seen before.
+    chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", reference={BEFORE: "1"})
+    in_thread = replace(chosen, id="5", key=thread, reply_to="98", quoted="8000!", reference={})
+    await deliver(journal, first, told, by_link, chosen, in_thread, handoff=TRUSTED)
+    answers = ["It is 8000.", "Port 8000.", "8000!"]
+    assert await lessons(journal) == [("Which port is it?", one, "pending") for one in answers]
+
+
+async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journal: Journal) -> None:
+    closed = replace(ASKED, key=replace(CHAT, thread="9"), addressed=False, text="A secret.", reference={CLOSED: True})
+    elsewhere = replace(ASKED, id="2", key=replace(CHAT, chat="hall"), addressed=False, text="Another secret.")
+    learn = replace(ASKED, id="3", command="learn", text="https://chat.example/room/1 Why?", author_id="7")
+    other = replace(learn, id="4", text="https://chat.example/hall/2 Why?")
+    ours = replace(learn, id="5", text="https://chat.example/room/77")
+    await deliver(journal, closed, elsewhere)
+    await journal.posted(closed, "77")
+    await journal.answered(closed, Reply("A secret answer."))
+    room = await deliver(journal, learn, other, ours, handoff=TRUSTED)
+    assert [room.sinks[one].failures for one in ("3", "4", "5")] == [[ENGLISH.teach]] * 3
+    assert await lessons(journal) == []
 
 
 async def test_learn_below_our_own_answer_keeps_that(journal: Journal) -> None:

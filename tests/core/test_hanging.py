@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from core.again import Repeated, answer_again
 from core.answer import answer
-from core.types import AgentScore, Passage, Question, Turn
+from core.answer_cache import AnswerCache
+from core.budget import Budget
+from core.database import Database
+from core.ports import Sink
+from core.settings import Settings
+from core.types import AgentScore, Passage, Question, Reply, Turn
+from tests.core.pictures import png
 from tests.core.scripted import LIGHT, ScriptedPeer, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 from tests.core.test_strategies import left_behind
@@ -87,6 +96,149 @@ async def test_what_hangs_is_cut_and_the_first_token_is_in_time(peer: ScriptedPe
     assert reply.text.startswith("Long-term memory needs a vector database")
     assert {one.source for one in reply.passages} >= {"docs"}
     assert left_behind() == []
+
+
+# Every optional stage at once, with the shares of the default configuration
+
+EVERY_S = 3.0
+ALONE_NOW = Question("Which database does the long-term memory module need to store the messages of an agent?")
+ALLOWED = (
+    *(("single",), ("parallel",), ("planning",), ("react",), ("simple",)),
+    *(("single", name) for name in ("parallel", "planning", "react")),
+)
+
+
+async def _picture() -> bytes:
+    return png()
+
+
+async def _no_version(_sources: Collection[str], _oldest_s: float) -> Mapping[str, str]:
+    await asyncio.Event().wait()
+    return {}
+
+
+def _everything(allowed: Sequence[str], **changes: object) -> Settings:
+    agents = {name: {"sources": [name], "compression": "model", "rewrites": ["keyword"]} for name in ("docs", "other")}
+    return settings(
+        budget={"deadline_s": EVERY_S},
+        sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "other")},
+        agents=agents,
+        strategies={"allowed": list(allowed), "default": allowed[-1]},
+        **changes,
+    )
+
+
+async def _asked(
+    peer: ScriptedPeer, question: Question, allowed: Sequence[str], database: Database | None, *, stuck: bool = True
+) -> Reply:
+    """Ask with everything stuck around the model, or with nothing; what of the model hangs is up to the peer."""
+    library = Stuck((INSTALL, MEMORY, OTHER))
+    library.stages = frozenset(("route", "search", "similarity") if stuck else ())
+    sink = StuckSink() if stuck else MemorySink()
+    images = {"main": {"base_url": peer.base_url, "model": "test-model", "images": True}}
+    configuration = _everything(allowed, models=images)
+    opened = models(peer, images=True)
+    await opened.warm_up()
+    line = parts(library, opened, configuration, OrderKeeper(60 if stuck else 0))
+
+    async def make(asked: Question, sink: Sink, budget: Budget) -> Reply:
+        return await answer(asked, sink, line, budget)
+
+    try:
+        if database is None:
+            return await answer(question, sink, line)
+        cache = AnswerCache(database, configuration.cache, "as it is")
+        repeated = Repeated(cache, library, _no_version, ("docs", "other"), 0.9)
+        return await answer_again(question, sink, make, repeated, Budget(configuration.budget))
+    finally:
+        await opened.close()
+
+
+@pytest.mark.parametrize("way", ["conversation", "picture", "look-up"])
+async def test_when_all_of_them_hang_the_answer_is_still_written(peer: ScriptedPeer, way: str, tmp_path: Path) -> None:
+    peer.hanging = set(LIGHT)
+    picture = replace(FOLLOW_UP, pictures=(_picture,))
+    question = {"conversation": FOLLOW_UP, "picture": picture, "look-up": ALONE_NOW}[way]
+    database = await Database.open(tmp_path / "journal.db") if way == "look-up" else None
+    replies = await asyncio.gather(*(_asked(peer, question, allowed, database) for allowed in ALLOWED))
+    if database:
+        await database.close()
+    for allowed, reply in zip(ALLOWED, replies, strict=True):
+        told = (allowed, reply.trace)
+        assert reply.trace.timings_ms.get("first_token", EVERY_S * 1000) < EVERY_S * 1000, told
+        assert reply.text.startswith("Long-term memory needs a vector database"), told
+        assert "docs" in {one.source for one in reply.passages}, told
+        assert set(reply.trace.why_cut) == set(reply.trace.cut), told
+        assert set(reply.trace.why_cut.values()) == {"late"}, told
+        assert set(reply.trace.cut) >= _expected(way, allowed), told
+    assert left_behind() == []
+
+
+SANE = {
+    "see": "A question about the memory module.",
+    "rewrite_keyword": '{"query": "memory module database"}',
+    "compress": "p1: The memory module needs a database.",
+    "split": '["Does the memory module need a database?"]',
+    "plan": '["memory module database"]',
+    "filter": '{"keep": "all"}',
+    "decide": "[answer]",
+    "react": lambda body: "[answer]" if "<evidence>" in str(body) else "[retrieve_knowledge: memory module]",
+}
+ONE_AT_A_TIME = (
+    *(("vision", "see", "single"), ("look_up", "", "single"), ("compress", "compress", "single")),
+    *(("rewrite_keyword", "rewrite_keyword", "single"), ("split", "split", "parallel"), ("react", "react", "react")),
+    *(("plan", "plan", "planning"), ("filter", "filter", "planning"), ("decide", "decide", "planning")),
+)
+
+
+@pytest.mark.parametrize(("stage", "agent", "strategy"), ONE_AT_A_TIME, ids=[one[0] for one in ONE_AT_A_TIME])
+async def test_one_that_hangs_is_the_one_that_is_cut(
+    peer: ScriptedPeer, stage: str, agent: str, strategy: str, tmp_path: Path
+) -> None:
+    peer.replies |= SANE
+    peer.hanging = {agent}
+    question = replace(ALONE_NOW, pictures=(_picture,)) if stage == "vision" else ALONE_NOW
+    database = await Database.open(tmp_path / "journal.db") if stage == "look_up" else None
+    reply = await _asked(peer, question, (strategy,), database, stuck=False)
+    if database:
+        await database.close()
+    assert reply.trace.timings_ms["first_token"] < EVERY_S * 1000
+    assert dict(reply.trace.why_cut) == {stage: "late"}
+    assert reply.text.startswith("Long-term memory needs a vector database")
+    assert "docs" in {one.source for one in reply.passages}
+    assert left_behind() == []
+
+
+def _expected(way: str, allowed: Sequence[str]) -> set[str]:
+    """Return the stages that hang in every case of a kind, however the times fall."""
+    stages = {"route", "search", "look_back", "open"}
+    if way != "conversation":
+        stages |= {"vision"} if way == "picture" else {"look_up"}
+    by_strategy = {"single": {"compress"}, "parallel": {"split"}, "planning": {"plan"}, "react": {"react"}}
+    stages |= by_strategy.get(allowed[-1], set())
+    if allowed[-1] != "simple":
+        stages |= {"rewrite_keyword"}
+        stages |= {"context"} if way != "look-up" else set()
+    # A choice that needs another query cancels the single search that was made ahead of it.
+    stages |= {"rewrite"} if way != "look-up" and allowed[-1] in ("single", "planning") else set()
+    return stages | ({"choose"} if len(allowed) > 1 else set())
+
+
+async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
+    peer.hanging, peer.failing = {"rewrite"}, {"context", "look_back"}
+    peer.replies["choose"] = "As you like it."
+    library = Stuck((INSTALL, MEMORY, OTHER))
+    library.broken = {"other"}
+    configuration = _everything(("planning", "single"), context={"head_start": False})
+    opened = models(peer)
+    await opened.warm_up()
+    reply = await answer(FOLLOW_UP, MemorySink(), parts(library, opened, configuration))
+    await opened.close()
+    why = reply.trace.why_cut
+    assert set(why) == set(reply.trace.cut)
+    wanted = {"rewrite": "late", "context": "failed", "choose": "unreadable", "search": "failed"}
+    assert wanted.items() <= why.items()
+    assert why["look_back"] == "failed"
 
 
 async def test_an_answer_given_up_leaves_nothing_behind(peer: ScriptedPeer) -> None:

@@ -1,13 +1,18 @@
 """Templates: overridden by the configuration, for one retrieval agent, and in the asker's language."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core.answer import answer
 from core.errors import ConfigurationError
 from core.language import language_of
 from core.notes import CHINESE, ENGLISH, notes_in
 from core.prompts import Prompts
+from core.types import Question
+from tests.core.scripted import ScriptedPeer, models
+from tests.core.stand import MemorySink, parts, settings
 
 
 @pytest.mark.parametrize(
@@ -76,3 +81,29 @@ def test_what_cannot_be_a_template_is_named(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match="not UTF-8"):
         Prompts.read({"talk": binary})
+
+
+async def test_any_template_may_have_versions_in_languages(tmp_path: Path) -> None:
+    """As docs/rewriting.md has it: by the script of the question, and Latin letters get those without an ending."""
+    own = {}
+    for name in ("summarizer-ja", "rewrite_keyword-ja", "summarizer-fr"):
+        own[name] = tmp_path / f"{name}.md"
+        own[name].write_text(f"This is {name}.", "utf-8")
+    configuration = settings(agents={"docs": {"sources": ["docs"], "rewrites": ["keyword"]}})
+    said = {}
+    async with ScriptedPeer() as peer:
+        model = models(peer)
+        line = replace(parts(model=model, configuration=configuration), prompts=Prompts.read(own))
+        for text in (
+            "pip でどうやってインストールしますか？",
+            "Comment installer le package avec pip ?",
+            "如何用 pip 安装？",
+        ):
+            peer.requests.clear()
+            await answer(Question(text), MemorySink(), line)
+            said[language_of(text)] = [body["messages"][0]["content"] for body in peer.requests]
+        await model.close()
+    assert {"This is summarizer-ja.", "This is rewrite_keyword-ja."} <= set(said["ja"])
+    assert not any(one.startswith("This is") for one in (*said[""], *said["zh"]))
+    assert any("from the evidence" in one for one in said[""])
+    assert any("根据给定的资料" in one for one in said["zh"])

@@ -299,6 +299,23 @@ async def test_translation_keeps_names_or_is_not_believed(peer: RewritePeer) -> 
     assert (made, budget.cut) == ([], ["rewrite_translation"])
 
 
+async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer) -> None:
+    """Knowledge in two languages: pages in the asker's own are found by the asker's own words."""
+    text, english = "如何存储消息？", "How are messages stored?"
+    peer.said["translation"] = json.dumps({"query": english})
+    configuration = agent("translation", language="en", keep_original=True)
+    chinese = passage("chinese", "消息的存储：默认保存在内存中。")
+    library = SplitLibrary((INSTALL, MEMORY, chinese))
+    found, budget = await look_up(configuration, peer, library, text)
+    assert sorted(library.asked) == sorted([(english, english), (text, text)]), "the question is searched once"
+    assert {one.id for one in found.passages} == {"memory", "chinese"}
+    assert budget.cut == []
+    # What is in that language already, and a model that fails, add nothing.
+    assert (await queries(configuration, peer, "How are the messages stored?"))[0] == []
+    peer.failing.add("translation")
+    assert (await queries(configuration, peer, text))[0] == []
+
+
 async def test_translation_without_a_model_goes_by_the_synonyms() -> None:
     known = {"记忆": ["memory"], "配置": ["configure", "set up"]}
     made, _ = await queries(agent("translation", language="en", synonyms=known), text="如何配置记忆？")

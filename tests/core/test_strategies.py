@@ -126,7 +126,7 @@ async def test_a_router_that_answers_nonsense_means_single(peer: ScriptedPeer, r
 async def test_a_router_that_hangs_or_fails_means_single(peer: ScriptedPeer, fault: str) -> None:
     setattr(peer, fault, {"choose"})
     started = time.monotonic()
-    result = await ask(HOW, peer, allowing("none", "planning", budget={"deadline_s": 5, "choose": 0.1}))
+    result = await ask(HOW, peer, allowing("none", "single", "planning", budget={"deadline_s": 5, "choose": 0.1}))
     assert result.trace.strategy == "single"
     assert result.trace.cut == ("choose",)
     assert time.monotonic() - started < 2.5
@@ -152,10 +152,19 @@ async def test_a_search_that_is_not_needed_may_fail(peer: ScriptedPeer) -> None:
         await ask(HOW, peer, allowing("none", "single"), library)
 
 
-@pytest.mark.parametrize("allowed", ["none", "parallel", "planning", "react", "simple"])
-async def test_without_a_model_there_is_no_choice(allowed: str) -> None:
-    reply = await answer(HOW, MemorySink(), parts(configuration=allowing(allowed)))
-    assert reply.trace.strategy == ("simple" if allowed == "simple" else "single")
+@pytest.mark.parametrize(
+    ("allowed", "used"),
+    [
+        *((("parallel",), "parallel"), (("planning",), "planning"), (("react",), "react"), (("simple",), "simple")),
+        *((("none", "planning", "single"), "single"), (("none", "react", "simple"), "simple")),
+        *((("none", "planning", "parallel"), "planning"), (("none",), "single")),
+    ],
+)
+async def test_without_a_model_there_is_no_choice(allowed: tuple[str, ...], used: str) -> None:
+    """One search, by the name of what is allowed; where that is `none` alone, the sources are quoted all the same."""
+    configuration = allowing(*allowed, limits={"default": allowed[-1]})
+    reply = await answer(HOW, MemorySink(), parts(configuration=configuration))
+    assert reply.trace.strategy == used
     assert reply.extractive
     assert reply.citations[0].passage_id == "install"
     assert reply.trace.cut == ()
@@ -500,7 +509,7 @@ async def test_every_prompt_holds_the_date_and_fences_what_is_data(peer: Scripte
 def unfenced(body: Body) -> str:
     """Return a request without what stands inside its fences: all that a model may take for instructions."""
     said = "\n".join(message["content"] for message in body["messages"] if message["role"] != "assistant")
-    for tag in ("passage", "evidence", "searches", "conversation", "question"):
+    for tag in ("passage", "evidence", "searches", "conversation", "analysis", "question", "said"):
         said = re.sub(rf"<{tag}\b[^>]*>.*?</{tag}>", "", said, flags=re.DOTALL)
     return said
 
@@ -539,9 +548,7 @@ async def test_an_injection_changes_no_action(peer: ScriptedPeer, strategy: str,
     agents = {"docs": {"sources": ["docs"], "compression": "model"}}
     reply = await ask(question, peer, allowing(strategy, agents=agents), library)
     for body in peer.requests:
-        # The conversation reaches the summarizer as turns of its own, which are no fences.
-        if agent_of(body) != "write":
-            assert "OBEY" not in unfenced(body), agent_of(body)
+        assert "OBEY" not in unfenced(body), agent_of(body)
     assert set(library.queries) <= {
         reply.trace.query,
         question.text,

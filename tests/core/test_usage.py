@@ -203,6 +203,26 @@ async def test_at_a_limit_the_asker_is_told(
         assert (await line.answer(allowed, MemorySink())).citations
 
 
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"daily_tokens": 100}, "今天的用量已达上限（100 个 token）"),
+        ({"daily_tokens_per_chat": 100}, "今天本聊天的用量已达上限（100 个 token）"),
+        ({"daily_cost_per_user": 1.5}, "今天您的用量已达上限（1.5）"),
+    ],
+)
+async def test_at_a_limit_the_asker_is_told_in_their_language(
+    limits: dict[str, float], says: str, database: Database, ledger: Ledger, model: RoleModels
+) -> None:
+    await ledger.record(HOW, "answered", consumed(100, 1.5), today())
+    with pytest.raises(UsageError) as fault:
+        await answering(database, model, limits=limits).answer(replace(HOW, text="如何安装这个软件包？"), MemorySink())
+    said = str(fault.value)
+    assert said.startswith(says)
+    assert f"请在午夜（{today() + timedelta(days=1)} 00:00" in said
+    assert said.endswith("分钟。")
+
+
 async def test_the_terminal_has_neither_chat_nor_name(database: Database, ledger: Ledger, model: RoleModels) -> None:
     line = answering(database, model, limits={"daily_tokens_per_chat": 1, "daily_tokens_per_user": 1})
     await ledger.record(Question("How?"), "answered", consumed(100), today())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ class Upkept:
     store: Store
     embedder: WordEmbedder
     record: UpkeepRecord
-    told: list[str] = field(default_factory=list)
+    told: list[list[str]] = field(default_factory=list)
 
     def settings(self, sources: Mapping[str, Any], **more: object) -> Settings:
         return Settings.model_validate({"data_dir": self.folder, "sources": sources, **more})
@@ -58,9 +58,9 @@ class Upkept:
         library = KnowledgeLibrary(settings, self.store, self.embedder)
         await library.load()
 
-        async def news() -> None:
-            await library.reload()
-            self.told.append("news")
+        async def news(names: Collection[str]) -> None:
+            await library.reload(names)
+            self.told.append(sorted(names))
 
         keeper = Keeper(settings, self.work(settings), self.record, news, **pace)
         async with keeper.keeping():
@@ -115,6 +115,7 @@ async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again
         assert state.next_run
         assert timedelta(minutes=59) < state.next_run - state.last_success < timedelta(minutes=67)
         await true(lambda: upkept.told)
+        assert all(names == ["fruit"] for names in upkept.told)
     before = await upkept.tries("fruit")
     async with upkept.keeper(settings):
         await asyncio.sleep(0.3)
@@ -146,7 +147,7 @@ async def test_a_start_forgets_the_sources_that_were_removed(upkept: Upkept) -> 
     async with upkept.keeper(upkept.settings({"fruit": fruit, "trees": web})), asyncio.timeout(SOON_S):
         while "trees" in await upkept.record.entries():
             await asyncio.sleep(0.02)
-        await true(lambda: upkept.told)
+        await true(lambda: ["trees"] in upkept.told)
     assert await upkept.store.manifest("trees") == {}
     assert len(await upkept.store.manifest("fruit")) == 1
     assert not clone.exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
@@ -48,22 +48,26 @@ async def test_a_source_that_cannot_even_be_opened_does_not_stop_the_others(
 async def test_news_come_with_every_change_and_at_the_end(tmp_path: Path, store: Store, embedder: WordEmbedder) -> None:
     sources = {"fruit": folder(tmp_path / "a", "apple"), "tools": folder(tmp_path / "b", "hammer")}
     held: list[list[int]] = []
+    told: list[list[str]] = []
 
-    async def news() -> None:
+    async def news(names: Collection[str]) -> None:
+        told.append(list(names))
         held.append([len(await store.vectors(name)) for name in sources])
 
     async def run() -> Refreshed:
         held.clear()
+        told.clear()
         return await refresh_sources(Refreshing(sources, store, embedder, tmp_path, 200), news=news)
 
     await run()
     assert [1, 0] in held, "the first source could be asked before the second was read"
     assert held[-1] == [1, 1]
+    assert set(map(tuple, told)) == {("fruit",), ("tools",)}
     await run()
-    assert held == [[1, 1]]
+    assert (held, told) == ([[1, 1]], [["fruit", "tools"]]), "another process may have changed both"
     (tmp_path / "a" / "new.md").write_text("pear", "utf-8")
     await run()
-    assert held == [[2, 1], [2, 1]]
+    assert (held, told) == ([[2, 1], [2, 1]], [["fruit"], ["tools"]])
 
 
 async def test_questions_find_the_first_batch_of_a_source_that_is_still_read(

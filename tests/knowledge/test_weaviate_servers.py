@@ -1,4 +1,4 @@
-"""The Weaviate store and what happens to servers: keys, TLS, going away, replicas.
+"""The Weaviate store and what happens to servers: keys, TLS, going away, a full disk, replicas.
 
 Each test starts servers of its own: KIMAS_TEST_WEAVIATE_BINARY names the program, in version 1.33 or newer.
 """
@@ -6,8 +6,10 @@ Each test starts servers of its own: KIMAS_TEST_WEAVIATE_BINARY names the progra
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,8 +17,12 @@ import pytest
 
 from core.errors import StoreError
 from core.settings import Secret, WeaviateSettings
+from core.yaml_file import read_yaml
+from knowledge.embedding import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
+from knowledge.tokens import query_tokens
 from tests.contracts.test_store import DIMENSION, put, random_rows, row, unit
+from tests.deployment import ROOT, Deployment
 from tests.peers.tls import authority, forwarded
 from tests.peers.weaviate_server import BINARY, Node, weaviate_servers
 
@@ -41,20 +47,21 @@ async def found(store: WeaviateStore) -> set[str]:
 
 async def test_keys_and_tls_and_going_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One server for all of it: starting one takes seconds."""
-    keys = {
-        "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED": "false",
-        "AUTHENTICATION_APIKEY_ENABLED": "true",
-        "AUTHENTICATION_APIKEY_ALLOWED_KEYS": "right-key",
-        "AUTHENTICATION_APIKEY_USERS": "kimas",
-        "AUTHORIZATION_ADMINLIST_ENABLED": "true",
-        "AUTHORIZATION_ADMINLIST_USERS": "kimas",
-    }
     monkeypatch.setenv(KEY, "right-key")
-    async with weaviate_servers(tmp_path, 1, **keys) as cluster:
+    async with weaviate_servers(tmp_path, 1, **_composed("right-key")) as cluster:
         (node,) = cluster.nodes
         await _check_keys(node, monkeypatch)
         await _check_tls(node, tmp_path, monkeypatch)
         await _check_going_away(node)
+
+
+def _composed(key: str) -> Mapping[str, str]:
+    """Return what config/compose.yaml tells a server, with this key; without its place, which is the container's."""
+    told = read_yaml(ROOT / "config" / "compose.yaml").data["services"]["weaviate"]["environment"]
+    places = ("PERSISTENCE_DATA_PATH", "CLUSTER_HOSTNAME")
+    return {name: value for name, value in told.items() if name not in places} | {
+        "AUTHENTICATION_APIKEY_ALLOWED_KEYS": key
+    }
 
 
 async def _check_keys(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +126,71 @@ async def _answers(store: WeaviateStore) -> bool:
     except StoreError:
         return False
     return True
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    """Its disk passes the limit while it runs: nothing is taken, everything known is served, and then it goes on."""
+    limit = int(_used(tmp_path)) + 1
+    if _missing(tmp_path, limit) > os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize // 2:
+        pytest.skip("A FULL DISK IS NOT TESTED: there is too little room to make it a hundredth fuller")
+    async with weaviate_servers(tmp_path, 1, DISK_USE_READONLY_PERCENTAGE=str(limit)) as cluster:
+        (node,) = cluster.nodes
+        place = node.settings().model_dump(include={"host", "http_port", "grpc_port"})
+        store = {"provider": "weaviate", "weaviate": place}
+        sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}
+        deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"store": store}})
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "docs" / "rocket.md").write_text("# Rocket\n\nIt flies to the moon.\n", "utf-8")
+        await asyncio.to_thread(deployment.call, "ingest")
+        await _filled(tmp_path, node, limit)
+        (tmp_path / "docs" / "rocket.md").write_text("# Rocket\n\nIt flies to Mars.\n", "utf-8")
+        (tmp_path / "docs" / "new.md").write_text("# New\n\nIt stays here.\n", "utf-8")
+        told = await asyncio.to_thread(deployment.call, "ingest", code=1)
+        assert "the server takes nothing more, look at its disk" in told.stderr
+        await asyncio.to_thread(deployment.call, "search", "rocket")
+        await _serves(node, {"rocket.md": "moon"})
+        (tmp_path / "ballast").unlink()
+        # From 1.36 on it notices by itself; an older one has to be started again.
+        await node.stop(signal.SIGTERM)
+        await node.start()
+        await node.ready()
+        await _serves(node, {"rocket.md": "moon"})
+        await asyncio.to_thread(deployment.call, "ingest")
+        await _serves(node, {"rocket.md": "Mars", "new.md": "stays"})
+
+
+def _used(folder: Path) -> float:
+    """Return how full the disk is, in percent, as the server reckons it."""
+    disk = os.statvfs(folder)
+    return 100 * (1 - disk.f_bfree / disk.f_blocks)
+
+
+def _missing(folder: Path, limit: int) -> int:
+    """Return how many bytes make the disk fuller than the limit, which is in percent."""
+    disk = os.statvfs(folder)
+    return max(0, int((limit - _used(folder)) / 100 * disk.f_blocks * disk.f_frsize)) + (16 << 20)
+
+
+async def _filled(folder: Path, node: Node, limit: int) -> None:
+    """Fill the disk until the server takes nothing more. Others may free some of it meanwhile."""
+    async with asyncio.timeout(30):
+        while "Set READONLY" not in await asyncio.to_thread((node.folder / "log").read_text):
+            with (folder / "ballast").open("ab") as file:
+                os.posix_fallocate(file.fileno(), file.tell(), _missing(folder, limit))
+            await asyncio.sleep(1)
+
+
+async def _serves(node: Node, words: Mapping[str, str]) -> None:
+    """Check that somebody who comes now finds exactly these documents, each with its word."""
+    store = await open_weaviate(node.settings(), LOCAL_NAME, LOCAL_DIMENSION)
+    try:
+        passages = await store.search(query_tokens(" ".join(words.values())), None, ["docs"], 9)
+        assert (await store.manifest("docs")).keys() == words.keys()
+    finally:
+        await store.close()
+    found = {one.path: one.text for one in passages}
+    assert found.keys() == words.keys()
+    assert all(word in found[path] for path, word in words.items()), found
 
 
 async def test_replicas(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-from tests.peers.discord_gateway import DIRECT_MESSAGES, GUILD_MESSAGES, GUILDS, MESSAGE_CONTENT, Gateway
+from tests.peers.discord_gateway import DIRECT_MESSAGES, GUILD_MESSAGES, GUILD_TYPING, GUILDS, MESSAGE_CONTENT, Gateway
 
 Json = dict[str, Any]
 Drop = Literal["", "before", "after"]
@@ -47,6 +47,7 @@ COMMAND = {"name", "type", "description", "options", "contexts", "integration_ty
 OPTION = {"name", "type", "description", "required", "choices", "autocomplete", "min_value", "max_value", "max_length"}
 STRING, INTEGER, NUMBER = 3, 4, 10
 TYPING, SUGGESTED = 4, 8
+ON_MESSAGES, ON_USERS = 3, 2
 ADDRESS = re.compile(r"(?<![<\w])https?://[^\s>)]+")
 
 
@@ -272,6 +273,13 @@ class DiscordPeer:
         await self._tell("MESSAGE_CREATE", shown)
         return shown.id
 
+    async def write(self, channel: str, author: Author | None = None) -> None:
+        """Begin to write in a server's channel, as others see it; it fades after ten seconds."""
+        who, where = author or Author(), self.channels[channel]
+        event = {"channel_id": channel, "guild_id": where.guild, "user_id": who.id, "timestamp": int(time.time())}
+        event["member"] = {"user": who.user(), "roles": []}
+        await self.gateway.emit("TYPING_START", event, lambda intents: event if intents & GUILD_TYPING else None)
+
     async def edit(self, channel: str, message: str, content: str, *, silently: bool = False) -> None:
         """Edit a message; `silently` is what the server does itself, such as unfolding a link."""
         shown = self.channels[channel].messages[message]
@@ -289,17 +297,29 @@ class DiscordPeer:
         self, channel: str, name: str, author: Author | None = None, *, permissions: int = 0, **given: str
     ) -> Asked:
         """Give a slash command that the bot has registered; `permissions` are the author's in the channel."""
-        found = next((one for one in self.commands if one["name"] == name), None)
+        found = next((one for one in self.commands if one["name"] == name and one["type"] == 1), None)
         assert found is not None, f"/{name} is not registered"
         options = [_given(found, key, value) for key, value in given.items()]
         assert {one["name"] for one in found["options"] if one.get("required")} <= set(given)
+        return await self._ask(channel, {"name": name, "type": 1, "options": options}, author, permissions)
+
+    async def choose(
+        self, channel: str, message: str, name: str, author: Author | None = None, *, permissions: int = 0
+    ) -> Asked:
+        """Choose an entry in the menu of a message; what it is about is delivered with it, without what that quotes."""
+        assert any(one["name"] == name and one["type"] == ON_MESSAGES for one in self.commands), f"{name} is missing"
+        shown = self._object(self.channels[channel].messages[message])
+        partial = {key: value for key, value in shown.items() if key != "referenced_message"}
+        data = {"name": name, "type": ON_MESSAGES, "target_id": message, "resolved": {"messages": {message: partial}}}
+        return await self._ask(channel, data, author, permissions)
+
+    async def _ask(self, channel: str, data: Json, author: Author | None, permissions: int) -> Asked:
         where = self.channels[channel]
         asked = Asked(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
         self.asked[asked.token] = asked
         user = (author or Author()).user()
         event: Json = {"id": asked.id, "application_id": self.application, "type": 2, "token": asked.token}
-        event.update(channel_id=channel, channel=where.object(), data={"id": "1", "name": name, "type": 1})
-        event["data"]["options"] = options
+        event.update(channel_id=channel, channel=where.object(), data={"id": "1", **data})
         event.update(
             {"guild_id": where.guild, "member": {"user": user, "roles": [], "permissions": str(permissions)}}
             if where.guild
@@ -598,6 +618,9 @@ class DiscordPeer:
             raise Refusal(403, 20012, "You are not authorized to perform this action on this application")
         for command in body["items"]:
             unknown = set(command) - COMMAND
+            if command["type"] in (ON_MESSAGES, ON_USERS):
+                _check_entry(command)
+                continue
             if unknown or not re.fullmatch(r"[a-z0-9_-]{1,32}", command["name"]):
                 raise form("name", "APPLICATION_COMMAND_INVALID_NAME", f"Command name is invalid {unknown}")
             if not 1 <= len(command["description"]) <= 100:
@@ -820,6 +843,14 @@ def _given(command: Json, name: str, value: str) -> Json:
     assert option.get("min_value", number) <= number <= option.get("max_value", number)
     assert not option.get("choices") or value in [one["value"] for one in option["choices"]]
     return {"name": name, "type": kind, "value": {INTEGER: int(number), NUMBER: number}.get(kind, value)}
+
+
+def _check_entry(command: Json) -> None:
+    """Check an entry in the menu of a message or a person: a name that people read, and nothing that can be given."""
+    if not 1 <= len(command["name"]) <= 32 or set(command) - (COMMAND - {"options"}):
+        raise form("name", "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid")
+    if command.get("description"):
+        raise form("description", "APPLICATION_COMMAND_CONTEXT_MENU_DESCRIPTION_INVALID", "Must be empty.")
 
 
 def _check_option(option: Json) -> None:

@@ -23,6 +23,7 @@ from typing import Any, Literal
 from aiohttp import web
 
 from tests.peers.slack_events import Deliveries, Envelope
+from tests.peers.slack_views import View, Views
 
 Json = dict[str, Any]
 BOT, BOT_ID, TEAM, ANN = "UBOT", "BBOT", "T1", "U1ANN"
@@ -45,6 +46,7 @@ METHODS: dict[str, dict[str, type]] = {
     "chat.stopStream": {"channel!": str, "ts!": str, "markdown_text": str},
     "assistant.threads.setStatus": {"channel_id!": str, "thread_ts!": str, "status!": str},
     "users.info": {"user!": str},
+    "views.open": {"trigger_id!": str, "view!": dict},
     "reactions.add": {"channel!": str, "timestamp!": str, "name!": str},
     "reactions.remove": {"channel": str, "timestamp": str, "name!": str},
 }
@@ -113,10 +115,19 @@ class Refusal(Exception):
 
 
 class SlackPeer:
-    """The server. `limits` maps a method to (calls, seconds): more are answered with 429."""
+    """The server. `limits` maps a method to (calls, seconds): more are answered with 429.
 
-    def __init__(self) -> None:
-        self.bot_token, self.app_token, self.signing_secret = "xoxb-for-tests", "xapp-for-tests", "a-signing-secret"
+    Another one `beside` it is another app with a bot of its own in the same workspace.
+    """
+
+    def __init__(self, bot: str = BOT, *, beside: SlackPeer | None = None) -> None:
+        self.bot, own = bot, "" if bot == BOT else f"-{bot}"
+        self.bot_id = f"{BOT_ID}{own}"
+        self.bots: list[SlackPeer] = beside.bots if beside else []
+        self.bots.append(self)
+        self.bot_token, self.app_token, self.signing_secret = (
+            f"{kind}{own}" for kind in ("xoxb-for-tests", "xapp-for-tests", "a-signing-secret")
+        )
         self.api_url = ""
         self.lacking: set[str] = set()
         self.limits: dict[str, tuple[int, float]] = {}
@@ -131,7 +142,8 @@ class SlackPeer:
         self.status_log: list[tuple[float, str]] = []
         self.responses: list[Json] = []
         self.deliveries = Deliveries(self.signing_secret)
-        self._messages: dict[tuple[str, str], Shown] = {}
+        self.views = Views()
+        self._messages: dict[tuple[str, str], Shown] = beside._messages if beside else {}
         self._clock = 1_700_000_000_000_000
         self._faults: list[Fault] = []
         self._taken: defaultdict[str, deque[float]] = defaultdict(deque)
@@ -163,10 +175,11 @@ class SlackPeer:
         """Write a message and return its timestamp. A mention in a channel is delivered twice, as Slack does."""
         shown = self._add(channel, text, user, thread)
         event = {**self._event(shown), **more}
-        self.event(event)
-        if f"<@{BOT}>" in text and not channel.startswith("D"):
-            mention = {name: value for name, value in event.items() if name != "channel_type"}
-            self.event({**mention, "type": "app_mention"})
+        for app in self._who_is_in(channel):
+            app.event(event)
+            if f"<@{app.bot}>" in text and not channel.startswith("D"):
+                mention = {name: value for name, value in event.items() if name != "channel_type"}
+                app.event({**mention, "type": "app_mention"})
         return shown.ts
 
     def edit(self, channel: str, ts: str, text: str) -> None:
@@ -184,7 +197,7 @@ class SlackPeer:
 
     def command(self, text: str, *, channel: str = "C1", user: str = ANN) -> Envelope:
         """Use the slash command; the returned delivery holds the acknowledgement."""
-        trigger = f"trigger.{self._tick()}"
+        trigger = self.views.trigger(f"trigger.{self._tick()}", user)
         payload = {
             **{"command": "/kimas", "text": text, "user_id": user, "user_name": "ann", "channel_id": channel},
             **{"channel_name": "team", "team_id": TEAM, "trigger_id": trigger, "api_app_id": "A1", "token": "old"},
@@ -194,7 +207,7 @@ class SlackPeer:
 
     def press(self, channel: str, value: str, *, user: str = ANN, ts: str = "", ephemeral: bool = False) -> Envelope:
         """Press a button below a message; the value need not be that of one, as no secret protects it."""
-        trigger = f"{self._tick()}.{self._tick()}.0123456789abcdef0123456789abcdef"
+        trigger = self._trigger(user)
         container = {"type": "message", "message_ts": ts, "channel_id": channel, "is_ephemeral": ephemeral}
         action = {"type": "button", "action_id": "a", "block_id": "b", "value": value, "action_ts": self._tick()}
         payload = {
@@ -204,6 +217,41 @@ class SlackPeer:
             **{"response_url": f"http://{self._root}/response/{trigger}", "token": "old"},
         }
         return self.deliveries.deliver("interactive", payload)
+
+    def choose(self, channel: str, ts: str, callback: str, *, user: str = ANN) -> Envelope:
+        """Choose a shortcut in the menu of a message, which is delivered with it."""
+        trigger, shown = self._trigger(user), self._messages[channel, ts]
+        thread = {"thread_ts": shown.thread_ts} if shown.thread_ts else {}
+        message = {"type": "message", "user": shown.user, "text": shown.text, "ts": ts, "team": TEAM, **thread}
+        payload = {
+            **{"type": "message_action", "callback_id": callback, "team": {"id": TEAM, "domain": "rocket"}},
+            **{"user": {"id": user, "username": "ann", "name": "ann", "team_id": TEAM}, "api_app_id": "A1"},
+            **{"channel": {"id": channel, "name": "team"}, "message_ts": ts, "message": message, "token": "old"},
+            **{"trigger_id": trigger, "action_ts": self._tick(), "is_enterprise_install": False, "enterprise": None},
+            "response_url": f"http://{self._root}/response/{trigger}",
+        }
+        return self.deliveries.deliver("interactive", payload)
+
+    def link(self, channel: str, ts: str) -> str:
+        """Return the address of a message, as people copy it."""
+        shown = self._messages[channel, ts]
+        thread = f"?thread_ts={shown.thread_ts}&cid={channel}" if shown.thread_ts else ""
+        return f"https://rocket.slack.com/archives/{channel}/p{ts.replace('.', '')}{thread}"
+
+    def submit(self, view: View, values: dict[str, str] | None = None, *, user: str = "") -> Envelope:
+        """Fill in fields of a modal by their names and send it; it closes, or shows errors, when that is taken."""
+        if not view.open:
+            raise LookupError("the modal is closed")
+        who = user or view.user
+        payload = {
+            **{"type": "view_submission", "team": {"id": TEAM, "domain": "rocket"}, "api_app_id": "A1", "token": "old"},
+            **{"user": {"id": who, "username": "ann", "name": "ann", "team_id": TEAM}},
+            **{"trigger_id": self._trigger(who), "view": view.filled(values or {}), "response_urls": []},
+        }
+        return self.deliveries.deliver("interactive", payload, view.take)
+
+    def _trigger(self, user: str) -> str:
+        return self.views.trigger(f"{self._tick()}.{self._tick()}.0123456789abcdef0123456789abcdef", user)
 
     def event(self, event: object, **more: Any) -> Envelope:
         """Deliver an event, whatever it is."""
@@ -235,7 +283,9 @@ class SlackPeer:
     def messages(self, channel: str) -> list[Shown]:
         """Return the bot's messages in a channel, as they are shown now."""
         return [
-            one for one in self._messages.values() if one.channel == channel and one.user == BOT and not one.deleted
+            one
+            for one in self._messages.values()
+            if one.channel == channel and one.user == self.bot and not one.deleted
         ]
 
     def message(self, channel: str, ts: str) -> Shown:
@@ -299,7 +349,7 @@ class SlackPeer:
         self._limit(method)
         calls: dict[str, Callable[[Json], Json]] = {
             "auth.test": lambda _: {
-                **{"user_id": BOT, "user": "kimas", "bot_id": BOT_ID, "team_id": TEAM, "team": "Rocket"},
+                **{"user_id": self.bot, "user": "kimas", "bot_id": self.bot_id, "team_id": TEAM, "team": "Rocket"},
                 "url": f"http://{self._root}/",
             },
             "apps.connections.open": self._open,
@@ -311,6 +361,7 @@ class SlackPeer:
             "chat.stopStream": self._stop,
             "assistant.threads.setStatus": self._status,
             "users.info": self._user,
+            "views.open": self._open_view,
             "reactions.add": self._react,
             "reactions.remove": self._unreact,
         }
@@ -340,7 +391,7 @@ class SlackPeer:
         if not user.startswith("U"):
             raise Refusal("user_not_found")
         team = "T0999" if user in self.guests else TEAM
-        about = {"id": user, "team_id": team, "name": "ann", "is_bot": user == BOT}
+        about = {"id": user, "team_id": team, "name": "ann", "is_bot": user == self.bot}
         return {"user": {**about, "is_admin": user in self.administrators}}
 
     def _limit(self, method: str) -> None:
@@ -387,21 +438,25 @@ class SlackPeer:
         if not text.strip():
             raise Refusal("no_text")
         blocks = _blocks(given)
-        shown = self._add(channel, text, BOT, self._thread(given))
+        shown = self._add(channel, text, self.bot, self._thread(given))
         shown.blocks = blocks
         shown.unfurls = given.get("unfurl_links", True) or given.get("unfurl_media", True)
         self._posted(shown)
-        return {"channel": channel, "ts": shown.ts, "message": {"text": text, "ts": shown.ts, "bot_id": BOT_ID}}
+        return {"channel": channel, "ts": shown.ts, "message": {"text": text, "ts": shown.ts, "bot_id": self.bot_id}}
 
     def _posted(self, shown: Shown) -> None:
         self.statuses.pop(shown.thread_ts, None)
-        self.event({**self._event(shown), "bot_id": BOT_ID, "app_id": "A1"})
+        for app in self._who_is_in(shown.channel):
+            app.event({**self._event(shown), "bot_id": self.bot_id, "app_id": "A1"})
+
+    def _who_is_in(self, channel: str) -> list[SlackPeer]:
+        return [self] if channel.startswith("D") else self.bots
 
     def _own(self, given: Json) -> Shown:
         shown = self._messages.get((self._place(given), given["ts"]))
         if shown is None or shown.deleted:
             raise Refusal("message_not_found")
-        if shown.user != BOT:
+        if shown.user != self.bot:
             raise Refusal("cant_update_message")
         return shown
 
@@ -418,7 +473,7 @@ class SlackPeer:
             text = shown.text
         shown.blocks = _blocks(given)
         if given.get("parse", "client") != "none":
-            text = re.sub(r"(?<![\w<])@(here|channel|everyone)\b", r"<!\1>", text)
+            text = _linked(text)
         self._show(shown, text)
         return {"channel": shown.channel, "ts": shown.ts, "text": text}
 
@@ -428,7 +483,7 @@ class SlackPeer:
             raise Refusal("missing_recipient_user_id")
         if not channel.startswith("D") and not given.get("recipient_team_id"):
             raise Refusal("missing_recipient_team_id")
-        shown = self._add(channel, _piece(given), BOT, thread)
+        shown = self._add(channel, _piece(given), self.bot, thread)
         shown.streaming = shown.streamed = True
         self._posted(shown)
         return {"channel": channel, "ts": shown.ts}
@@ -457,6 +512,12 @@ class SlackPeer:
             del self.statuses[thread]
         self.status_log.append((time.monotonic(), given["status"]))
         return {}
+
+    def _open_view(self, given: Json) -> Json:
+        error, opened = self.views.open(given)
+        if error:
+            raise Refusal(error)
+        return opened
 
     def _reacted(self, given: Json) -> Shown:
         shown = self._messages.get((self._place(given), given["timestamp"]))
@@ -502,6 +563,8 @@ class SlackPeer:
         shown.history.append((time.monotonic(), text))
 
     def _tick(self) -> str:
+        if self is not self.bots[0]:
+            return self.bots[0]._tick()
         self._clock += 1000
         return f"{self._clock // 1_000_000}.{self._clock % 1_000_000:06d}"
 
@@ -527,6 +590,12 @@ class SlackPeer:
         self.event(
             {"type": "message", "subtype": subtype, "hidden": True, "channel": channel, "channel_type": kind, **more}
         )
+
+
+def _linked(text: str) -> str:
+    """Make links of the names of people, groups and channels, as Slack does unless it is told not to."""
+    everybody = re.sub(r"(?<![\w<])@(here|channel|everyone)\b", r"<!\1>", text)
+    return re.sub(r"(?<![\w<&])([@#])(\w[\w.-]*)", r"<\1\2>", everybody)
 
 
 def _piece(given: Json) -> str:

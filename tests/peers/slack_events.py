@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -19,7 +20,10 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class Envelope:
-    """One delivery. `attempts` holds the time of each try; `answer` what came with the acknowledgement."""
+    """One delivery. `attempts` holds the time of each try; `response` what came with the acknowledgement.
+
+    `taken` is told the response to the first acknowledgement.
+    """
 
     id: str
     kind: str
@@ -27,7 +31,21 @@ class Envelope:
     attempts: list[float] = field(default_factory=list)
     acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
     acknowledged_after: float = 0.0
-    answer: str = ""
+    response: Json = field(default_factory=dict)
+    taken: Callable[[Json], None] | None = None
+
+    @property
+    def answer(self) -> str:
+        """The text that came with the acknowledgement."""
+        return str(self.response.get("text", ""))
+
+    def acknowledge(self, response: Json) -> None:
+        """Note the acknowledgement."""
+        self.response = response
+        self.acknowledged_after = time.monotonic() - self.attempts[-1]
+        if self.taken is not None and not self.acknowledged.is_set():
+            self.taken(response)
+        self.acknowledged.set()
 
 
 class Deliveries:
@@ -48,9 +66,9 @@ class Deliveries:
         self._connected = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def deliver(self, kind: str, payload: object) -> Envelope:
+    def deliver(self, kind: str, payload: object, taken: Callable[[Json], None] | None = None) -> Envelope:
         """Start to deliver a payload."""
-        envelope = Envelope(f"envelope-{len(self.envelopes) + 1}", kind, payload)
+        envelope = Envelope(f"envelope-{len(self.envelopes) + 1}", kind, payload, taken=taken)
         self.envelopes.append(envelope)
         task = asyncio.create_task(self._insist(envelope))
         self._tasks.add(task)
@@ -103,10 +121,7 @@ class Deliveries:
         if not known or set(frame) - {"envelope_id", "payload"}:
             self.unknown_acknowledgements.append(json.dumps(frame))
             return
-        envelope = known[0]
-        envelope.answer = frame.get("payload", {}).get("text", "")
-        envelope.acknowledged_after = time.monotonic() - envelope.attempts[-1]
-        envelope.acknowledged.set()
+        known[0].acknowledge(frame.get("payload", {}))
 
     async def _insist(self, envelope: Envelope) -> None:
         for attempt in range(4):
@@ -120,7 +135,7 @@ class Deliveries:
     async def _send_envelope(self, envelope: Envelope, attempt: int) -> None:
         await self._connected.wait()
         frame = {"type": envelope.kind, "envelope_id": envelope.id, "payload": envelope.payload}
-        frame["accepts_response_payload"] = envelope.kind == "slash_commands"
+        frame["accepts_response_payload"] = envelope.kind != "events_api"
         if envelope.kind == "events_api":
             frame |= {"retry_attempt": attempt, "retry_reason": "timeout" if attempt else ""}
         envelope.attempts.append(time.monotonic())
@@ -144,9 +159,7 @@ class Deliveries:
         kind = "application/json" if envelope.kind == "events_api" else "application/x-www-form-urlencoded"
         status, answer = await self.request(body, **{"Content-Type": kind}, **retry)
         if status == 200:
-            envelope.answer = answer
-            envelope.acknowledged_after = time.monotonic() - envelope.attempts[-1]
-            envelope.acknowledged.set()
+            envelope.acknowledge(json.loads(answer) if answer.startswith("{") else {"text": answer} if answer else {})
         else:
             self.refused.append(status)
             await asyncio.sleep(self.patience_s)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from core.errors import StoreLocked
+from core.logs import logger
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.rows import Entry, claim_key
 from knowledge.stores.weaviate.schema import DOCUMENTS
@@ -17,6 +18,8 @@ from knowledge.stores.weaviate.schema import DOCUMENTS
 PAUSE = 0.2
 # How much longer than a dead writer's claim lasts another one waits.
 PATIENCE = 1.5
+# A write takes seconds; waiting any longer is told.
+TOLD_AFTER_S = 10.0
 
 
 @asynccontextmanager
@@ -46,14 +49,19 @@ class Claim:
 
     async def take(self) -> None:
         """Wait for the claim. Raises `StoreLocked`."""
-        patience = time.monotonic() + self.seconds * PATIENCE
+        began, told = time.monotonic(), False
         while not await self.cluster.create(self._entry()):
             held = (await self.cluster.get([claim_key(self.source)])).get(claim_key(self.source))
             if held is not None and int(held["until"]) < time.time() * 1000:
                 await self.cluster.remove(claim_key(self.source))
                 continue
-            if time.monotonic() > patience:
+            waited = time.monotonic() - began
+            if waited > self.seconds * PATIENCE:
                 raise StoreLocked(f"{self.cluster.where}: another process is writing source {self.source}; try later")
+            if waited > TOLD_AFTER_S and not told:
+                reason = f"another process is writing it, or was killed less than {self.seconds:g} s ago"
+                logger(__name__).warning("store.waiting", source=self.source, reason=reason)
+                told = True
             await asyncio.sleep(PAUSE)
 
     async def keep(self, *, surely: bool = False) -> None:

@@ -22,7 +22,7 @@ HINTS = (
     ),
     (
         ("no space left", "read-only", "readonly", "read only", "disk usage"),
-        "the server takes nothing more, look at its disk and its memory",
+        "the server takes nothing more, look at its disk and its memory; before version 1.36 start it again afterwards",
     ),
     # Of OpenSSL and of gRPC's own library.
     (

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bots.charts import Chart, Point, Series
+from bots.evaluation.charts import Chart, Point, Series
 from core.evaluation.scores import LEVEL, Figure, Scores
 
 if TYPE_CHECKING:
     from core.evaluation.gate import Judged, Measured
     from core.settings import GateSettings
+    from knowledge.evaluation.answers import AnswersMeasured
     from knowledge.evaluation.retrieval import Retrieved
     from knowledge.evaluation.routing_curve import AtThreshold, RoutingCurve
 
@@ -70,6 +71,18 @@ def score_charts(rows: Mapping[str, Scores]) -> Sequence[Chart]:
         points = [Point(at, one.value, one.low, one.high) for at, one in enumerate(figures) if one.value is not None]
         series.append(Series(name, points, joined=False))
     return [Chart(f"Citations; {INTERVALS}", "", "share", series, _SCORES)]
+
+
+def answer_charts(measured: AnswersMeasured) -> Sequence[Chart]:
+    """Return what of the answers is a share, with intervals; what nothing is known of is left out."""
+    figures = {
+        "answered": measured.answered,
+        "words": measured.words,
+        "precision": measured.citations.precision,
+        "recall": measured.citations.recall,
+    }
+    title = f"{len(measured.given)} answers; {INTERVALS}"
+    return [Chart(title, "", "share", [Series("answers", _points([*figures.values()]), joined=False)], list(figures))]
 
 
 def precision_recall(sure: Sequence[tuple[float, bool]]) -> Sequence[Point]:

@@ -1,0 +1,95 @@
+"""A refresh of one source makes routing anew for its agents alone: nobody else's vectors are read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bots.app import open_app
+from core.database import Database
+from core.settings import Settings
+from core.types import Passage
+from knowledge.ports import Held, Row, Store, Vectors
+from tests.knowledge.conftest import WordEmbedder, embedder, store
+
+__all__ = ["embedder", "store"]
+
+
+@dataclass
+class Watched:
+    """A store that notes down whose vectors are read."""
+
+    store: Store
+    read: list[str] = field(default_factory=list)
+
+    async def manifest(self, source: str) -> Mapping[str, Held]:
+        return await self.store.manifest(source)
+
+    async def replace(
+        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+    ) -> None:
+        await self.store.replace(source, paths, rows, empty)
+
+    async def optimise(self) -> None:
+        await self.store.optimise()
+
+    async def search(
+        self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
+    ) -> Sequence[Passage]:
+        return await self.store.search(tokens, vector, sources, limit)
+
+    async def vectors(self, source: str) -> Vectors:
+        self.read.append(source)
+        return await self.store.vectors(source)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    for name, text in {"fruit": "An apple is sweet.", "tools": "A hammer is heavy."}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(text, "utf-8")
+    files = {name: {"kind": "files", "path": tmp_path / name} for name in ("fruit", "tools")}
+    return Settings.model_validate({"data_dir": tmp_path / "data", "sources": files})
+
+
+async def test_a_refresh_by_hand_reads_the_vectors_of_its_source_alone(
+    settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder
+) -> None:
+    watched = Watched(store)
+    async with open_app(settings, embedder=embedder, store=watched, answers=False) as app:
+        await app.refresh()
+        watched.read.clear()
+        (tmp_path / "fruit" / "a.md").write_text("A plum is purple.", "utf-8")
+        await app.refresh(["fruit"])
+        assert set(watched.read) == {"fruit"}
+        assert (await app.library.route("purple plum"))[0].name == "fruit"
+
+
+async def test_the_daemon_reads_the_vectors_of_the_source_that_changed_alone(
+    settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder
+) -> None:
+    watched = Watched(store)
+    database = await Database.open(tmp_path / "journal.db")
+    try:
+        async with open_app(settings, embedder=embedder, store=watched, answers=False) as app:
+            keeper = app.keeper(database)
+            async with keeper.keeping(), asyncio.timeout(10):
+                while not all(one.last_success and not one.running for one in await keeper.states()):
+                    await asyncio.sleep(0.02)
+                await asyncio.sleep(0.3)
+                watched.read.clear()
+                (tmp_path / "fruit" / "a.md").write_text("A plum is purple.", "utf-8")
+                await keeper.refresh(["fruit"])
+                while "fruit" not in watched.read or (await app.library.route("purple plum"))[0].name != "fruit":
+                    await asyncio.sleep(0.02)
+                await asyncio.sleep(0.2)
+                assert set(watched.read) == {"fruit"}
+    finally:
+        await database.close()

@@ -1,0 +1,105 @@
+"""`kimas eval answers`: whole answers, their times and tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.evaluation.answers import _lines, answers_as_json
+from bots.evaluation.plots import answer_charts
+from core.answer import answer
+from core.errors import ModelError
+from core.evaluation.lines import read_cases
+from core.types import Question, Reply
+from knowledge.evaluation.answers import ANSWERS_FORM, measure_answers, read_answers
+from tests.core.scripted import ScriptedPeer, flat, models
+from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
+from tests.deployment import Deployment
+
+DOCUMENTS = [
+    {"id": "install.md", "text": "Install Rocket with pip install rocket. It needs Python 3.11.", "source": "docs"},
+    {"id": "sessions.md", "text": "Sessions are kept in signed cookies.", "source": "docs"},
+]
+
+
+def written(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return path
+
+
+def test_answers_without_a_model_are_measured_over_a_sets_own_documents(tmp_path: Path) -> None:
+    corpus = written(tmp_path / "documents.jsonl", DOCUMENTS)
+    data = written(
+        tmp_path / "questions.jsonl",
+        [
+            {"id": "a", "question": "How do I install Rocket?", "reference": "pip install rocket, then pray"},
+            {"id": "b", "question": "Where are sessions kept?", "relevant": ["sessions.md"]},
+            {"id": "c", "question": "Who won the cup of 1954 in Bern?", "relevant": []},
+        ],
+    )
+    picture = tmp_path / "answers.png"
+    deployment = Deployment(tmp_path, {"knowledge": {"search": {"rerank": "none"}}})
+    measured = deployment.json("eval", "answers", str(data), "--corpus", str(corpus), "--plot", str(picture))
+    assert measured["cases"] == 3
+    first, second, third = measured["answers"]
+    assert (first["answered"], second["answered"], third["answered"]) == (True, True, False)
+    assert measured["answered"]["value"] == pytest.approx(2 / 3, abs=1e-4)
+    # Of "pip install rocket pray" the last is not said.
+    assert first["words"] == measured["words"]["value"] == 0.75
+    assert {"source": "docs", "path": "sessions.md"} in second["citations"]
+    assert (measured["citations"]["right"], measured["citations"]["missed"]) == (1, 0)
+    assert measured["first_token_ms"] == measured["total_ms"], "no model streams"
+    assert measured["usage"] == {"prompt": 0, "completion": 0, "cost": 0}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_data_that_cannot_be_used_is_refused_first(tmp_path: Path) -> None:
+    data = written(tmp_path / "questions.jsonl", [{"id": "a", "question": "What?", "relevant": "sessions.md"}])
+    done = Deployment(tmp_path, {}).call("eval", "answers", str(data), code=2)
+    assert "line 1: relevant must be a list of texts" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path) -> None:
+    data = written(
+        tmp_path / "questions.jsonl",
+        [
+            {"id": "pip", "question": "How do I install the package?", "relevant": ["docs: install.md"]},
+            {"id": "memory", "question": "What does the memory module store?", "relevant": ["install.md", "docs"]},
+            {"id": "broken", "question": "Install it?", "reference": "with pip", "relevant": ["memory.md"]},
+        ],
+    )
+    cases = read_cases(data, read_answers, ANSWERS_FORM)
+    replies = flat({"install": "Install the package with pip [p1].", "": "It stores messages [p1]."})
+    async with ScriptedPeer(write=replies) as peer:
+        peer.ttft_s = 0.2
+        opened = models(peer, price_prompt=1.0)
+        await opened.warm_up()
+        line = parts(ShelfLibrary((INSTALL, MEMORY)), opened, settings())
+
+        async def asked(question: Question) -> Reply:
+            if question.id == "broken":
+                raise ModelError("the key sk-secret was refused")
+            return await answer(question, MemorySink(), line)
+
+        measured = await measure_answers(cases, asked)
+        await opened.close()
+    shown = answers_as_json(measured, lambda text: text.replace("sk-secret", "***"))
+    pip, memory, broken = shown["answers"]
+    assert (pip["answered"], memory["answered"], broken["answered"]) == (True, True, False)
+    assert (broken["error"], broken["words"]) == ("the key *** was refused", 0)
+    # install.md and docs are right; install.md of the second and memory.md of the third were not cited.
+    assert [shown["citations"][name] for name in ("right", "wrong", "missed")] == [2, 0, 2]
+    assert 200 <= shown["first_token_ms"]["p50"] <= shown["first_token_ms"]["p95"] <= shown["total_ms"]["p95"]
+    assert {pip["first_token_ms"], memory["first_token_ms"]} == set(shown["first_token_ms"].values())
+    assert shown["strategies"] == {"single": 2}
+    assert shown["usage"]["prompt"] == pip["usage"]["prompt"] + memory["usage"]["prompt"] > 0
+    assert shown["usage"]["cost"] == pytest.approx(shown["usage"]["prompt"] / 1e6)
+    told = _lines(measured, lambda text: text.replace("sk-secret", "***"))
+    assert told[-1] == "broken failed: the key *** was refused"
+    assert any(row.startswith("answered") and "0.667" in row for row in told)
+    [chart] = answer_charts(measured)
+    assert [round(point.y, 2) for point in chart.series[0].points] == [0.67, 0, 1, 0.5]

@@ -1,0 +1,696 @@
+"""Feeds as places of posts: new entries are commented on once, in time, on every network, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text, update
+
+from bots.adapters import Offsets, Positions
+from bots.check import check
+from bots.discord.adapter import DiscordAdapter
+from bots.feeds import FeedFollower, make_followers, misplaced, place_of
+from bots.http.adapter import HttpAdapter
+from bots.named import NamedBot
+from bots.runner import run
+from bots.slack.adapter import SlackAdapter
+from bots.telegram.adapter import TelegramAdapter
+from core.commenting.entries import heading_of
+from core.commenting.followed import KEPT, FollowedFeeds, known_from
+from core.configuration import load_settings
+from core.errors import ConfigurationError, SourceError, UsageError
+from core.intake import Intake
+from core.journal import Journal
+from core.logs import configure_logs
+from core.ports import Adapter, Sink
+from core.settings import LogSettings, Settings
+from core.silences import kind_of
+from core.tables import feeds, messages
+from core.types import Citation, ConversationKey, Message, Question, Reply
+from knowledge.sources.feed_news import LONGEST_WAIT_S, Busy, look
+from tests.bots import discord_stand, slack_stand
+from tests.bots.http_stand import QUICK, event, http_settings
+from tests.bots.test_dry_run import daemon, withheld
+from tests.bots.test_telegram_adapter import PACE as TELEGRAM_PACE
+from tests.bots.test_telegram_adapter import settings as telegram_settings
+from tests.core.stand import settings
+from tests.deployment import README, Deployment, logging_as_it_was
+from tests.peers.callback import CallbackPeer
+from tests.peers.discord import DiscordPeer
+from tests.peers.slack import SlackPeer
+from tests.peers.telegram import TelegramPeer
+from tests.peers.web import Page, WebPeer
+
+GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
+# A minute of the settings takes so long here.
+MINUTE_S = 0.05
+PLATFORMS = ("telegram", "discord", "slack", "http")
+GROUP = -100
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Item:
+    number: int
+    title: str = ""
+    body: str = "The pair from Brazil won the final."
+    age_s: float | None = None
+    link: str = ""
+
+    def xml(self) -> str:
+        dated = "" if self.age_s is None else f"<pubDate>{formatdate(time.time() - self.age_s)}</pubDate>"
+        link = self.link or f"https://games.example.org/{self.number}?a=1&amp;copy=2"
+        title = self.title or f"Diving, day {self.number}"
+        return (
+            f"<item><guid>urn:{self.number}</guid><title><![CDATA[{title}]]></title><link>{link}</link>"
+            f"<description><![CDATA[<p>{self.body}</p><script>evil()</script>]]></description>{dated}</item>"
+        )
+
+
+def rss(*items: Item) -> Page:
+    entries = "".join(item.xml() for item in items)
+    return Page(f"<?xml version='1.0'?><rss version='2.0'><channel><title>Games</title>{entries}</channel></rss>")
+
+
+async def until(true: Callable[[], object], timeout: float = 8) -> None:
+    async with asyncio.timeout(timeout):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+@dataclass
+class Network:
+    """A platform with a chat; `shown` are the bot's messages there, as raw text and what each replies to."""
+
+    adapter: Adapter
+    chat: str
+    shown: Callable[[], list[tuple[str, object]]]
+    peer: Any
+
+
+async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Path) -> Network:
+    if name == "telegram":
+        telegram = await stack.enter_async_context(TelegramPeer())
+        adapter: Adapter = TelegramAdapter(
+            telegram_settings(telegram, folder), Offsets(journal, "telegram:42"), TELEGRAM_PACE
+        )
+        chat = f"telegram:{GROUP}"
+        found = Network(adapter, chat, lambda: [(m.html, m.reply_to) for m in telegram.messages(GROUP)], telegram)
+        # A group exists once somebody has spoken there.
+        telegram.say(GROUP, "good morning")
+    elif name == "discord":
+        discord = await stack.enter_async_context(DiscordPeer())
+        room = discord.channel()
+        adapter = DiscordAdapter(
+            discord_stand.settings(discord, folder), Positions(journal, "discord"), discord_stand.PACE
+        )
+        found = Network(
+            adapter, f"discord:{room}", lambda: [(m.content, m.reply_to) for m in discord.messages(room)], discord
+        )
+    elif name == "slack":
+        slack = await stack.enter_async_context(SlackPeer())
+        adapter = SlackAdapter(slack_stand.settings(slack, folder), slack_stand.Threads().answered_in, slack_stand.PACE)
+        slack.say("C1", "good morning")
+        found = Network(adapter, "slack:C1", lambda: [(m.text, m.thread_ts) for m in slack.messages("C1")], slack)
+    else:
+        callback = await stack.enter_async_context(CallbackPeer())
+        adapter = HttpAdapter(http_settings(callback, folder), QUICK)
+        found = Network(
+            adapter,
+            "http:room",
+            lambda: [(one["text"], one["event_id"] + one["thread"]) for one in callback.of("final")],
+            callback,
+        )
+    await adapter.open()
+    stack.push_async_callback(adapter.close)
+    return found
+
+
+@dataclass
+class Writer:
+    """Writes the same comment to every post."""
+
+    asked: list[Question] = field(default_factory=list)
+
+    async def __call__(self, question: Question, sink: Sink) -> Reply:
+        self.asked.append(question)
+        await sink.open()
+        await sink.update("Gold")
+        await sink.finish(GOOD)
+        return GOOD
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[WebPeer]:
+    async with WebPeer() as peer:
+        peer.tagged = True
+        peer.pages["/feed"] = rss(Item(1), Item(0))
+        yield peer
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal.open(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    with logging_as_it_was():
+        configure_logs(LogSettings(format="json"), stream)
+        yield stream
+
+
+def events(log: io.StringIO, name: str) -> list[dict[str, Any]]:
+    return [one for one in map(json.loads, log.getvalue().splitlines()) if one["event"] == name]
+
+
+def following(web: WebPeer, chat: str, path: str = "/feed", **changes: object) -> Settings:
+    feed = {"url": web.url(path), "chat": chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
+    # Longer than usual, for a machine that has much to do.
+    return settings(auto_comment={"feeds": {"games": feed}, "deadline_s": 30, **changes})
+
+
+@asynccontextmanager
+async def followed(
+    configuration: Settings, place: Network, journal: Journal, *, minute_s: float = MINUTE_S, wanted: int = 2
+) -> AsyncIterator[Writer]:
+    """Follow the configured feeds as the daemon does, once `wanted` looks at the first are over."""
+    writer = Writer()
+    intake = Intake(configuration, journal, writer)
+    await intake.resume(place.adapter)
+    record = FollowedFeeds(journal.database)
+    tasks = [
+        asyncio.create_task(
+            FeedFollower(name, configuration, place.adapter, record, minute_s=minute_s).listen(
+                intake.receiver(place.adapter)
+            )
+        )
+        for name in configuration.auto_comment.feeds
+    ]
+    try:
+        await looked(journal, wanted)
+        yield writer
+        assert [task for task in tasks if task.done()] == []
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert await intake.drain(5) == 0
+
+
+async def looked(journal: Journal, times: int = 2) -> None:
+    """Wait for so many looks that worked, beginning from now."""
+    seen: set[float] = set()
+    async with asyncio.timeout(8):
+        while len(seen) <= times:
+            async with journal.database.reading() as connection:
+                seen.update(await connection.scalars(select(feeds.c.looked_at)))
+            await asyncio.sleep(0.005)
+
+
+async def outcomes(journal: Journal, count: int = 0) -> dict[str, tuple[str, str]]:
+    """Return how the posts ended, by the first line of their text, once `count` of them have."""
+    query = select(messages.c.text, messages.c.state, messages.c.reason).where(messages.c.id.like("feed-%"))
+    async with asyncio.timeout(8):
+        while True:
+            async with journal.database.reading() as connection:
+                rows = (await connection.execute(query)).all()
+            if len(rows) >= count and all(row.state in ("answered", "silent", "failed") for row in rows):
+                return {row.text.split("\n")[0]: (row.state, row.reason) for row in rows}
+            await asyncio.sleep(0.01)
+
+
+async def looked_ago(journal: Journal, seconds: float) -> None:
+    """Make the last look at every feed longer ago, as a daemon leaves it that was down."""
+    async with journal.database.writing() as connection:
+        await connection.execute(text("UPDATE feeds SET looked_at = looked_at - :s"), {"s": seconds})
+
+
+async def forget_entries(journal: Journal, newest: int) -> None:
+    """Make the newest entries unknown again."""
+    async with journal.database.writing() as connection:
+        known = (await connection.scalars(select(feeds.c.known))).one()
+        await connection.execute(update(feeds).values(known=known[newest:], etag="", modified=""))
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+async def test_a_new_entry_is_commented_on_once(
+    name: str, web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network(name, stack, journal, tmp_path)
+    configuration = following(web, place.chat)
+    async with followed(configuration, place, journal) as writer:
+        assert (await outcomes(journal), place.shown()) == ({}, [])
+        web.pages["/feed"] = rss(Item(2, "Gold [1] for *us*, @everyone & <@7>!"), Item(1), Item(0))
+        await until(place.shown)
+        assert await outcomes(journal, 1) == {"Gold [1] for *us*, @everyone & <@7>!": ("answered", "")}
+        (question,) = writer.asked
+        assert (question.author, question.text.split("\n\n")[1]) == ("Games", "The pair from Brazil won the final.")
+        await looked(journal)
+        # The same entry with another title, and one that has left the feed and come back.
+        web.pages["/feed"] = rss(Item(2, "Silver for us"), Item(0))
+        await looked(journal)
+        web.pages["/feed"] = rss(Item(2, "Silver for us"), Item(1), Item(0))
+        await looked(journal)
+    # As a crash right before the end of the look leaves it.
+    await forget_entries(journal, newest=1)
+    async with followed(configuration, place, journal) as again:
+        assert again.asked == []
+    ((shown, reply_to),) = place.shown()
+    assert not reply_to
+    plain = shown.replace("\u2060", "")
+    assert "us" in plain.partition("Gold, at last!")[0]
+    assert "games.example.org/2?a=1" in plain
+    # Nobody is rung by a title, and its number is no citation.
+    assert "@everyone" not in shown
+    assert "final" not in plain.partition("Gold, at last!")[0]
+    if name == "discord":
+        assert place.peer.rung == []
+        assert "\\*us\\*" in shown
+        assert "(<https://games.example.org/2?a=1&copy=2>)" in shown
+    elif name == "telegram":
+        assert plain.startswith(
+            '<b><a href="https://games.example.org/2?a=1&amp;copy=2">Gold [1] for *us*, @everyone &amp; '
+        )
+    elif name == "slack":
+        assert "<https://games.example.org/2?a=1&amp;copy=2|" in shown
+    else:
+        assert place.peer.of("final")[0]["chat"] == "room"
+        assert "bot_replies_below" not in place.peer.of("final")[0]
+
+
+async def test_an_entry_is_asked_for_only_where_the_feed_changed(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    async with followed(following(web, place.chat), place, journal, wanted=3):
+        assert web.statuses[:3] == [200, 304, 304]
+        web.pages["/feed"] = rss(Item(2), Item(1))
+        await until(place.shown)
+    assert web.statuses.count(200) == 2
+
+
+async def test_several_new_entries_are_each_commented_on_within_the_hourly_rate(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    async with followed(following(web, place.chat, per_hour=3), place, journal):
+        web.pages["/feed"] = rss(*(Item(number) for number in range(6, -1, -1)))
+        found = await outcomes(journal, 5)
+    assert sorted(state for state, _ in found.values()) == ["answered"] * 3 + ["silent"] * 2
+    assert all("auto_comment.per_hour" in reason for state, reason in found.values() if state == "silent")
+    assert len(place.shown()) == 3
+
+
+async def test_the_rules_for_posts_hold_for_entries(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    async with followed(
+        following(web, place.chat, include=["boxing", "won the final"], exclude=["Advert"]), place, journal
+    ):
+        web.pages["/feed"] = rss(Item(5, "Advert"), Item(4, "Rowing", "Third."), Item(3), Item(1), Item(0))
+        found = await outcomes(journal, 3)
+    assert {title: state for title, (state, _) in found.items()} == {
+        "Advert": "silent",
+        "Rowing": "silent",
+        "Diving, day 3": "answered",
+    }
+    assert "auto_comment.exclude" in found["Advert"][1]
+    assert "auto_comment.include" in found["Rowing"][1]
+
+
+async def test_at_night_nothing_is_said(web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    now = time.time()
+    hours = "-".join(time.strftime("%H:%M", time.localtime(now + away)) for away in (-3600, 3600))
+    async with followed(following(web, place.chat, quiet_hours=hours), place, journal):
+        web.pages["/feed"] = rss(Item(2), Item(1))
+        found = await outcomes(journal, 1)
+    assert found == {"Diving, day 2": ("silent", f"quiet hours ({hours})")}
+    assert place.shown() == []
+
+
+async def test_what_came_while_nobody_looked_is_left_alone(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    configuration = following(web, place.chat)
+    async with followed(configuration, place, journal):
+        pass
+    await looked_ago(journal, 60)
+    web.pages["/feed"] = rss(Item(4, age_s=1), Item(3, age_s=45), Item(2), Item(1), Item(0))
+    async with followed(configuration, place, journal):
+        found = await outcomes(journal, 3)
+    assert kind_of(found["Diving, day 2"][1]) == "too_late"
+    # Only its date can say that an entry has just come.
+    assert found["Diving, day 4"] == ("answered", "")
+    for title in ("Diving, day 3", "Diving, day 2"):
+        assert found[title] == ("silent", "too old to be answered: the entry came while nobody looked at the feed")
+    assert len(place.shown()) == 1
+
+
+async def test_a_short_stop_loses_no_entry(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    configuration = following(web, place.chat)
+    async with followed(configuration, place, journal):
+        pass
+    await looked_ago(journal, 15)
+    web.pages["/feed"] = rss(Item(2, age_s=900), Item(1), Item(0))
+    async with followed(configuration, place, journal):
+        # The deadline counts from now on, whatever its date says.
+        assert await outcomes(journal, 1) == {"Diving, day 2": ("answered", "")}
+
+
+async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    configuration, begun = following(web, place.chat), asyncio.Event()
+
+    async def hang(question: Question, sink: Sink) -> Reply:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    intake = Intake(configuration, journal, hang)
+    follower = FeedFollower("games", configuration, place.adapter, FollowedFeeds(journal.database), minute_s=MINUTE_S)
+    task = asyncio.create_task(follower.listen(intake.receiver(place.adapter)))
+    await looked(journal)
+    web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
+    await begun.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await intake.drain(0) == 1
+    async with followed(configuration, place, journal):
+        assert await outcomes(journal, 1) == {"Diving, day 2": ("answered", "")}
+    ((shown, _),) = place.shown()
+    assert shown.startswith("**[Diving, day 2](<https://games.example.org/2?a=1\\&copy=2>)**\n\nGold, at last!")
+
+
+async def test_the_deadline_counts_from_the_first_look(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+
+    async def slow(question: Question, sink: Sink) -> Reply:
+        await asyncio.sleep(30)
+        raise AssertionError
+
+    configuration = following(web, place.chat, deadline_s=0.2)
+    intake = Intake(configuration, journal, slow)
+    follower = FeedFollower("games", configuration, place.adapter, FollowedFeeds(journal.database), minute_s=MINUTE_S)
+    task = asyncio.create_task(follower.listen(intake.receiver(place.adapter)))
+    await looked(journal)
+    web.pages["/feed"] = rss(Item(2, age_s=-60), Item(1), Item(0))
+    found = await outcomes(journal, 1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert found["Diving, day 2"] == ("silent", "not done within 0.2 s from the post (auto_comment.deadline_s)")
+    assert place.shown() == []
+
+
+async def test_a_broken_feed_is_told_once_and_stops_no_other(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    web.pages["/other"] = Page("<html>no feed")
+    feed = {"chat": place.chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
+    both = {"games": {**feed, "url": web.url("/feed")}, "other": {**feed, "url": web.url("/other")}}
+    async with followed(settings(auto_comment={"feeds": both}), place, journal, wanted=4):
+        assert [one["feed"] for one in events(log, "feed.not_read")] == ["other"]
+        web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
+        await until(place.shown)
+        web.pages["/other"] = rss(Item(7))
+        await until(lambda: events(log, "feed.read_again"))
+    (told,) = events(log, "feed.not_read")
+    assert "no feed that can be read" in told["error"]
+    # Its first look that worked came after the outage.
+    assert list(await outcomes(journal)) == ["Diving, day 2"]
+
+
+@pytest.mark.parametrize("fault", ["short", "drop", "endless"])
+async def test_a_feed_that_breaks_off_makes_nothing_new(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO, fault: str
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    async with followed(following(web, place.chat), place, journal):
+        web.fault = fault
+        await until(lambda: events(log, "feed.not_read"))
+        web.fault = ""
+        await looked(journal)
+    assert await outcomes(journal) == {}
+    assert len(events(log, "feed.not_read")) == 1
+
+
+async def test_a_private_address_is_refused(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    feed = {"url": web.url("/feed"), "chat": place.chat, "every_minutes": 1}
+    configuration = settings(auto_comment={"feeds": {"games": feed}})
+    follower = FeedFollower("games", configuration, place.adapter, FollowedFeeds(journal.database), minute_s=MINUTE_S)
+    task = asyncio.create_task(follower.listen(Intake(configuration, journal, Writer()).receiver(place.adapter)))
+    await until(lambda: events(log, "feed.not_read"))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert web.requests == []
+    assert "private address 127.0.0.1" in events(log, "feed.not_read")[0]["error"]
+    # Nor behind a redirect, from a host that is allowed.
+    web.pages["/moved"] = Page("", 302, {"Location": web.url("/feed", "127.0.0.2")})
+    with pytest.raises(SourceError, match=r"private address 127\.0\.0\.2"):
+        await look(web.url("/moved"), ["127.0.0.1"])
+
+
+@pytest.mark.parametrize(
+    ("said", "least", "most"),
+    [
+        ("120", 120, 120),
+        (formatdate(time.time() + 600, usegmt=True), 400, 600),
+        ("999999999", LONGEST_WAIT_S, LONGEST_WAIT_S),
+        ("soon", 900, 900),
+        ("-5", 1, 1),
+        ("nan", 900, 900),
+    ],
+)
+async def test_a_busy_server_says_for_how_long(web: WebPeer, said: str, least: float, most: float) -> None:
+    web.pages["/feed"] = Page("", 429, {"Retry-After": said})
+    with pytest.raises(Busy, match="status 429") as told:
+        await look(web.url("/feed"), ["127.0.0.1"])
+    assert least <= told.value.wait_s <= most
+
+
+async def test_a_busy_server_is_left_alone(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path, log: io.StringIO
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    async with followed(following(web, place.chat), place, journal):
+        web.pages["/feed"] = Page("", 503, {"Retry-After": "60"})
+        await until(lambda: events(log, "feed.not_read"))
+        asked = len(web.requests)
+        await asyncio.sleep(6 * MINUTE_S)
+        assert len(web.requests) == asked
+
+
+async def test_entries_are_read_as_plain_text(web: WebPeer) -> None:
+    web.pages["/feed"] = Page(
+        "<feed xmlns='http://www.w3.org/2005/Atom'><title type='html'>One &amp;amp; &lt;b>two&lt;/b></title>"
+        "<entry><id>urn:1</id><title>A</title><link href='javascript:alert(1)'/>"
+        "<summary type='html'>&lt;p>Body &lt;b>bold&lt;/b> &lt;script>evil()&lt;/script>&lt;/p></summary>"
+        "</entry><entry><title></title></entry></feed>"
+    )
+    news = await look(web.url("/feed"), ["127.0.0.1"], known=())
+    assert news is not None
+    (entry,) = news.new
+    assert (news.title, entry.title, entry.text, entry.link, entry.published) == (
+        "One & two",
+        "A",
+        "Body bold",
+        "",
+        None,
+    )
+    assert (await look(web.url("/feed"), ["127.0.0.1"])).new == ()  # type: ignore[union-attr]
+    # Another feed's entry of the same id is another entry.
+    web.pages["/same"] = web.pages["/feed"]
+    same = await look(web.url("/same"), ["127.0.0.1"], known=())
+    assert same is not None
+    assert same.present != news.present
+
+
+async def test_a_reply_to_the_comment_goes_on_about_the_entry(
+    web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    place = await network("http", stack, journal, tmp_path)
+    assert isinstance(place.adapter, HttpAdapter)
+    async with followed(following(web, place.chat), place, journal) as writer:
+        web.pages["/feed"] = rss(Item(2), Item(1))
+        await outcomes(journal, 1)
+        intake = Intake(settings(), journal, writer)
+        listening = asyncio.create_task(place.adapter.listen(intake.receiver(place.adapter)))
+        await place.adapter.ready.wait()
+        shown = place.peer._given[place.peer.keys[0]]
+        said = event("9", chat="room", kind="comment", reply_to=shown, text="Who came second?")
+        assert (await place.peer.send(place.adapter.port, said))[0] == 202
+        await until(lambda: len(writer.asked) == 2)
+        assert await intake.drain(5) == 0
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+    told = [turn.text for turn in writer.asked[1].history]
+    assert told == ["Diving, day 2\n\nThe pair from Brazil won the final.", GOOD.text]
+
+
+def test_what_has_left_a_feed_stays_known_for_a_while() -> None:
+    before = [str(number) for number in range(3 * KEPT)]
+    known = known_from(["a", "5", "a"], before)
+    assert known[:3] == ("a", "5", "0")
+    assert len(known) == KEPT + 2
+
+
+def test_a_heading_is_text_and_a_link() -> None:
+    def heading(title: str, link: str) -> str:
+        reference = {"feed": "games", "title": title, "link": link}
+        return heading_of(Message("1", ConversationKey("http", "c"), "f", "Games", "x", NOON, reference=reference))
+
+    assert (
+        heading("", "https://e.org/a b>(c)\n")
+        == "**[https://e\\.org".replace("\\.", ".") + "/a%20b%3E\\(c\\)%0A](<https://e.org/a%20b%3E(c)%0A>)**\n\n"
+    )
+    assert heading("a\nb `c`", "") == "**a b \\`c\\`**\n\n"
+    assert heading("", "") == "**Games**\n\n"
+    assert len(heading("x" * 400, "")) < 220
+    assert heading_of(Message("1", ConversationKey("http", "c"), "f", "Games", "x", NOON)) == ""
+
+
+@pytest.mark.parametrize(
+    ("chat", "told"),
+    [
+        ("discord:5", "there is no discord bot: add a discord section (docs/discord.md)"),
+        ("telegram:-5@other", "no further telegram bot is named 'other' (known: support)"),
+        ("telegram:-5@support", ""),
+        ("telegram:-5", ""),
+    ],
+)
+async def test_a_chat_that_no_bot_writes_to_is_a_fault_of_the_configuration(
+    tmp_path: Path, journal: Journal, chat: str, told: str
+) -> None:
+    feed = {"url": "http://127.0.0.1/feed" if not told else "https://example.org/feed", "chat": chat}
+    configuration = settings(
+        data_dir=tmp_path,
+        auto_comment={"feeds": {"games": feed}},
+        bots={"support": {"telegram": {"token": {"env": "NO_SUCH_TOKEN"}}}},
+    )
+    (finding,) = [one for one in await check(configuration, live=False) if one.subject == "auto_comment.feeds.games"]
+    assert finding.level == "error"
+    if told:
+        assert told in finding.text
+        with pytest.raises(UsageError) as fault:
+            make_followers(configuration, (), journal)
+        assert told in str(fault.value)
+    else:
+        assert misplaced(configuration) == {}
+        assert "private address" in finding.text
+
+
+@pytest.mark.parametrize(
+    "chat", ["telegram:games", "telegram", "console:x", "discord:general", "slack:#games", "http:"]
+)
+def test_a_chat_is_written_as_its_platform_numbers_it(tmp_path: Path, chat: str) -> None:
+    file = tmp_path / "kimas.yaml"
+    file.write_text(json.dumps({"auto_comment": {"feeds": {"news": {"url": "https://e.org/", "chat": chat}}}}), "utf-8")
+    with pytest.raises(ConfigurationError, match=r"auto_comment\.feeds\.news\.chat: must be platform:chat"):
+        load_settings([file], (), {}, require_secrets=False)
+
+
+async def test_a_chat_may_name_the_bot_that_writes(
+    web: WebPeer, stack: AsyncExitStack, journal: Journal, tmp_path: Path
+) -> None:
+    own = await network("http", stack, journal, tmp_path)
+    forum = NamedBot("forum", own.adapter)
+    section = {"secret": {"env": "S"}, "callback_url": "http://127.0.0.1/"}
+    for chat, adapters, writes in (
+        ("http:room@forum", (own.adapter, forum), ("http", "room@forum", "room")),
+        ("http:room", (own.adapter, forum), ("http", "room", "room")),
+        ("http:room", (forum,), ("http", "room@forum", "room")),
+    ):
+        configuration = following(web, chat).model_copy(
+            update={"bots": settings(bots={"forum": {"http": section}}).bots}
+        )
+        (follower,) = make_followers(configuration, adapters, journal)
+        feed = configuration.auto_comment.feeds["games"]
+        assert place_of(feed, follower.adapter) == writes
+
+
+async def test_check_asks_for_the_feeds_only_when_told_to(tmp_path: Path, web: WebPeer) -> None:
+    section = {"secret": {"env": "S"}, "callback_url": "http://127.0.0.1/"}
+    configuration = following(web, "http:room").model_copy(update={"http": settings(http=section).http})
+
+    async def found(*, live: bool) -> list[tuple[str, str]]:
+        findings = await check(configuration, live=live)
+        return [(one.level, one.text) for one in findings if one.subject == "auto_comment.feeds.games"]
+
+    ((level, told),) = await found(live=False)
+    assert (level, web.requests) == ("ok", [])
+    assert "for http:room" in told
+    assert (await found(live=True))[1] == ("ok", f"{web.url('/feed')}: 2 entries")
+    web.pages["/feed"] = Page("<html>")
+    assert (await found(live=True))[1][0] == "error"
+
+
+async def test_the_daemon_follows_feeds_and_a_dry_run_posts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO, web: WebPeer
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
+    async with TelegramPeer() as telegram:
+        monkeypatch.setenv("T", telegram.token)
+        telegram.say(GROUP, "good morning")
+        feed = {"url": web.url("/feed"), "chat": f"telegram:{GROUP}", "allow_private": ["127.0.0.1"]}
+        deployment = Deployment(
+            tmp_path,
+            {
+                "sources": {"rocket": {"kind": "files", "path": "docs"}},
+                "telegram": {"token": {"env": "T"}, "api_url": telegram.api_url},
+                "auto_comment": {"feeds": {"games": feed}, "deadline_s": 60},
+                "log": {"level": "debug"},
+            },
+        )
+        await asyncio.to_thread(deployment.call, "ingest")
+        configure_logs(LogSettings(format="json", level="debug"), log)
+        async with daemon(deployment, dry=False):
+            await until(lambda: events(log, "feed.looked_at"), 20)
+        new = Item(2, "How do I change the signing key?", "Sessions are kept in signed cookies.")
+        web.pages["/feed"] = rss(new, Item(1), Item(0))
+        async with daemon(deployment, dry=True):
+            await until(lambda: withheld(log), 20)
+        assert "rotate_keys" in withheld(log)[0]["text"]
+        assert telegram.messages(GROUP) == []
+        async with daemon(deployment, dry=False):
+            shown = await telegram.wait_for_reply(GROUP, 20, containing="rotate_keys")
+        assert "How do I change the signing key?" in shown.text
+        assert shown.reply_to is None
+        discord = deployment.settings["auto_comment"]["feeds"]["games"] | {"chat": "discord:5"}
+        deployment.settings["auto_comment"]["feeds"]["games"] = discord
+        with pytest.raises(UsageError, match="there is no discord bot"):
+            await run(load_settings([deployment.config]))

@@ -1,0 +1,232 @@
+"""Teaching the bot with any message: from its menu on Discord and Slack, by its link, and by those only who may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text as sql
+
+from bots.discord.adapter import DiscordAdapter
+from bots.discord.chosen import to_lesson
+from bots.discord.convert import Identity, Ignored
+from bots.discord.menu import MANAGE_GUILD
+from bots.slack.adapter import SlackAdapter
+from bots.slack.administration import sub_command
+from core.feedback.learned import Lessons
+from core.feedback.pointing import LEARN_FROM_THIS, SHORTCUT, pointed
+from core.feedback.words import ENGLISH
+from core.intake import Intake
+from core.journal import Journal
+from core.ports import Adapter
+from core.types import ConversationKey
+from tests.bots import discord_stand, slack_stand
+from tests.conformance.bot import Script
+from tests.core.stand import settings
+from tests.core.test_feedback import ASKED
+from tests.peers.discord import Author, DiscordPeer
+from tests.peers.slack import SlackPeer
+
+BEN, CLEO = Author("2002", "ben", "Ben"), Author("3003", "cleo", "Cleo")
+TRUSTED = {"trusted": [f"discord:{CLEO.id}", "slack:U3CLEO"]}
+QUESTION, ANSWER = "Which port does the server use?", "It listens on 8000."
+KEPT = [(QUESTION, ANSWER)]
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture
+async def discord(journal: Journal, tmp_path: Path) -> AsyncIterator[DiscordPeer]:
+    async with DiscordPeer() as peer, AsyncExitStack() as stack:
+        adapter = DiscordAdapter(discord_stand.settings(peer, tmp_path), discord_stand.Positions(), discord_stand.PACE)
+        await listening(adapter, journal, stack)
+        await peer.connected()
+        yield peer
+
+
+@pytest.fixture(params=[False, True], ids=["socket", "http"])
+async def slack(journal: Journal, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SlackPeer]:
+    async with SlackPeer() as peer, AsyncExitStack() as stack:
+        place = slack_stand.settings(peer, tmp_path, http=request.param)
+        adapter = SlackAdapter(place, slack_stand.Threads().answered_in, slack_stand.PACE)
+        await listening(adapter, journal, stack)
+        if request.param:
+            await peer.wait_until(lambda: adapter.port > 0, 5)
+            peer.deliveries.target = f"http://127.0.0.1:{adapter.port}/slack/events"
+        yield peer
+
+
+async def listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -> None:
+    await adapter.open()
+    stack.push_async_callback(adapter.close)
+    intake = Intake(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
+    task = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+
+    async def stop() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await intake.drain(5)
+
+    stack.push_async_callback(stop)
+
+
+async def lessons(journal: Journal) -> list[tuple[str, str]]:
+    return [(one.question, one.answer) for one in await Lessons(journal.database).list()]
+
+
+async def chosen(
+    peer: DiscordPeer, room: str, message: str, who: Author = CLEO, name: str = LEARN_FROM_THIS, **more: int
+) -> str:
+    """Choose the entry in the menu of a message; return what is said to that, to who chose alone."""
+    asked = await peer.choose(room, message, name, who, **more)
+    await peer.wait_until(lambda: asked.shown is not None and bool(asked.shown.content), 8)
+    assert asked.shown is not None
+    assert asked.hidden
+    return asked.shown.content
+
+
+async def told(peer: SlackPeer) -> str:
+    """Return what is said to the next command or shortcut, to who gave it alone."""
+    seen = len(peer.responses)
+    await peer.wait_until(lambda: len(peer.responses) > seen, 8)
+    assert peer.responses[-1]["response_type"] == "ephemeral"
+    return str(peer.responses[-1]["text"])
+
+
+async def test_discord_learns_from_the_menu_of_a_message(discord: DiscordPeer, journal: Journal) -> None:
+    room = discord.channel()
+    question = await discord.say(room, QUESTION)
+    answer = await discord.say(room, ANSWER, author=BEN, reply_to=question)
+    assert await chosen(discord, room, answer, BEN) == ENGLISH.untrusted
+    assert await lessons(journal) == []
+    assert await chosen(discord, room, answer) == ENGLISH.learned.format(number=1)
+    assert await chosen(discord, room, answer) == ENGLISH.known
+    assert await lessons(journal) == KEPT
+
+
+async def test_who_manages_the_server_is_trusted_with_the_menu_too(discord: DiscordPeer, journal: Journal) -> None:
+    room = discord.channel()
+    answer = await discord.say(room, ANSWER, author=BEN, reply_to=await discord.say(room, QUESTION))
+    said = await chosen(discord, room, answer, BEN, permissions=MANAGE_GUILD)
+    assert said == ENGLISH.learned.format(number=1)
+    assert await lessons(journal) == KEPT
+
+
+async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
+    discord: DiscordPeer, journal: Journal
+) -> None:
+    room = discord.channel()
+    answer = await discord.say(room, ANSWER, author=BEN)
+    assert await chosen(discord, room, answer) == ENGLISH.teach
+    link = f"https://discord.com/channels/{discord.guild}/{room}/{answer}"
+    asked = await discord.command(room, "learn", CLEO, question=f"{link} {QUESTION}")
+    await discord.wait_until(lambda: asked.shown is not None and bool(asked.shown.content), 8)
+    assert asked.shown is not None
+    assert asked.shown.content == ENGLISH.learned.format(number=1)
+    assert await lessons(journal) == KEPT
+
+
+async def test_our_own_answer_on_discord_is_learned_as_it_was_before_it_was_cut(
+    discord: DiscordPeer, journal: Journal
+) -> None:
+    room = discord.channel()
+    await discord.say(room, f"<@{discord.me.id}> {QUESTION}")
+    shown = await discord.wait_for_reply(room, 8, containing=QUESTION)
+    assert await chosen(discord, room, shown.id) == ENGLISH.learned.format(number=1)
+    assert await lessons(journal) == [(QUESTION, f"Answer to: {QUESTION}")]
+
+
+def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:
+    me = Identity("5001", "kimas", "5002")
+    member = {"user": {"id": "1001", "username": "ann"}, "permissions": "0"}
+    message = {"id": "30", "content": "Hi.", "author": {"id": "5", "username": "b", "bot": True}}
+    event: dict[str, Any] = {
+        **{"id": "175928847299117063", "type": 2, "token": "t", "guild_id": "7", "member": member},
+        **{"channel": {"id": "20", "type": 0}},
+        "data": {"type": 3, "name": "Report", "target_id": "30", "resolved": {"messages": {"30": message}}},
+    }
+    assert isinstance(to_lesson(event, me), Ignored)
+    event["data"]["name"] = LEARN_FROM_THIS
+    found = to_lesson(event, me)
+    assert not isinstance(found, Ignored)
+    assert (found.reply_to, found.quoted, found.command) == ("30", "Hi.", "learn"), "another bot may be right, too"
+    with pytest.raises(KeyError):
+        to_lesson({**event, "data": {**event["data"], "resolved": {"messages": {}}}}, me)
+
+
+async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, journal: Journal) -> None:
+    question = slack.say("C1", QUESTION)
+    answer = slack.say("C1", ANSWER, user="U2BEN", thread=question)
+    await known(journal, answer)
+    for user, said in (("U2BEN", ENGLISH.untrusted), ("U3CLEO", ENGLISH.learned.format(number=1))):
+        slack.choose("C1", answer, SHORTCUT, user=user)
+        assert await told(slack) == said
+    slack.choose("C1", answer, "somebody-elses", user="U3CLEO")
+    slack.choose("C1", answer, SHORTCUT, user="U3CLEO")
+    assert await told(slack) == ENGLISH.known
+    assert await lessons(journal) == KEPT
+
+
+async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: Journal) -> None:
+    alone = slack.say("C1", ANSWER, user="U2BEN")
+    await known(journal, alone)
+    for words, said in (
+        (f"learn {QUESTION}", ENGLISH.teach),
+        (f"learn {slack.link('C1', alone)}", ENGLISH.teach),
+        (f"learn {slack.link('C1', alone)} {QUESTION}", ENGLISH.learned.format(number=1)),
+    ):
+        slack.command(words, user="U3CLEO")
+        assert await told(slack) == said
+    assert await lessons(journal) == KEPT
+
+
+async def known(journal: Journal, number: str) -> None:
+    """Wait until the bot has seen a message."""
+    async with asyncio.timeout(5):
+        while not await seen(journal, number):
+            await asyncio.sleep(0.01)
+
+
+async def seen(journal: Journal, number: str) -> bool:
+    async with journal._reading() as connection:
+        return bool(await connection.scalar(sql("SELECT count(*) FROM messages WHERE id = :id"), {"id": number}))
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("learn Which port?", "Which port?"),
+        ("learn https://x.slack.com/archives/C1/p1700000000000100?thread_ts=17.1 Which?", "1700000000.000100 Which?"),
+        ("learn <https://x.slack.com/archives/C1/p1700000000000100> Which?", "1700000000.000100 Which?"),
+        ("learn", ""),
+    ],
+)
+def test_learn_is_the_command_on_slack_whatever_follows(words: str, given: str) -> None:
+    assert sub_command(words) == ("learn", given)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "rest"),
+    [
+        ("https://discord.com/channels/1/2/175928847299117063 Why?", "175928847299117063", "Why?"),
+        ("https://t.me/c/100/42/", "42", ""),
+        ("1700000000.000100 Why?", "1700000000.000100", "Why?"),
+        ("42 ports or 43?", "", "42 ports or 43?"),
+        ("https://example.org/ports is right?", "", "https://example.org/ports is right?"),
+        ("", "", ""),
+    ],
+)
+def test_a_command_points_at_a_message_by_its_link_alone(text: str, number: str, rest: str) -> None:
+    command = replace(ASKED, key=ConversationKey("test", "room"), command="learn", text=text)
+    assert (pointed(command).reply_to, pointed(command).text) == (number, rest)
+    assert pointed(replace(command, reply_to="7")) == replace(command, reply_to="7")

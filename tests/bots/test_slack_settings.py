@@ -1,0 +1,469 @@
+"""The form of `/kimas settings`: opened once and in time, taken as the commands it stands for, told what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from bots.slack.adapter import SlackAdapter
+from bots.slack.settings import LATE, MORE, MOST_FIELDS
+from core.administration.desk import Desk
+from core.administration.form import Field, Form
+from core.feedback.words import ENGLISH
+from core.intake import Intake
+from core.journal import Journal
+from core.types import ConversationKey, Message
+from tests.bots import slack_stand
+from tests.conformance.bot import Gate, Script
+from tests.core.stand import settings
+from tests.peers.slack import SlackPeer
+from tests.peers.slack_events import Envelope
+from tests.peers.slack_views import View
+
+ANN, LENA, OWNER = "U1ANN", "U2LENA", "U9OWNER"
+CHAT = "slack:C1"
+SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
+MODE, THRESHOLD, DOCS, SCALE = "mode {}", "threshold {}", "sources {} docs", "sources scale docs {}"
+
+
+@dataclass
+class Bot:
+    peer: SlackPeer
+    adapter: SlackAdapter
+    journal: Journal
+    desk: Desk
+    intake: Intake
+
+    async def opened(self, user: str = OWNER) -> View:
+        """Give the command and return the modal."""
+        count = len(self.peer.views.all)
+        self.peer.command("settings", user=user)
+        await self.peer.wait_until(lambda: len(self.peer.views.all) > count, 5)
+        return self.peer.views.all[-1]
+
+    async def sent(self, view: View, values: dict[str, str], **more: Any) -> Envelope:
+        """Send the modal and wait until that is taken."""
+        envelope = self.peer.submit(view, values, **more)
+        await self.peer.wait_until(envelope.acknowledged.is_set, 8)
+        assert not view.trouble
+        return envelope
+
+    async def told(self, words: str, user: str) -> dict[str, Any]:
+        """Use the command and wait for its answer."""
+        count = len(self.peer.responses)
+        self.peer.command(words, user=user)
+        await self.peer.wait_until(lambda: len(self.peer.responses) > count, 8)
+        return self.peer.responses[-1]
+
+    async def written(self) -> list[tuple[str, str, str, str]]:
+        """Return the audit, oldest first: outcome, command, before and after."""
+        entries = await self.desk.office.audit.newest(100)
+        return [(one.outcome, one.command, one.before, one.after) for one in reversed(entries)]
+
+
+Start = Callable[..., Awaitable[Bot]]
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[SlackPeer]:
+    async with SlackPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
+    """Return what starts a bot that listens to the peer; another start ends the one before."""
+    async with AsyncExitStack() as outer:
+        running = AsyncExitStack()
+
+        async def end() -> None:
+            await running.aclose()
+
+        outer.push_async_callback(end)
+
+        async def started(
+            *,
+            http: bool = False,
+            submit_s: float = 2.0,
+            mute: bool = False,
+            script: Script | None = None,
+            **changes: Any,
+        ) -> Bot:
+            nonlocal running
+            await end()
+            running = AsyncExitStack()
+            journal = await Journal.open(tmp_path / "journal.db")
+            running.push_async_callback(journal.close)
+            pace = replace(slack_stand.PACE, submit_s=submit_s)
+            place, threads = slack_stand.settings(peer, tmp_path, http=http), slack_stand.Threads()
+            adapter = SlackAdapter(place, threads.answered_in, pace, mute=mute)
+            await adapter.open()
+            running.push_async_callback(adapter.close)
+            whole = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
+            desk = Desk(whole, journal)
+            intake = Intake(whole, journal, script or Script(), desk=desk)
+            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+
+            async def stop() -> None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+                await intake.drain(5)
+
+            running.push_async_callback(stop)
+            if http:
+                await peer.wait_until(lambda: bool(adapter.port), 5)
+                peer.deliveries.target = f"http://127.0.0.1:{adapter.port}{place.path}"
+            return Bot(peer, adapter, journal, desk, intake)
+
+        yield started
+
+
+@pytest.mark.parametrize("http", [False, True], ids=["socket mode", "http"])
+async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, http: bool) -> None:
+    bot = await start(http=http)
+    view = await bot.opened()
+    assert view.user == OWNER
+    assert view.shown() == {
+        **{MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"},
+        **{"sources {} code": "on", "sources scale code {}": "1"},
+    }
+    await bot.sent(view, {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.50"})
+    assert not view.open
+    steering = bot.desk.steering
+    assert (steering.mode(CHAT), steering.threshold(CHAT)) == ("auto", 0.7)
+    assert (steering.is_off("docs"), steering.scale("docs"), steering.is_off("code")) == (True, 2.5, False)
+    assert await bot.written() == [
+        ("changed", "mode auto", "mention", "auto"),
+        ("changed", "threshold 0.7", "0.5", "0.7"),
+        ("changed", "sources off docs", "on", "off"),
+        ("changed", "sources scale docs 2.50", "1", "2.5"),
+    ]
+    assert bot.peer.responses == [], "nobody is told what a form shows already"
+
+    bot = await start(http=http)
+    again = await bot.opened()
+    assert again.shown() | {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.5"} == again.shown()
+    await bot.sent(again, {MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"})
+    assert (bot.desk.steering.mode(CHAT), bot.desk.steering.threshold(CHAT)) == (None, None)
+    assert not bot.desk.steering.steers_sources
+
+
+async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
+    bot = await start()
+    view = await bot.opened()
+    # Somebody else was faster with one of the values; the form does not take that back.
+    await bot.told("mode off", OWNER)
+    await bot.sent(view, {SCALE: "1.0"})
+    assert not view.open
+    assert bot.desk.steering.mode(CHAT) == "off"
+    assert await bot.written() == [("changed", "mode off", "mention", "off")]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        (THRESHOLD, "1.2", "value is a number from 0 to 1"),
+        (THRESHOLD, "nan", "value is a number"),
+        (THRESHOLD, "0.5 off", "That is too much"),
+        (SCALE, "0", "factor is a number from 0.1 to 10"),
+        (SCALE, "<!channel>", "factor is a number"),
+    ],
+)
+async def test_a_bad_value_is_told_at_its_field_and_changes_nothing(
+    start: Start, field: str, value: str, error: str
+) -> None:
+    bot = await start()
+    view = await bot.opened()
+    await bot.sent(view, {MODE: "auto", field: value})
+    assert view.open
+    assert list(view.errors) == [field]
+    assert view.errors[field].startswith(error)
+    assert await bot.written() == []
+    await bot.sent(view, {MODE: "auto", field: "0.5"})
+    assert not view.open
+    assert [one[1].split()[0] for one in await bot.written()] == ["mode", field.partition(" ")[0]]
+
+
+async def test_an_admin_changes_the_chat_and_only_sees_the_sources(start: Start) -> None:
+    bot = await start()
+    await bot.told(f"admins add {LENA}", OWNER)
+    await bot.told("sources off docs", OWNER)
+    view = await bot.opened(LENA)
+    assert list(view.shown()) == [MODE, THRESHOLD]
+    assert view.notes().splitlines() == [
+        "docs: not used for answers, weighs 1; owners change that",
+        "code: used for answers, weighs 1; owners change that",
+    ]
+    await bot.sent(view, {MODE: "off"})
+    assert bot.desk.steering.mode(CHAT) == "off"
+
+
+async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> None:
+    bot = await start()
+    await bot.told(f"admins add {LENA}", OWNER)
+    view = await bot.opened(LENA)
+    await bot.told(f"admins remove {LENA}", OWNER)
+    await bot.sent(view, {MODE: "auto", THRESHOLD: "0.1"})
+    refusal = "Only those who look after this bot here may do that."
+    assert view.errors == {MODE: refusal, THRESHOLD: refusal}
+    assert (bot.desk.steering.mode(CHAT), bot.desk.steering.threshold(CHAT)) == (None, None)
+    assert [one[:2] for one in await bot.written()][-2:] == [("refused", "mode auto"), ("refused", "threshold 0.1")]
+    # Whoever sends it, it is the sender who is asked about.
+    theirs = await bot.opened(OWNER)
+    await bot.sent(theirs, {DOCS: "off"}, user=ANN)
+    assert theirs.errors == {DOCS: "Only the owners of this bot may do that."}
+    assert not bot.desk.steering.is_off("docs")
+
+
+async def test_others_get_a_word_and_no_form(start: Start) -> None:
+    bot = await start()
+    answer = await bot.told("settings", ANN)
+    assert answer["response_type"] == "ephemeral"
+    assert answer["text"] == "Only those who look after this bot here may do that."
+    assert bot.peer.called("views.open") == []
+    assert [one[:2] for one in await bot.written()] == [("refused", "settings")]
+    assert (await bot.told("settings of the cache?", ANN))["text"].startswith("Answer to")
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        ("expired_trigger_id", "Slack opens a form within three seconds of the command, and only once"),
+        ("exchanged_trigger_id", "Slack opens a form within three seconds of the command, and only once"),
+        ("internal_error", "views.open failed"),
+        ("ratelimited", "Slack asks to wait 7 s before views.open"),
+        ("dropped", "Slack cannot be reached for views.open"),
+    ],
+)
+async def test_a_form_that_does_not_open_is_told(start: Start, error: str, why: str) -> None:
+    bot = await start()
+    if error == "expired_trigger_id":
+        bot.peer.views.trigger_s = 0.0
+    elif error == "dropped":
+        bot.peer.fail("views.open", drop="before")
+    else:
+        slow = error == "ratelimited"
+        bot.peer.fail("views.open", error, status=429 if slow else 200, retry_after=7 if slow else 0)
+    answer = await bot.told("settings", OWNER)
+    assert answer["response_type"] == "ephemeral"
+    assert why in answer["text"]
+    assert "Nothing was changed. Give the command once more" in answer["text"]
+    assert len(bot.peer.called("views.open")) == 1
+    bot.peer.views.trigger_s = 3.0
+    assert (await bot.opened()).open
+
+
+@pytest.mark.parametrize("http", [False, True], ids=["socket mode", "http"])
+async def test_delivered_again_it_changes_nothing_twice_and_is_answered_the_same(start: Start, http: bool) -> None:
+    bot = await start(http=http)
+    view = await bot.opened()
+    sent = await bot.sent(view, {MODE: "auto", SCALE: "3"})
+    again = bot.peer.deliveries.deliver("interactive", sent.payload)
+    await bot.peer.wait_until(again.acknowledged.is_set, 5)
+    assert again.response == sent.response == {}
+    assert len(await bot.written()) == 2
+    # What was refused is not tried again either, and is told again.
+    view = await bot.opened()
+    sent = await bot.sent(view, {MODE: "off"}, user=ANN)
+    again = bot.peer.deliveries.deliver("interactive", sent.payload)
+    await bot.peer.wait_until(again.acknowledged.is_set, 5)
+    assert again.response == sent.response
+    assert again.response["errors"][MODE].startswith("Only ")
+    assert len(await bot.written()) == 3
+
+
+async def test_delivered_again_after_a_restart_it_changes_nothing_twice(start: Start) -> None:
+    bot = await start()
+    view = await bot.opened()
+    sent = await bot.sent(view, {MODE: "auto"})
+    bot = await start(submit_s=0.1)
+    again = bot.peer.deliveries.deliver("interactive", sent.payload)
+    await bot.peer.wait_until(again.acknowledged.is_set, 5)
+    assert again.response["errors"] == {MODE: LATE}
+    assert len(await bot.written()) == 1
+
+
+async def test_a_form_opened_before_a_restart_can_be_sent_after_it(start: Start) -> None:
+    view = await (await start()).opened()
+    bot = await start()
+    await bot.sent(view, {MODE: "auto"})
+    assert not view.open
+    assert bot.desk.steering.mode(CHAT) == "auto"
+
+
+async def test_a_part_that_was_saved_is_not_saved_again_with_the_rest(start: Start) -> None:
+    bot = await start()
+    view = await bot.opened()
+    gone = bot.desk.office.settings
+    bot.desk.office.settings = gone.model_copy(update={"sources": {"code": gone.sources["code"]}})
+    await bot.sent(view, {MODE: "auto", DOCS: "off"})
+    assert list(view.errors) == [DOCS]
+    assert view.errors[DOCS] == "No source has that name. The sources are: code."
+    bot.desk.office.settings = gone
+    await bot.sent(view, {MODE: "auto", DOCS: "off"})
+    assert not view.open
+    assert [one[1] for one in await bot.written()] == ["mode auto", "sources off docs"]
+
+
+async def test_what_comes_too_late_for_the_form_is_told_by_a_note(start: Start) -> None:
+    bot = await start(submit_s=0.0)
+    view = await bot.opened()
+    await bot.sent(view, {MODE: "auto"})
+    assert view.errors == {MODE: LATE}
+    await bot.peer.wait_until(lambda: len(bot.peer.responses) == 1, 5)
+    note = bot.peer.responses[0]
+    assert (note["response_type"], note["text"]) == (
+        "ephemeral",
+        "The mode of this chat is now `auto`; it was `mention`.",
+    )
+    assert bot.desk.steering.mode(CHAT) == "auto"
+
+
+async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) -> None:
+    bot = await start()
+    view = await bot.opened()
+    sent = await bot.sent(view, {MODE: "off"}, user=ANN)
+    assert [one[0] for one in await bot.written()] == ["refused"]
+    assert isinstance(sent.payload, dict)
+    payload = {**sent.payload, "user": {"id": OWNER, "name": "o"}, "trigger_id": "9.9.9"}
+    found = bot.adapter._converted(payload)
+    [change] = [one for one in found.changes if one.value != one.shown]  # type: ignore[union-attr]
+    assert await bot.journal.received(change.message)
+    await bot.intake.resume(bot.adapter)
+    await bot.peer.wait_until(lambda: len(bot.peer.responses) == 1, 5)
+    assert bot.peer.responses[0]["text"] == "The mode of this chat is now `off`; it was `mention`."
+
+
+async def test_unsigned_foreign_and_malformed_submissions_change_nothing(start: Start) -> None:
+    bot = await start(http=True)
+    view = await bot.opened()
+    bot.peer.deliveries.patience_s = 0.1
+    sent = await bot.sent(view, {})
+    assert isinstance(sent.payload, dict)
+    payload = {**sent.payload, "trigger_id": "7.7.7"}
+    payload["view"]["state"]["values"][MODE]["value"]["selected_option"]["value"] = "auto"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    request, skipped = bot.peer.deliveries.request, bot.adapter.skipped
+    assert (await request(urlencode({"payload": json.dumps(payload)}), secret="another", **form))[0] == 401
+    foreign = {**payload, "view": {**payload["view"], "callback_id": "another-apps"}}
+    for broken in (foreign, {**payload, "view": {}}, {**payload, "user": None}, {"type": "view_submission"}):
+        assert await request(urlencode({"payload": json.dumps(broken)}), **form) == (200, "")
+    assert sum(skipped.values()) == 4
+    assert await bot.written() == []
+
+
+async def test_a_form_holds_what_a_modal_can(start: Start) -> None:
+    many = {f"s{number:02d}{'x' * 60}": {"kind": "faq", "path": "f.yaml"} for number in range(60)}
+    bot = await start(sources=many)
+    view = await bot.opened()
+    assert len(view.shown()) == MOST_FIELDS
+    assert view.notes() == MORE
+    last = next(name for name in many if name.startswith("s45"))
+    await bot.sent(view, {f"sources {{}} {last}": "off"})
+    assert bot.desk.steering.is_off(last)
+
+
+async def test_a_dry_run_opens_nothing(start: Start) -> None:
+    bot = await start(mute=True)
+    bot.peer.command("settings", user=OWNER)
+    await bot.peer.wait_until(bot.peer.deliveries.envelopes[0].acknowledged.is_set, 5)
+    await bot.intake.drain(5)
+    assert bot.peer.called("views.open") == []
+    assert bot.peer.responses == []
+
+
+async def test_a_lost_connection_and_a_refusing_journal_lose_no_form_and_double_none(start: Start) -> None:
+    bot = await start()
+    view = await bot.opened()
+    bot.peer.deliveries.patience_s = 0.3
+    envelope = bot.peer.submit(view, {MODE: "auto"})
+    await bot.peer.wait_until(lambda: bool(envelope.attempts), 5)
+    bot.peer.deliveries.abort()
+    await bot.peer.wait_until(envelope.acknowledged.is_set, 8)
+    assert not view.open
+    assert [one[1] for one in await bot.written()] == ["mode auto"]
+
+
+async def test_a_form_does_not_wait_for_answers_in_the_making(start: Start) -> None:
+    held = Gate()
+    script = Script(before=held)
+    bot = await start(script=script, run={"workers": 1})
+    bot.peer.command("ask How?", user=OWNER)
+    await asyncio.wait_for(held.reached.wait(), 5)
+    view = await bot.opened()
+    await bot.sent(view, {MODE: "auto", DOCS: "off"})
+    assert not view.open
+    assert bot.desk.steering.is_off("docs")
+    assert bot.peer.responses == []
+    held.open.set()
+
+
+async def test_what_cannot_be_kept_is_not_acknowledged(peer: SlackPeer, tmp_path: Path) -> None:
+    pace = replace(slack_stand.PACE, submit_s=0.05)
+    adapter = SlackAdapter(slack_stand.settings(peer, tmp_path), slack_stand.Threads().answered_in, pace)
+    inbox = slack_stand.Inbox()
+    async with slack_stand.listening(adapter, inbox):
+        peer.command("settings", user=OWNER)
+        command = await inbox.until(1)
+        await adapter.show_form(command, Form((Field("pause {}", "Minutes of silence", "5"),)))
+        peer.deliveries.patience_s, inbox.refusals = 0.3, 1
+        envelope = peer.submit(peer.views.all[0], {"pause {}": "7"})
+        sent = await inbox.until(2)
+        await peer.wait_until(envelope.acknowledged.is_set, 5)
+    assert len(envelope.attempts) == 2
+    assert (sent.command, sent.text, sent.author_id, sent.addressed) == ("pause", "7", OWNER, True)
+    assert (sent.key, sent.private) == (command.key, False)
+    assert peer.views.all[0].errors == {"pause {}": LATE}, "nobody says here what came of it"
+
+
+async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) -> None:
+    bot = await start()
+    await bot.told("sources scale docs 2", OWNER)
+    await bot.told("threshold 0.8", OWNER)
+    key = ConversationKey("slack", "C1")
+    asked = Message("1", key, OWNER, "Boss", "", datetime.now(UTC), addressed=True, command="settings")
+    assert (await bot.desk.answer(asked, None)).splitlines() == [
+        "- When I speak in this chat: As configured (mention). `/mode default|off|mention|auto`",
+        "- How sure I must be to speak unasked: 0.8. `/threshold VALUE` "
+        "(0 to 1, or default for what is configured (0.5))",
+        "- docs: used for answers: On. `/sources on|off docs`",
+        "- docs: what its passages weigh: 2. `/sources scale docs VALUE` (0.1 to 10; 1 is the normal weight)",
+        "- code: used for answers: On. `/sources on|off code`",
+        "- code: what its passages weigh: 1. `/sources scale code VALUE` (0.1 to 10; 1 is the normal weight)",
+    ]
+
+
+@pytest.mark.parametrize("given_by", ["words", "ask"])
+async def test_a_call_shows_the_words_that_nobody_else_saw(start: Start, given_by: str) -> None:
+    bot = await start(handoff={"people": ["slack:U7HELP"], "cooldown_minutes": 0})
+    question = "Why does *it* <!channel> fail & `burn`?"
+    if given_by == "words":
+        bot.peer.command(f"escalate {question}", user=ANN)
+    else:
+        await bot.told(f"ask {question}", ANN)
+        bot.peer.command("escalate", user=ANN)
+
+    def calls() -> list[str]:
+        return [one["text"] for one in bot.peer.responses if "U7HELP" in one["text"]]
+
+    await bot.peer.wait_until(lambda: bool(calls()), 8)
+    shown = ENGLISH.call.format(author="ann")
+    assert calls() == [f"<@U7HELP> {shown}\n\n`Why does *it* &lt;!channel&gt; fail &amp; 'burn'?`"]
+
+
+async def test_a_call_for_a_question_that_everybody_sees_does_not_repeat_it(start: Start) -> None:
+    bot = await start(handoff={"people": ["slack:U7HELP"], "cooldown_minutes": 0})
+    bot.peer.say("C1", "<@UBOT> And this?")
+    await bot.peer.wait_for_reply("C1", 8, containing="Answer to: And this?")
+    bot.peer.command("escalate", user=ANN)
+    call = await bot.peer.wait_for_reply("C1", 8, containing="U7HELP")
+    assert call.text == f"<@U7HELP> {ENGLISH.call.format(author=ANN)}"

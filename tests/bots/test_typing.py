@@ -1,0 +1,188 @@
+"""Somebody is typing: the bot that nobody asked waits a little, and judges again by what they wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from bots.discord.adapter import DiscordAdapter
+from bots.discord.typing import Typing
+from bots.dry_run import DryRun
+from bots.named import NamedBot
+from core.gating.typing import KnowsTyping, let_them_finish
+from core.intake import Intake
+from core.journal import Journal
+from core.ports import Sink
+from core.tables import messages
+from core.types import ConversationKey, Question, Reply
+from tests.bots import discord_stand
+from tests.bots.test_several_bots import Plain, message
+from tests.core.stand import ShelfLibrary, settings
+from tests.peers.discord import Author, DiscordPeer
+
+QUESTION = "How do I install the package with pip?"
+BEA, ROBOT = Author("1002", "bea", "Bea"), Author("2001", "echo", "Echo", bot=True)
+WAIT_S = 2.0
+
+
+class Watched(DiscordAdapter):
+    """The real one; `waiting` is set once it was asked who is typing, and somebody was."""
+
+    waiting: asyncio.Event
+
+    def is_typing(self, key: ConversationKey) -> bool:
+        found = super().is_typing(key)
+        if found:
+            self.waiting.set()
+        return found
+
+
+@dataclass
+class Channel:
+    peer: DiscordPeer
+    journal: Journal
+    intake: Intake
+    adapter: Watched
+    room: str
+
+    async def settled(self, number: str) -> tuple[str, str, float]:
+        """Wait until a message is settled; return how, and how many seconds that took."""
+        began = time.monotonic()
+        query = select(messages.c.state, messages.c.reason).where(messages.c.id == number)
+        async with asyncio.timeout(8):
+            while True:
+                async with self.journal.database.reading() as connection:
+                    row = (await connection.execute(query)).first()
+                if row is not None and row.state in ("answered", "silent"):
+                    return row.state, row.reason, time.monotonic() - began
+                await asyncio.sleep(0.02)
+
+    async def seen(self, *, typing: bool) -> None:
+        async with asyncio.timeout(3):
+            while self.adapter.is_typing(ConversationKey("discord", self.room)) is not typing:
+                await asyncio.sleep(0.005)
+
+
+async def answer(question: Question, sink: Sink) -> Reply:
+    reply = Reply("Use pip.")
+    await sink.finish(reply)
+    return reply
+
+
+@pytest.fixture
+async def channel(tmp_path: Path) -> AsyncIterator[Channel]:
+    async with AsyncExitStack() as stack:
+        peer = await stack.enter_async_context(DiscordPeer())
+        journal = await Journal.open(tmp_path / "journal.db")
+        stack.push_async_callback(journal.close)
+        configured = settings(gate={"mode": "auto", "wait_s": WAIT_S})
+        intake = Intake(configured, journal, answer, ShelfLibrary())
+        adapter = Watched(
+            discord_stand.settings(peer, tmp_path), discord_stand.Positions(), replace(discord_stand.PACE, typed_s=0.8)
+        )
+        adapter.waiting = asyncio.Event()
+        room = peer.channel()
+        await stack.enter_async_context(discord_stand.listening(peer, adapter, intake.receiver(adapter)))
+        stack.push_async_callback(intake.drain, 0)
+        yield Channel(peer, journal, intake, adapter, room)
+
+
+@pytest.mark.parametrize(
+    ("who", "says", "reason"),
+    [
+        (BEA, "With pip install kimas, as for everything", "a human replied"),
+        (Author(), "never mind, found it", "the asker took the question back"),
+    ],
+)
+async def test_who_is_typing_is_waited_for_and_heard(channel: Channel, who: Author, says: str, reason: str) -> None:
+    asked = await channel.peer.say(channel.room, QUESTION)
+    async with typing_on(channel, who):
+        await asyncio.wait_for(channel.adapter.waiting.wait(), 8)
+        assert channel.peer.messages(channel.room) == [], "the wait alone is over"
+        await channel.peer.say(channel.room, says, author=who)
+    assert (await channel.settled(asked))[:2] == ("silent", reason)
+
+
+async def test_who_types_for_ever_is_not_waited_for(channel: Channel) -> None:
+    asked = await channel.peer.say(channel.room, QUESTION)
+    async with typing_on(channel, BEA):
+        state, _, took_s = await channel.settled(asked)
+    assert state == "answered"
+    assert took_s > 1.5 * WAIT_S, "it waited once more, as long"
+
+
+@asynccontextmanager
+async def typing_on(channel: Channel, who: Author) -> AsyncIterator[None]:
+    """Let somebody type all the time."""
+
+    async def type_on() -> None:
+        while True:
+            await channel.peer.write(channel.room, who)
+            await asyncio.sleep(0.2)
+
+    typing = asyncio.create_task(type_on())
+    try:
+        yield
+    finally:
+        typing.cancel()
+        await asyncio.gather(typing, return_exceptions=True)
+
+
+async def test_bots_and_other_channels_are_not_waited_for(channel: Channel) -> None:
+    other = channel.peer.channel()
+    await channel.peer.write(other, BEA)
+    await channel.peer.write(channel.room, ROBOT)
+    await channel.peer.write(channel.room, channel.peer.me)
+    await channel.peer.write(channel.room, BEA)
+    await channel.seen(typing=True)
+    await channel.seen(typing=False)
+    await channel.peer.write(channel.room, ROBOT)
+    await channel.peer.write(other, BEA)
+    async with asyncio.timeout(3):
+        while not channel.adapter.is_typing(ConversationKey("discord", other)):
+            await asyncio.sleep(0.005)
+    assert not channel.adapter.is_typing(ConversationKey("discord", channel.room))
+    assert channel.adapter.is_typing(ConversationKey("discord", "above", other)), "a thread is a channel of its own"
+
+
+def test_notices_that_make_no_sense_are_nobody_typing() -> None:
+    typing = Typing("5001", 10)
+    for event in ({}, {"channel_id": "1"}, {"channel_id": "1", "user_id": None}, {"channel_id": "1", "user_id": 5001}):
+        typing.note(event)
+    assert not typing.in_place(ConversationKey("discord", "1"))
+    typing.note({"channel_id": "1", "user_id": "7", "member": "somebody"})
+    assert typing.in_place(ConversationKey("discord", "1"))
+
+
+class Writing(Plain):
+    """An adapter of a platform that tells who is writing; it notes where it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("http")
+        self.asked_for: list[ConversationKey] = []
+
+    def is_typing(self, key: ConversationKey) -> bool:
+        self.asked_for.append(key)
+        return True
+
+
+async def test_a_stop_ends_the_wait_and_other_platforms_know_nothing() -> None:
+    async def no_time(seconds: float) -> bool:
+        return False
+
+    writing = Writing()
+    asked = message("1", "two", key=ConversationKey("http", "5@two"))
+    assert not await let_them_finish(NamedBot("two", writing), asked, 10, no_time)
+    assert writing.asked_for == [ConversationKey("http", "5")], "by the name that the platform knows"
+    assert not await let_them_finish(DryRun(writing), asked, 10, no_time)
+    assert await let_them_finish(writing, asked, 0, no_time)
+    for plain in (Plain("slack"), NamedBot("two", Plain("slack")), DryRun(Plain("slack"))):
+        assert await let_them_finish(plain, asked, 10, no_time)
+    assert not isinstance(Plain("slack"), KnowsTyping)

@@ -1,0 +1,156 @@
+"""Threads where the bot answered: questions go on without a mention, and everything else that people say is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+
+from core.tables import messages
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import ANN, BEN, Person, Room
+from tests.conformance.scenarios import ONE_PERSON, cannot
+
+NOT_ADDRESSED = ("silent", "the bot was not addressed")
+TOPICS = "a topic is a whole room there: only who was answered goes on without a mention"
+
+
+async def _answered_thread(bot: Bot, **gate: object) -> Room:
+    if gate:
+        await bot.stop()
+        bot.changes = {"gate": gate}
+        await bot.start()
+    thread = await bot.driver.thread(bot.group())
+    assert (await bot.asked(thread, "How do I install it?", who=ANN)).state == "answered"
+    return thread
+
+
+async def _earlier(bot: Bot, minutes: float) -> None:
+    """Let everything have been answered so long ago."""
+    then = datetime.now(UTC) - timedelta(minutes=minutes)
+    async with bot.journal.database.writing() as connection:
+        await connection.execute(update(messages).values(settled_at=then, received_at=then))
+
+
+@cannot(console=ONE_PERSON)
+async def test_who_was_answered_in_a_thread_asks_on_without_a_mention(bot: Bot) -> None:
+    thread = await _answered_thread(bot)
+    for text in ("and on Windows?", "How do I remove it?", "or with conda", "it fails with an error now"):
+        assert (await bot.hears(thread, text, who=ANN)).state == "answered", text
+    assert len(bot.shown(thread)) == 5
+
+
+@cannot(console=ONE_PERSON, telegram=TOPICS)
+async def test_anybody_asks_on_in_a_thread_that_the_bot_answered_in(bot: Bot) -> None:
+    thread = await _answered_thread(bot)
+    assert (await bot.hears(thread, "thanks, that works!", who=ANN)).state == "silent"
+    assert (await bot.hears(thread, "How do I remove it?", who=BEN)).state == "answered"
+    assert (await bot.hears(thread, "what does it need", who=Person(4, "Cleo"))).state == "answered"
+    assert len(bot.shown(thread)) == 3
+
+
+@cannot(console=ONE_PERSON)
+@pytest.mark.parametrize("minutes", [0, 30])
+async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot: Bot, minutes: int) -> None:
+    thread = await _answered_thread(bot, follow_up_minutes=minutes)
+    signs = bot.driver.signs()
+    said = [
+        (ANN, "thanks, that works!"),
+        (BEN, "I am off to lunch"),
+        (BEN, "Ann, are you coming to lunch?"),
+        (ANN, "yes"),
+        (BEN, "lol nice one"),
+        (ANN, "I will try that tomorrow"),
+        (ANN, "then I'll do it at home"),
+        (BEN, "Ann, where do the logs go?"),
+        (BEN, "when I tried it, it was slow"),
+        (ANN, "can confirm, same here"),
+        (BEN, f"{_mention(bot, 3)}how do I remove it?"),
+    ]
+    for who, text in said:
+        entry = await bot.hears(thread, text, who=who)
+        assert (entry.state, entry.reason) == NOT_ADDRESSED, text
+    assert len(bot.shown(thread)) == len(bot.script.questions) == 1
+    assert bot.driver.signs() == signs, "nobody sees it typing for chatter"
+
+
+@cannot(console=ONE_PERSON)
+async def test_in_auto_chatter_in_an_answered_thread_says_why_it_was_left_alone(bot: Bot) -> None:
+    thread = await _answered_thread(bot, mode="auto", wait_s=0)
+    reasons = [
+        (await bot.hears(thread, text, who=BEN)).reason
+        for text in ("thanks!", "I am off to lunch", "Ann, where do the logs go?", "are you coming to lunch?")
+    ]
+    assert reasons == [
+        *("a courtesy", "not a question", "somebody else is called by name", "a question about people or plans")
+    ]
+    assert len(bot.script.questions) == 1
+
+
+@cannot(console=ONE_PERSON)
+async def test_follow_ups_can_be_switched_off(bot: Bot) -> None:
+    thread = await _answered_thread(bot, follow_up_minutes=0)
+    for who in (ANN, BEN):
+        entry = await bot.hears(thread, "How do I remove it?", who=who)
+        assert (entry.state, entry.reason) == NOT_ADDRESSED
+    assert (await bot.asked(thread, "How do I remove it?", who=ANN)).state == "answered"
+
+
+@cannot(console=ONE_PERSON)
+async def test_follow_ups_end_in_time(bot: Bot) -> None:
+    thread = await _answered_thread(bot, follow_up_minutes=10)
+    await _earlier(bot, 9)
+    assert (await bot.hears(thread, "How do I remove it?", who=ANN)).state == "answered"
+    await _earlier(bot, 11)
+    for who in (ANN, BEN):
+        entry = await bot.hears(thread, "How do I move it?", who=who)
+        assert (entry.state, entry.reason) == NOT_ADDRESSED
+
+
+@cannot(console=ONE_PERSON)
+async def test_after_a_restart_threads_go_on(bot: Bot) -> None:
+    thread = await _answered_thread(bot)
+    await bot.stop()
+    await bot.start()
+    assert (await bot.hears(thread, "thanks a lot", who=ANN)).state == "silent"
+    assert (await bot.hears(thread, "and on Windows?", who=ANN)).state == "answered"
+
+
+@cannot(console=ONE_PERSON)
+async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> None:
+    thread = await _answered_thread(bot)
+    known = len(await bot.entries(thread))
+    await bot.driver.attach(thread)
+    async with asyncio.timeout(8):
+        while len(entries := await bot.entries(thread)) == known:
+            await asyncio.sleep(0.02)
+    entry = await bot.settled(thread, entries[-1].id)
+    assert (entry.state, entry.reason) == ("silent", "a picture without words, and the bot was not addressed")
+
+
+@cannot(console=ONE_PERSON)
+async def test_below_a_comment_of_its_own_accord_nothing_is_followed(bot: Bot) -> None:
+    await bot.stop()
+    board = bot.driver.board()
+    bot.changes = {"auto_comment": {"chats": [f"{bot.platform}:{board.chat}"], "needs_citation": False}}
+    await bot.start()
+    post, below = await bot.driver.post(board, "We released version 2 of Rocket today")
+    assert (await bot.settled(board, post)).state == "answered"
+    for who, text in ((BEN, "lol nice one"), (ANN, "see you at lunch"), (ANN, "thanks Ben!"), (BEN, "When was that?")):
+        more = {"reply_to": post} if below == board else {}
+        entry = await bot.hears(below, text, who=who, **more)
+        assert (entry.state, entry.reason) == NOT_ADDRESSED, text
+    assert bot.script.asked == ["We released version 2 of Rocket today"]
+    if below != board:
+        assert (await bot.asked(below, "When was version 1?", who=BEN)).state == "answered"
+        assert (await bot.hears(below, "and what is new in it?", who=BEN)).state == "answered"
+        assert (await bot.hears(below, "see you at lunch", who=BEN)).state == "silent"
+
+
+def _mention(bot: Bot, number: int) -> str:
+    """Return what mentions a person."""
+    if bot.platform == "telegram":
+        return f"@person_{number} "
+    return bot.driver.mention.replace("5001", str(1000 + number)).replace("UBOT", f"U{1000 + number}")

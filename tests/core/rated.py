@@ -1,0 +1,74 @@
+"""A chat in which people have asked and have said what they thought of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+
+from core.feedback.thumbs import press
+from core.intake import Intake
+from core.journal import Journal
+from core.ports import Delivery, Receive, Sink
+from core.types import Citation, ConversationKey, Message, Question, Reply
+from tests.core.stand import MemorySink, settings
+
+_NUMBERS = count(1)
+
+
+@dataclass
+class Quiet:
+    """Implements `Adapter`; nobody reads along."""
+
+    name: str = "test"
+    sinks: list[MemorySink] = field(default_factory=list)
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: Receive) -> None:
+        await asyncio.Event().wait()
+
+    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+        self.sinks.append(MemorySink())
+        return self.sinks[-1]
+
+    async def close(self) -> None:
+        return None
+
+
+async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], verdict: str) -> None:
+    """Have each text asked and answered in a chat, and the answer rated, each by somebody else."""
+    intake, adapter = Intake(settings(), journal, _answer), Quiet(key.platform)
+    receive = intake.receiver(adapter)
+    for text in texts:
+        number, now = next(_NUMBERS), datetime.now(UTC)
+        asked, who = f"asked-{number}", str(9000 + number)
+        await receive(Message(asked, key, who, who, text, now, addressed=True))
+        await _settled(intake)
+        pressed = press(
+            verdict,
+            asked,
+            number=f"press-{number}",
+            platform=key.platform,
+            chat=key.chat,
+            author_id=who,
+            author=who,
+            at=now,
+            reference={},
+        )
+        await receive(pressed)
+        await _settled(intake)
+
+
+async def _settled(intake: Intake) -> None:
+    while intake._tasks:
+        await asyncio.gather(*intake._tasks)
+
+
+async def _answer(question: Question, sink: Sink) -> Reply:
+    reply = Reply(f"About {question.text}", (Citation(1, "install", "docs", "Install", "install.md", ""),))
+    await sink.finish(reply)
+    return reply

@@ -1,0 +1,187 @@
+"""`/threshold auto`: fitted to the thumbs of one chat, written down, in force after a restart; refused with too few."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from core.administration.calibrating import told
+from core.administration.desk import Desk
+from core.errors import ServiceError, UsageError
+from core.evaluation.calibration import MOST, Calibrated, calibrate
+from core.evaluation.gate import FEWEST, Case, Judged, best_threshold, cross_validated
+from core.evaluation.scores import Counts, score
+from core.feedback.record import Opinions
+from core.gating.scoring import Signs
+from core.intake import Intake
+from core.journal import Journal
+from core.settings.platforms import GateWeightSettings
+from core.types import ConversationKey
+from tests.core.rated import rate
+from tests.core.stand import ShelfLibrary
+from tests.core.test_administration import (  # noqa: F401 (empty_journal is what journal is copied from)
+    ANN,
+    BOSS,
+    GROUP,
+    Bot,
+    Room,
+    configured,
+    echo,
+    empty_journal,
+    journal,
+    says,
+)
+
+KNOWN = [f"How do I install the package with pip on machine number {number}?" for number in range(FEWEST)]
+FOREIGN = [f"What is the best way to paint fence number {number}?" for number in range(FEWEST)]
+HALL = ConversationKey("test", "hall")
+
+
+def bot_of(journal: Journal, **changes: object) -> Bot:  # noqa: F811
+    whole = configured(**changes)
+    library = ShelfLibrary()
+    desk = Desk(whole, journal, library=library)
+    return Bot(journal, Intake(whole, journal, echo, library, desk), desk, Room())
+
+
+async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal) -> None:  # noqa: F811
+    await rate(journal, GROUP, KNOWN, "up")
+    await rate(journal, GROUP, FOREIGN, "down")
+    changes = {"gate": {"threshold": 0.05, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
+    bot = bot_of(journal, administration={"platform_admins": True}, **changes)
+    lines = (await bot.hear(says("threshold", "auto", who=BOSS))).splitlines()
+    chosen = bot.desk.steering.threshold("test:room")
+    assert chosen is not None
+    assert 0.1 < chosen < 0.95
+    assert lines[:3] == [
+        f"The threshold of this chat is now {chosen:g}; it was 0.05.",
+        "",
+        "- Rated questions: 10 to answer, 10 to leave alone",
+    ]
+    assert re.fullmatch(r"- With 0\.05: precision 0\.50 \(0\.[1-4]\d to 0\.[6-8]\d\), recall 1\.00 .*", lines[3])
+    assert lines[4] == "- Fitted, on questions not fitted to: precision 1.00 (1.00 to 1.00), recall 1.00 (1.00 to 1.00)"
+    [entry] = await bot.entries()
+    assert (entry.author_id, entry.command, entry.what) == (BOSS, "threshold auto", "test:room threshold")
+    assert (entry.outcome, entry.before, entry.after) == ("changed", "0.05", f"{chosen:g}")
+
+    again = bot_of(journal, **changes)
+    foreign = replace(says("", FOREIGN[0], who=ANN), addressed=False)
+    assert await again.hear(foreign) == ""
+    assert f"threshold {chosen:.2f}" in (await again.state(foreign))[1]
+    assert "stays" in await again.hear(says("threshold", "AUTO"))
+    assert "is now 0.05" in await again.hear(says("threshold", "default"))
+
+
+async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -> None:  # noqa: F811
+    bot = bot_of(journal)
+    await rate(journal, GROUP, KNOWN, "up")
+    await rate(journal, GROUP, FOREIGN[1:], "down")
+    # Neither those of other chats count, nor those that no threshold decides.
+    await rate(journal, HALL, FOREIGN, "down")
+    await rate(journal, GROUP, ["pip install"], "down")
+    heard = await bot.hear(says("threshold", "auto"))
+    assert "needs 10 messages to answer and 10 to leave alone at least" in heard
+    assert "there are 10 and 9. Rate answers in this chat" in heard
+    assert bot.desk.steering.threshold("test:room") is None
+    assert await bot.entries() == []
+    await rate(journal, GROUP, FOREIGN[:1], "down")
+    heard = await bot.hear(says("threshold", "auto"))
+    assert "10 to answer, 11 to leave alone, 1 of them decided by their words alone" in heard
+
+
+async def test_a_stranger_may_not(journal: Journal) -> None:  # noqa: F811
+    bot = bot_of(journal)
+    assert "Only those who look after this bot here" in await bot.hear(says("threshold", "auto", who=ANN))
+    assert [(one.outcome, one.command) for one in await bot.entries()] == [("refused", "threshold auto")]
+
+
+async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: Journal) -> None:  # noqa: F811
+    await rate(journal, GROUP, KNOWN, "up")
+    await rate(journal, GROUP, FOREIGN, "down")
+    whole = configured()
+    desk = Desk(whole, journal)
+    bot = Bot(journal, Intake(whole, journal, echo, None, desk), desk, Room())
+    assert "kimas feedback --calibrate" in await bot.hear(says("threshold", "auto"))
+    desk.office.library = ShelfLibrary(broken={"docs"})
+    await bot.hear(says("threshold", "auto"))
+    assert desk.steering.threshold("test:room") is None
+    assert await bot.entries() == []
+
+
+async def test_what_fits_no_better_leaves_the_threshold_as_it_is(journal: Journal) -> None:  # noqa: F811
+    # Nothing tells those that people liked from those that they did not.
+    await rate(journal, GROUP, KNOWN, "up")
+    await rate(journal, GROUP, KNOWN, "down")
+    bot = bot_of(journal, gate={"threshold": 0.4})
+    heard = await bot.hear(says("threshold", "auto"))
+    assert heard.startswith("The threshold of this chat stays 0.4. ")
+    assert "does no better on questions that it was not fitted to" in heard
+    assert bot.desk.steering.threshold("test:room") is None
+    assert await bot.entries() == []
+
+
+async def test_labels_of_one_chat(journal: Journal) -> None:  # noqa: F811
+    await rate(journal, GROUP, KNOWN[:1], "up")
+    await rate(journal, HALL, FOREIGN[:1], "down")
+    opinions = Opinions(journal.database)
+    assert [one.chat for one in await opinions.labelled()] == ["room", "hall"]
+    assert [(one.text, one.good) for one in await opinions.labelled(("test", "hall"))] == [(FOREIGN[0], False)]
+    assert await opinions.labelled(("telegram", "hall")) == []
+
+
+async def test_the_newest_count_and_no_more_than_can_be_searched_for() -> None:
+    library = ShelfLibrary()
+    old = [Case(f"old {number}", FOREIGN[0], True) for number in range(50)]
+    new = [
+        Case(str(number), f"{texts[0]} {number}", texts is KNOWN)
+        for texts in (KNOWN, FOREIGN)
+        for number in range(MOST // 2)
+    ]
+    found = await calibrate([*old, *new], library, configured(), 0.05)
+    assert (found.answer, found.leave, len(library.queries)) == (MOST // 2, MOST // 2, MOST)
+    assert found.crossed.precision.value == 1
+    with pytest.raises(ServiceError):
+        await calibrate(new, ShelfLibrary(broken={"docs"}), configured(), 0.05)
+    with pytest.raises(UsageError, match="there are 0 and 9"):
+        await calibrate(new[-9:], library, configured(), 0.05)
+
+
+def judged(matches: list[float], *, truth: bool) -> list[Judged]:
+    return [Judged(Case(f"{truth} {match}", "?", truth), Signs(0, match, 0)) for match in matches]
+
+
+def test_the_threshold_stands_between_what_is_wanted_and_what_is_not() -> None:
+    weights = GateWeightSettings(base=0, personal=0, match=1, foreign=0)
+    cases = judged([2.0, 1.0], truth=True) + judged([-1.0, -2.0], truth=False)
+    # Halfway between the chances of 1 and of -1.
+    assert best_threshold(cases, weights) == 0.5
+    # One wrong below many right ones is worth less than being silent to it.
+    cases += judged([0.5], truth=False)
+    assert best_threshold(cases, weights) == round((0.7311 + 0.6225) / 2, 2)
+    silent = Judged(Case("by words", "?", True), None)
+    assert not silent.speaks(weights, 0.0)
+    seen: list[int] = []
+
+    def fit_to(others: object) -> tuple[GateWeightSettings, float]:
+        seen.append(len(others))  # type: ignore[arg-type]
+        return weights, 0.7
+
+    spoken = cross_validated([*cases, silent], fit_to)
+    assert [speaks for _, speaks in spoken] == [True, True, False, False, False, False]
+    assert sum(6 - one for one in seen) == 6, "every case is held out once"
+
+
+def test_better_means_better_where_it_was_not_fitted_to() -> None:
+    def found(before: float, present: Counts, crossed: Counts) -> Calibrated:
+        return Calibrated(10, 10, 0, before, 0.6, score([present]), score([crossed]))
+
+    good, bad = Counts(8, 0, 2), Counts(10, 10, 0)
+    assert (found(0.1, bad, good).better, found(0.1, bad, good).after) == (True, 0.6)
+    assert (found(0.1, good, bad).better, found(0.1, good, bad).after) == (False, 0.1)
+    assert not found(0.6, bad, good).better
+    assert not found(0.1, good, good).better
+    assert found(0.9, Counts(0, 0, 10), good).better
+    assert "precision none" in told(found(0.9, Counts(0, 0, 10), good))
+    assert "would be 0.6; it is 0.9" in told(found(0.9, Counts(0, 0, 10), good), done=False)

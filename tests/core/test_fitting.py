@@ -1,0 +1,96 @@
+"""Evidence fits the model that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from core.answer import answer
+from core.evidence import estimate_tokens
+from core.fitting import longest_within, render_within
+from core.llm import RoleModels
+from core.settings import ModelsSettings
+from core.types import Passage, Question
+from tests.core.scripted import ScriptedPeer
+from tests.core.stand import MemorySink, ShelfLibrary, parts, passage, settings
+
+LIGHT_TOKENS, MAIN_TOKENS = 600, 6000
+# About 700 tokens each.
+LONG = [
+    passage(name, f"The memory module of part {name} stores messages. " + "It keeps them in a database on disk. " * 75)
+    for name in ("one", "two", "three")
+]
+ASKED = Question("What does the memory module store?")
+
+
+def test_short_passages_stay_whole_and_long_ones_share_what_is_left() -> None:
+    assert longest_within([10, 20, 30], 60) == 30
+    assert longest_within([10, 500, 500], 210) == 100
+    assert longest_within([], 100) > 0
+    assert longest_within([500, 500], -20) > 0
+
+
+@pytest.mark.parametrize("tokens", [300, 1000, 10_000])
+def test_the_context_fits_with_its_headers(tokens: int) -> None:
+    rendered = render_within([*LONG, passage("short", "Short.")], tokens)
+    assert "\nShort.\n" in rendered
+    # What ends a passage is not counted, and a cut leaves its mark.
+    assert estimate_tokens(rendered) <= tokens + 4 * 6
+    assert render_within(LONG, 10_000, most=50).count(" …\n") == len(LONG)
+
+
+def evidence_in(messages: Sequence[dict[str, str]]) -> int:
+    """Return the tokens of all evidence in a conversation."""
+    fences = [part for one in messages for part in one["content"].split("<evidence>")[1:]]
+    return sum(estimate_tokens(part.split("</evidence>")[0]) for part in fences)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "agents"),
+    [("planning", {"filter", "decide", "compress", "look_back", "rerank"}), ("react", {"react", "compress"})],
+)
+async def test_the_light_model_gets_what_fits_it_and_the_main_one_all(strategy: str, agents: set[str]) -> None:
+    searches = iter(["[search: memory module]", "[search: messages database]", "[search: disk memory]", "[answer]"])
+    replies = {
+        "write": "It stores messages.",
+        "look_back": "1: p1",
+        "plan": '["memory messages"]',
+        "filter": '{"keep": "all", "missing": "everything"}',
+        "decide": "[answer]",
+        "compress": "Nothing to say.",
+        "rerank": '["p1", "p2", "p3"]',
+        "react": lambda _body: next(searches),
+    }
+    async with ScriptedPeer(**replies) as peer:
+        configured = ModelsSettings.model_validate(
+            {
+                "main": {"base_url": peer.base_url, "model": "large", "context_tokens": MAIN_TOKENS},
+                "light": {"base_url": peer.base_url, "model": "small", "context_tokens": LIGHT_TOKENS},
+            }
+        )
+        opened = RoleModels.open(configured)
+        assert opened is not None
+        configuration = settings(
+            models=configured.model_dump(),
+            agents={"docs": {"sources": ["docs"], "compression": "model"}},
+            strategies={"allowed": [strategy], "default": strategy},
+            knowledge={"search": {"rerank": "model"}},
+        )
+        reply = await answer(ASKED, MemorySink(), parts(ShelfLibrary(LONG), opened, configuration))
+        await opened.close()
+        sent = {agent: max(evidence_in(body["messages"]) for body in peer.sent(agent)) for agent in agents}
+        written = evidence_in(peer.sent("write")[0]["messages"])
+    assert {one.id for one in reply.passages} == {one.id for one in LONG}
+    # Names in headers and ends of passages weigh a little.
+    assert {agent: tokens for agent, tokens in sent.items() if tokens > LIGHT_TOKENS * 1.1} == {}
+    assert min(sent.values()) > LIGHT_TOKENS * 0.4
+    assert written > 2000
+
+
+def test_a_model_alone_reads_for_both_roles() -> None:
+    model = {"base_url": "http://localhost:1", "model": "one", "context_tokens": 77}
+    for role in ("main", "light"):
+        whole = settings(models={role: model})
+        assert (whole.evidence_tokens(), whole.evidence_tokens("light")) == (77, 77)
+    assert isinstance(LONG[0], Passage)

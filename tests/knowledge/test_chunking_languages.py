@@ -1,0 +1,139 @@
+"""More than twelve languages by their syntax: definitions name their passages, and are kept whole where they fit."""
+
+from __future__ import annotations
+
+import random
+import time
+from importlib.util import find_spec
+
+import pytest
+
+from core.kinds import kind_weight
+from knowledge.chunking import chunk
+from knowledge.chunking.code import LANGUAGES
+from knowledge.chunking.lines import estimate
+from knowledge.ports import Document
+from knowledge.sources.selection import kind_of
+
+# Two definitions, the first with a blank line in its body: paragraphs would be cut there.
+FILES = {
+    "csharp": (
+        "Loader.cs",
+        "tree_sitter_c_sharp",
+        "namespace Demo {{\npublic class Loader {{\n  public async Task<int> Load(string path) {{\n{body}\n  }}\n\n"
+        "  private int Save(int total) {{\n{body}\n  }}\n}}\n}}\n",
+        "    total += Compute({n});",
+        ("Load", "Save"),
+    ),
+    "php": (
+        "loader.php",
+        "tree_sitter_php",
+        "<?php\nclass Loader {{\n  public function load(string $path): int {{\n{body}\n  }}\n\n"
+        "  private static function save($total) {{\n{body}\n  }}\n}}\n",
+        "    $total += compute({n});",
+        ("load", "save"),
+    ),
+    "ruby": (
+        "loader.rb",
+        "tree_sitter_ruby",
+        "class Loader\n  def load(path)\n{body}\n  end\n\n  def self.save(total)\n{body}\n  end\nend\n",
+        "    total += compute({n})",
+        ("load", "save"),
+    ),
+    "kotlin": (
+        "Loader.kt",
+        "tree_sitter_kotlin",
+        "class Loader {{\n  suspend fun load(path: String): Int {{\n{body}\n  }}\n\n"
+        "  private fun <T> List<T>.save(total: Int) {{\n{body}\n  }}\n}}\n",
+        "    total += compute({n})",
+        ("load", "save"),
+    ),
+    "swift": (
+        "Loader.swift",
+        "tree_sitter_swift",
+        "struct Loader {{\n  mutating func load(path: String) -> Int {{\n{body}\n  }}\n\n"
+        "  private func save(total: Int) {{\n{body}\n  }}\n}}\n",
+        "    total += compute({n})",
+        ("load", "save"),
+    ),
+    "shell": (
+        "loader.sh",
+        "tree_sitter_bash",
+        "#!/bin/sh\nload() {{\n{body}\n}}\n\nfunction save {{\n{body}\n}}\n",
+        '  total=$((total + $(compute "{n}")))',
+        ("load", "save"),
+    ),
+}
+SUFFIXES = {
+    **{"a.cs": "csharp", "a.php": "php", "a.rb": "ruby", "a.kt": "kotlin", "a.kts": "kotlin", "a.swift": "swift"},
+    **{"a.sh": "shell", "a.bash": "shell", "a.zsh": "shell"},
+}
+
+
+def test_there_are_a_dozen_languages_beside_python() -> None:
+    assert len(LANGUAGES) >= 12
+
+
+@pytest.mark.parametrize(("path", "kind"), SUFFIXES.items())
+def test_a_file_is_of_its_language_which_counts_as_code(path: str, kind: str) -> None:
+    assert kind_of(path) == kind
+    assert kind in LANGUAGES
+    assert kind_weight(kind, {"code": 0.5}) == 0.5
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_passages_are_whole_lines_of_a_bounded_size_with_the_names_of_definitions(kind: str) -> None:
+    path, _, frame, line, names = FILES[kind]
+    text = frame.format(body="\n".join(line.format(n=n) for n in range(60)))
+    chunks = chunk(Document(f"src/{path}", text, kind))
+    source = text.split("\n")
+    for piece in chunks:
+        assert piece.text == "\n".join(source[piece.start_line - 1 : piece.end_line]).rstrip()
+        assert estimate(piece.text) <= 300
+        assert piece.title.startswith(path)
+    titles = " ".join(piece.title for piece in chunks)
+    assert all(name in titles for name in names), titles
+    covered = {number for piece in chunks for number in range(piece.start_line, piece.end_line + 1)}
+    assert all(number in covered for number, one in enumerate(source, 1) if one.strip())
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
+    path, grammar, frame, line, names = FILES[kind]
+    if find_spec(grammar) is None:
+        pytest.skip(f"{grammar} is not installed: this language is cut by paragraph")
+    lines = [line.format(n=n) for n in range(20)]
+    lines.insert(12, "")
+    body = "\n".join(lines)
+    size = int(estimate(body) * 1.3)
+    chunks = chunk(Document(path, frame.format(body=body), kind), size)
+    assert sum(body in one.text for one in chunks) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("ruby", "\n".join("  " * n + "if a" for n in range(1000)) + "\nend" * 1000),
+        ("ruby", "\n".join("  " * n + "things.each do |a|" for n in range(100)) + "\nend" * 100),
+        ("shell", "\n".join("if true; then" for _ in range(1000)) + "\nfi" * 1000),
+        ("shell", "\n".join("while true; do" for _ in range(1000)) + "\ndone" * 1000),
+        *((kind, "{\n" * 2000 + "}\n" * 2000) for kind in FILES),
+        *((kind, "a = b + " * 20_000) for kind in FILES),
+    ],
+)
+def test_hostile_code_takes_no_longer(kind: str, text: str) -> None:
+    began = time.process_time()
+    assert chunk(Document(f"a.{kind}", text, kind))
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_nothing_is_lost_of_code_that_is_broken(kind: str) -> None:
+    luck = random.Random(7)
+    _, _, frame, line, _ = FILES[kind]
+    lines = frame.format(body="\n".join(line.format(n=n) for n in range(40))).split("\n")
+    for _ in range(5):
+        luck.shuffle(lines)
+        found = chunk(Document("a", "\n".join(lines), kind))
+        covered = {number for piece in found for number in range(piece.start_line, piece.end_line + 1)}
+        assert all(number in covered for number, one in enumerate(lines, 1) if one.strip())

@@ -1,0 +1,226 @@
+"""`kimas store copy` killed in its middle: the origin is whole, the target is honest, and the next copy ends it.
+
+Each copy is a process of its own, killed with SIGKILL at a moment that it tells itself, and a few milliseconds later.
+The copies into a server need one, see tests/contracts/test_store.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from core.settings import WeaviateSettings
+from core.types import Passage
+from knowledge.ports import Held, Row, Store
+from knowledge.stores.copying import copy_source
+from tests.contracts.test_store import DIMENSION, Place, forget, open_at, opened, random_rows, unit, weaviate_settings
+from tests.deployment import ROOT, Deployment
+
+BATCH, DOCUMENTS, EACH = 60, 60, 10
+WORDS = "word1 word2 word3 word5 word9"
+# What the process has announced when it is killed, how often, and how many seconds later.
+FILE_MOMENTS = (
+    *(("replacing", 1, 0.0), ("replacing", 1, 0.006), ("replacing", 2, 0.012), ("replaced", 2, 0.0)),
+    *(("deleting", 1, 0.0), ("optimising", 1, 0.0)),
+)
+SERVER_MOMENTS = (
+    *(("replacing", 1, delay) for delay in (0.0, 0.03, 0.08, 0.2)),
+    *(("replacing", 2, 0.1), ("deleting", 1, 0.03)),
+)
+
+
+class Announced:
+    """Hands everything on to a store, and says on standard output when a write begins and when it has ended."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.manifest, self.search, self.vectors, self.close = store.manifest, store.search, store.vectors, store.close
+
+    async def replace(
+        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+    ) -> None:
+        print("replacing" if rows else "deleting", flush=True)
+        await self._store.replace(source, paths, rows, empty)
+        print("replaced", flush=True)
+
+    async def optimise(self) -> None:
+        print("optimising", flush=True)
+        await self._store.optimise()
+
+
+async def _copy(origin: str, target: str) -> None:
+    one, other = await open_at(Place.parse(origin)), await open_at(Place.parse(target))
+    await copy_source(one, Announced(other), "docs", DIMENSION, batch_passages=BATCH)
+    await one.close()
+    await other.close()
+
+
+async def _copied_until(origin: Place, target: Place, moment: tuple[str, int, float]) -> bool:
+    """Copy in a process that is killed then; return whether it was still at work."""
+    told, times, delay = moment
+    command = (sys.executable, "-m", "tests.knowledge.test_copying_killed", origin.text(), target.text())
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        while times and (line := await process.stdout.readline()):
+            times -= line.decode().strip() == told
+        await asyncio.sleep(delay)
+    finally:
+        # Not `process.kill()`: where the process has just ended by itself, that takes its exit code away.
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        await process.communicate()
+    assert process.returncode in (0, -signal.SIGKILL), process.returncode
+    return process.returncode == -signal.SIGKILL
+
+
+async def _filled(place: Place) -> Mapping[str, Held]:
+    """Fill the origin; return what it holds."""
+    async with opened(place) as origin:
+        rows = random_rows(DOCUMENTS * EACH, per_document=EACH)
+        await origin.replace("docs", {one.passage.path for one in rows}, rows, {"empty.md": "e"})
+        await origin.optimise()
+        return await origin.manifest("docs")
+
+
+async def _outdated(target: Store) -> Mapping[str, Held]:
+    """Give the target older editions of some documents and one that is gone meanwhile; return what it holds."""
+    rows = [
+        Row(one.passage, "old", one.tokens, one.vector)
+        for one in random_rows(DOCUMENTS * 2, seed=7, per_document=EACH // 2)
+        if int(one.passage.path.removeprefix("p").removesuffix(".md")) < DOCUMENTS // 4
+    ]
+    gone = [Row(_of("gone.md", number), "old", "word1", unit(number)) for number in range(3)]
+    await target.replace("docs", {one.passage.path for one in (*rows, *gone)}, [*rows, *gone])
+    return await target.manifest("docs")
+
+
+def _of(path: str, number: int) -> Passage:
+    return Passage(f"{path}-{number}", "docs", path, "Title", f"Text of {path}", "", "markdown")
+
+
+async def _found(store: Store) -> dict[str, tuple[str, float, float]]:
+    passages = await store.search(WORDS, unit(4), ["docs"], 1000)
+    return {one.id: (one.text, one.similarity, one.lexical) for one in passages}
+
+
+async def _honest(target: Store, before: Mapping[str, Held], wanted: Mapping[str, Held]) -> None:
+    """Check that every document in the target is its old or its new edition, and as long as the target says."""
+    held = await target.manifest("docs")
+    for path, one in held.items():
+        assert one in (before.get(path), wanted.get(path)), path
+    counted = Counter(one.path for one in await target.search(WORDS, unit(4), ["docs"], 1000))
+    assert counted == Counter({path: one.passages for path, one in held.items() if one.passages})
+
+
+async def _killed_over_and_over(
+    origin: Place, target: Place, moments: Sequence[tuple[str, int, float]], fewest: int, *, words: float = 1e-4
+) -> None:
+    """Kill a copy at each moment, the next one going on; then let one end. `words`: how far BM25 scores may differ."""
+    wanted = await _filled(origin)
+    async with opened(origin) as store:
+        answers = await _found(store)
+    async with opened(target) as store:
+        before = await _outdated(store)
+    killed = 0
+    for moment in moments:
+        killed += await _copied_until(origin, target, moment)
+        async with opened(target) as store:
+            await _honest(store, before, wanted)
+        async with opened(origin) as store:
+            assert (await store.manifest("docs"), await _found(store)) == (wanted, answers)
+    assert killed >= fewest, "most of them had ended before they could be killed"
+    async with opened(origin) as one, opened(target) as other:
+        there = await other.manifest("docs")
+        done = await copy_source(one, other, "docs", DIMENSION, batch_passages=BATCH)
+        # Whatever a kill left undone was seen to be missing.
+        assert done.copied == sum(there.get(path) != held for path, held in wanted.items())
+        assert done.deleted == len(there.keys() - wanted.keys())
+        await other.optimise()
+        assert await other.manifest("docs") == wanted
+        found = await _found(other)
+        assert found.keys() == answers.keys()
+        for name, expected in answers.items():
+            text, cosine, lexical = expected
+            assert found[name][0] == text
+            assert found[name][1] == pytest.approx(cosine, rel=1e-4, abs=1e-6), name
+            assert found[name][2] == pytest.approx(lexical, rel=words, abs=1e-6), name
+        assert (await copy_source(one, other, "docs", DIMENSION)).copied == 0
+
+
+async def test_files_to_files(tmp_path: Path) -> None:
+    await _killed_over_and_over(Place(tmp_path / "one", {}), Place(tmp_path / "two", {}), FILE_MOMENTS, 4)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WeaviateSettings]:
+    settings = weaviate_settings(write_timeout_s=2)
+    yield settings
+    await forget(settings)
+
+
+async def test_files_to_a_server(tmp_path: Path, server: WeaviateSettings) -> None:
+    target = Place(server, {"claim_seconds": 0.5})
+    # A server still counts the words of what it has deleted, so that its BM25 is not exact for a while.
+    await _killed_over_and_over(Place(tmp_path / "one", {}), target, SERVER_MOMENTS, 4, words=0.5)
+
+
+async def test_a_server_to_files(tmp_path: Path, server: WeaviateSettings) -> None:
+    origin = Place(server, {"claim_seconds": 0.5})
+    await _killed_over_and_over(origin, Place(tmp_path / "two", {}), FILE_MOMENTS[::3], 2)
+
+
+async def _command(deployment: Deployment, seconds: float | None) -> tuple[int, float]:
+    """Run `kimas store copy --to weaviate`, killed so many seconds after its start; return how it ended, and when."""
+    began = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        *deployment.command("store", "copy", "--to", "weaviate", "--json"),
+        cwd=deployment.folder,
+        env=deployment.variables(),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        await asyncio.wait_for(process.wait(), seconds)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+    return await process.wait(), time.monotonic() - began
+
+
+async def test_the_command(tmp_path: Path, server: WeaviateSettings) -> None:
+    """Kill the whole command, then let it end: both stores give the same answers."""
+    (tmp_path / "docs").mkdir()
+    for number in range(40):
+        text = f"# Rocket {number}\n\nIt flies to the moon {number}.\n"
+        (tmp_path / "docs" / f"{number}.md").write_text(text, "utf-8")
+    place = server.model_dump(include={"host", "http_port", "grpc_port", "collection", "write_timeout_s"})
+    sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}
+    deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"store": {"weaviate": place}}})
+    await asyncio.to_thread(deployment.call, "ingest")
+    question = ("search", "rocket to the moon", "--top-k", "20")
+    before = await asyncio.to_thread(deployment.json, *question)
+    # The first one says how long it takes; it is forgotten.
+    code, usual = await _command(deployment, None)
+    assert code == 0
+    await forget(server)
+    ends = [(await _command(deployment, share * usual))[0] for share in (0.6, 0.8)]
+    assert -signal.SIGKILL in ends, "it was never killed"
+    assert await asyncio.to_thread(deployment.json, *question) == before
+    assert (await _command(deployment, None))[0] == 0
+    for provider in ("lance", "weaviate"):
+        chosen = ("--set", f"knowledge.store.provider={provider}")
+        assert await asyncio.to_thread(deployment.json, *chosen, *question) == before, provider
+
+
+if __name__ == "__main__":
+    asyncio.run(_copy(*sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""What a refresh replaces is swapped in as one: no search finds two editions of a source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from core.errors import StoreError
+from knowledge.ports import Row, Store
+from knowledge.stores.lance import open_lance
+from knowledge.sync import BATCH_PASSAGES, refresh
+from knowledge.tokens import query_tokens
+from tests.knowledge.conftest import DictSource, WordEmbedder
+
+DOCUMENTS, PARTS = 180, 14
+
+
+class Counted:
+    """Hands everything on to a store, and notes down how many documents each commit touches."""
+
+    def __init__(self, store: Store, fail_after: int = 1000) -> None:
+        self._store, self._left = store, fail_after
+        self.commits: list[int] = []
+        self.manifest, self.search, self.vectors = store.manifest, store.search, store.vectors
+        self.optimise, self.close = store.optimise, store.close
+
+    async def replace(
+        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+    ) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise StoreError("the disk is full")
+        self.commits.append(len(set(paths)))
+        await self._store.replace(source, paths, rows, empty)
+
+
+def edition(word: str, documents: range = range(DOCUMENTS), parts: int = PARTS) -> DictSource:
+    filling = "the rocket flies to the moon with stones and comes back " * 3
+    texts = {
+        f"d{number}.md": "\n\n".join(f"# Part {part}\n\nfruit {word} {filling}" for part in range(parts))
+        for number in documents
+    }
+    return DictSource("docs", texts)
+
+
+async def seen_in(store: Store) -> Counter[str]:
+    """Return the editions of all passages that are found, and how many of each."""
+    found = await store.search(query_tokens("fruit"), None, ["docs"], 10_000)
+    return Counter(word for one in found for word in ("apple", "banana") if word in one.text)
+
+
+async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Store, embedder: WordEmbedder) -> None:
+    first = await refresh(edition("apple"), store, embedder, chunk_tokens=50)
+    assert first.passages > BATCH_PASSAGES
+    await asyncio.sleep(1.1)
+    states: list[tuple[str, ...]] = []
+
+    async def look() -> None:
+        while True:
+            states.append(tuple(sorted(await seen_in(store))))
+            await asyncio.sleep(0.01)
+
+    looking = asyncio.create_task(look())
+    second = await refresh(edition("banana"), store, embedder, chunk_tokens=50)
+    async with asyncio.timeout(10):
+        while states[-1:] != [("banana",)]:
+            await asyncio.sleep(0.05)
+    looking.cancel()
+    assert second.updated == DOCUMENTS
+    assert set(states) == {("apple",), ("banana",)}, "never both"
+    assert len(states) > 10
+
+
+async def test_what_is_new_is_committed_as_it_comes_and_the_rest_with_what_is_replaced(
+    store: Store, embedder: WordEmbedder
+) -> None:
+    await refresh(edition("apple", range(20)), store, embedder, chunk_tokens=50)
+    counted = Counted(store)
+    source = edition("banana", range(5, 60))
+    report = await refresh(source, counted, embedder, chunk_tokens=50, batch_passages=200)
+    assert (report.added, report.updated, report.deleted) == (40, 15, 5)
+    assert len(counted.commits) > 1
+    assert sum(counted.commits) == 60, "each document once"
+    assert counted.commits[-1] >= 20, "all that is replaced or deleted, at the end"
+
+
+async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole(
+    tmp_path: Path, embedder: WordEmbedder
+) -> None:
+    store = await open_lance(tmp_path / "passages", "words", 32)
+    try:
+        await refresh(edition("apple", range(20)), store, embedder, chunk_tokens=50)
+        source = edition("banana", range(60))
+        with pytest.raises(StoreError, match="disk"):
+            await refresh(source, Counted(store, fail_after=1), embedder, chunk_tokens=50, batch_passages=200)
+        held = await store.manifest("docs")
+        assert 20 < len(held) < 60, "what is new stays"
+        embedder.embedded.clear()
+        report = await refresh(source, store, embedder, chunk_tokens=50, batch_passages=200)
+        assert (report.added, report.updated) == (60 - len(held), 20)
+        await asyncio.sleep(1.1)
+        assert set(await seen_in(store)) == {"banana"}
+    finally:
+        await store.close()
+
+
+async def test_more_than_fits_is_swapped_in_several_commits_of_whole_documents(
+    store: Store, embedder: WordEmbedder
+) -> None:
+    await refresh(edition("apple", range(60)), store, embedder, chunk_tokens=50)
+    counted = Counted(store)
+    await refresh(edition("banana", range(60)), counted, embedder, chunk_tokens=50, swap_passages=300)
+    assert len(counted.commits) > 1
+    assert sum(counted.commits) == 60
+    await asyncio.sleep(1.1)
+    assert set(await seen_in(store)) == {"banana"}
