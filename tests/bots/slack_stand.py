@@ -71,22 +71,6 @@ class Inbox:
         return self.messages[count - 1]
 
 
-class Delivered:
-    """Notes what it is told, in order."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    async def posting(self) -> None:
-        self.told.append("posting")
-
-    async def refused(self) -> None:
-        self.told.append("refused")
-
-    async def posted(self, reply_id: str) -> None:
-        self.told.append(reply_id)
-
-
 @asynccontextmanager
 async def listening(adapter: SlackAdapter, inbox: Inbox) -> AsyncIterator[SlackAdapter]:
     await adapter.open()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text as sql
 
 from bots.discord.convert import Identity
 from bots.discord.feedback import to_press
 from core.types import Message
+from tests.bots.feedback_stand import answered, votes
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Discord, until
 from tests.peers.discord import DiscordPeer
@@ -22,24 +21,13 @@ QUICKLY_S = 3.0
 
 @pytest.fixture
 async def bot(tmp_path: Path) -> AsyncIterator[Bot]:
-    async with AsyncExitStack() as stack:
-        driver = Discord()
-        await driver.open(stack)
-        made = Bot(driver, tmp_path)
-        stack.push_async_callback(made.stop)
-        await made.start()
-        await made.asked(made.group(), "How?")
-        yield made
+    async with answered(Discord(), tmp_path) as bot:
+        yield bot
 
 
 def peer_of(bot: Bot) -> DiscordPeer:
     assert isinstance(bot.driver, Discord)
     return bot.driver.peer
-
-
-async def votes(bot: Bot) -> list[str]:
-    async with bot.journal._reading() as connection:
-        return list((await connection.scalars(sql("SELECT verdict FROM feedback ORDER BY number"))).all())
 
 
 @pytest.mark.parametrize("drop", ["before", "after"])

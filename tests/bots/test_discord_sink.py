@@ -16,31 +16,13 @@ from bots.discord.sink import DiscordSink
 from core.errors import MessageGone, PlatformError, StoreError
 from core.types import Citation, Message, Reply
 from tests.bots.discord_stand import PACE, Inbox, Positions, listening, settings
+from tests.bots.sink_stand import Delivered
 from tests.peers.discord import Asked, DiscordPeer
 
 SEND, EDIT, TYPING = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}", "POST /channels/{}/typing"
 RESPOND, DEFER = "PATCH /webhooks/{}/{}/messages/@original", "POST /interactions/{}/{}/callback"
 WITHDRAW = "DELETE /webhooks/{}/{}/messages/@original"
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
-
-
-class Delivered:
-    """Notes what it is told, in order; `down` makes it fail."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.down = False
-
-    async def posting(self) -> None:
-        if self.down:
-            raise StoreError("the journal is locked")
-        self.told.append("posting")
-
-    async def refused(self) -> None:
-        self.told.append("refused")
-
-    async def posted(self, reply_id: str) -> None:
-        self.told.append(reply_id)
 
 
 @pytest.fixture

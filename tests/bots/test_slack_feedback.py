@@ -12,7 +12,8 @@ from bots.slack.adapter import SlackAdapter
 from bots.slack.feedback import SECTION, blocks_of
 from core.feedback.thumbs import Offer, is_press, rated
 from core.types import Message, Reply
-from tests.bots.slack_stand import PACE, Delivered, Inbox, Threads, listening, settings
+from tests.bots.sink_stand import Delivered
+from tests.bots.slack_stand import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import SlackPeer
 
 

@@ -16,7 +16,8 @@ from bots.slack.parts import LIMIT
 from core.errors import MessageGone, PlatformError
 from core.ports import Sink
 from core.types import Citation, Reply
-from tests.bots.slack_stand import PACE, Delivered, Inbox, Threads, listening, settings
+from tests.bots.sink_stand import Delivered
+from tests.bots.slack_stand import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import BOT, SlackPeer
 
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install?a=1&b=2"),)

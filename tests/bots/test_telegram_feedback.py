@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text as sql
 
 from core.feedback.words import ENGLISH
+from tests.bots.feedback_stand import answered, votes
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Telegram, until
 from tests.peers.telegram import Author, TelegramPeer
@@ -20,24 +19,13 @@ GROUP = -101
 
 @pytest.fixture
 async def bot(tmp_path: Path) -> AsyncIterator[Bot]:
-    async with AsyncExitStack() as stack:
-        driver = Telegram()
-        await driver.open(stack)
-        made = Bot(driver, tmp_path)
-        stack.push_async_callback(made.stop)
-        await made.start()
-        await made.asked(made.group(), "How?")
-        yield made
+    async with answered(Telegram(), tmp_path) as bot:
+        yield bot
 
 
 def peer_of(bot: Bot) -> TelegramPeer:
     assert isinstance(bot.driver, Telegram)
     return bot.driver.peer
-
-
-async def votes(bot: Bot) -> list[str]:
-    async with bot.journal._reading() as connection:
-        return list((await connection.scalars(sql("SELECT verdict FROM feedback ORDER BY number"))).all())
 
 
 async def test_presses_are_asked_for_and_their_data_is_short_and_plain(bot: Bot) -> None:

@@ -17,31 +17,13 @@ from bots.telegram.sink import TelegramSink
 from core.errors import MessageGone, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, ConversationKey, Message, Reply
+from tests.bots.sink_stand import Delivered
 from tests.bots.test_telegram_convert import convert
 from tests.peers.telegram import TelegramPeer
 
 PACE = Pace(poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.1, draft_s=0.05, typing_s=0.1, patience_s=4)
 GROUP, PERSON = -100, 7
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
-
-
-class Delivered:
-    """Notes what it is told, in order; `down` makes it fail."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.down = False
-
-    async def posting(self) -> None:
-        if self.down:
-            raise StoreError("the journal is locked")
-        self.told.append("posting")
-
-    async def refused(self) -> None:
-        self.told.append("refused")
-
-    async def posted(self, reply_id: str) -> None:
-        self.told.append(reply_id)
 
 
 class Offsets:

@@ -170,7 +170,7 @@ async def server() -> AsyncIterator[WeaviateSettings]:
 
 async def test_files_to_a_server(tmp_path: Path, server: WeaviateSettings) -> None:
     target = Place(server, {"claim_seconds": 0.5})
-    # A server still counts the words of what it has deleted, so that its BM25 is not exact for a while.
+    # After many kills a server's BM25 was seen to be off by 0.2 for a while, probably by what it has deleted.
     await _killed_over_and_over(Place(tmp_path / "one", {}), target, SERVER_MOMENTS, 4, words=0.5)
 
 
