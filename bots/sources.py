@@ -84,7 +84,7 @@ async def _set_paused(database: Database, settings: Settings, name: str, paused:
         HERE.chat,
         OWNER,
         "changed",
-        f"sources {'pause' if paused else 'resume'} {name}",
+        f"{'pause' if paused else 'resume'} {name}",
         f"refresh of {name}",
         before,
         words[paused],

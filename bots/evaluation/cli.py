@@ -109,7 +109,7 @@ evaluate.add_command(
     _command(
         "answers",
         _answers,
-        "Measure whole answers: what they say and cite, their times and tokens.\n\n"
+        "Measure whole answers: words, citations, times.\n\n"
         "Every question is asked as `kimas ask` does, which costs what answers cost.",
         corpus=True,
     )

@@ -91,8 +91,8 @@ def test_a_source_is_paused_and_resumed_by_hand_and_that_is_in_the_audit(deploym
     assert deployment.json("sources")["sources"][0]["next_run"] == before["next_run"]
     entries = deployment.json("audit")["entries"]
     assert [(one["command"], one["before"], one["after"]) for one in entries] == [
-        ("sources resume docs", "only when asked", "by its plan"),
-        ("sources pause docs", "by its plan", "only when asked"),
+        ("resume docs", "only when asked", "by its plan"),
+        ("pause docs", "by its plan", "only when asked"),
     ]
 
 

@@ -87,20 +87,16 @@ class World:
         self.data = folder / "data"
         self.web = web
         self.folder.mkdir()
-        if kind.startswith("git"):
+        if kind in ("git", "git-remote"):
             git(self.folder, "init", "-q")
 
     @property
     def place(self) -> str:
         """What an error names."""
-        named = {
-            "website": self.web.url("/"),
-            "forge": REPOSITORY,
-            "gitlab": PROJECT,
-            "feed": self.web.url("/feed"),
-            "standing": self.web.url("/find"),
-            "own": "'contract-texts'",
-        }
+        pages = {"website": "/", "feed": "/feed", "standing": "/find"}
+        if self.kind in pages:
+            return self.web.url(pages[self.kind])
+        named = {"forge": REPOSITORY, "gitlab": PROJECT, "own": "'contract-texts'"}
         return named.get(self.kind, str(self.folder))
 
     def away(self) -> None:
@@ -188,7 +184,7 @@ class World:
             file.unlink()
         for name, text in entries.items():
             (self.folder / f"{name}.md").write_text(text + "\n", "utf-8")
-        if self.kind.startswith("git"):
+        if self.kind in ("git", "git-remote"):
             git(self.folder, "add", "-A")
             git(self.folder, "commit", "-qm", "change", "--allow-empty")
 
