@@ -67,7 +67,9 @@ def test_what_looks_like_a_command_and_is_none_is_no_question(deployment: Deploy
 
 
 def test_options_that_would_do_nothing_are_refused(deployment: Deployment) -> None:
-    assert "give --labels or --calibrate with it" in deployment.call("feedback", "--chat", "telegram:-100", code=2).stderr
+    assert (
+        "give --labels or --calibrate with it" in deployment.call("feedback", "--chat", "telegram:-100", code=2).stderr
+    )
 
 
 def test_the_command_line_speaks_of_itself(deployment: Deployment) -> None:
