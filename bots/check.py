@@ -207,9 +207,11 @@ def _feeds(settings: Settings) -> list[Finding]:
 
 
 def _remotes(settings: Settings) -> list[Probe]:
+    faults = unusable(settings)
     probes = [
         Probe(f"auto_comment.feeds.{name}", partial(reached, feed))
         for name, feed in settings.auto_comment.feeds.items()
+        if name not in faults
     ]
     for name, source in settings.sources.items():
         if isinstance(source, GitSource) and not is_local(source.url):

@@ -110,4 +110,5 @@ def _why(reply: Reply) -> str:
     from core.administration.explaining import Settled, explained
 
     trace = {name: getattr(reply.trace, name) for name in type(reply.trace).__slots__}
-    return explained(Settled("answered", "", reply.text, [{"source": one.source} for one in reply.citations], trace))
+    cited = [{"source": one.source} for one in reply.citations]
+    return explained(Settled("answered", "", reply.text, cited, trace), inside=True)

@@ -34,6 +34,8 @@ _TEMPLATE = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE_CHARS = 200
+# What most paths and titles consist of; the rest of them is looked at with care, which takes ten times as long.
+_HARMLESS = re.compile(rf"[A-Za-z0-9_./:,()#+@ -]{{0,{_ATTRIBUTE_CHARS}}}")
 
 
 def estimate_tokens(text: str) -> int:
@@ -92,6 +94,8 @@ def _shorten(text: str, tokens: int) -> str:
 def _attribute(text: str) -> str:
     """Return what can stand between two quotation marks of a header, and nowhere else."""
     seen = " ".join(text.split())
+    if _HARMLESS.fullmatch(seen):
+        return seen
     if not seen.isprintable():
         seen = "".join(character for character in seen if unicodedata.category(character)[0] != "C")
     seen = re.sub(r'["＂“”„‟]|&(?:quot|#0*34|#x0*22);', "'", seen, flags=re.IGNORECASE)

@@ -146,8 +146,9 @@ class Limits:
 
 
 def _refusal(use: _Use, now: datetime, notes: Notes) -> str:
-    amount = f"{use.allowed:,g}"
-    allowed = notes.tokens.format(amount=amount) if "tokens" in use.limit else amount
+    tokens = "tokens" in use.limit
+    amount = f"{use.allowed:,.0f}" if tokens else f"{use.allowed:,g}"
+    allowed = notes.tokens.format(amount=amount) if tokens else amount
     whose = getattr(notes, use.whose)
     if use.used < use.allowed:
         return notes.underway.format(whose=whose, allowed=allowed)

@@ -126,6 +126,7 @@ class _Refresh:
     wanted: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, Held] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
+    moving: bool = False
     total: int = 0
     embedded: int = 0
 
@@ -138,6 +139,8 @@ class _Refresh:
         changed = [path for path, fingerprint in self.wanted.items() if known.get(path) != fingerprint]
         deleted = known.keys() - self.wanted.keys()
         self.total = len(changed)
+        # A document that has only moved is a new one and a deleted one: both belong into one step.
+        self.moving = bool(deleted)
         if changed or deleted:
             await self._update(listing, changed, deleted)
         self._tell("done")
@@ -192,12 +195,12 @@ class _Refresh:
             part = pieces[start : start + EMBED_PASSAGES]
             vectors = await self.embedder.embed([text for _, _, text, _ in part])
             for (path, passage, _, tokens), vector in zip(part, vectors, strict=True):
-                batch = swap if path in self.held else new
+                batch = swap if self.moving or path in self.held else new
                 batch.rows.append(Row(passage, self.wanted[path], tokens, vector))
             self.embedded += len(part)
             self._tell("embedding")
         for document in documents:
-            batch = swap if document.path in self.held else new
+            batch = swap if self.moving or document.path in self.held else new
             batch.paths.add(document.path)
             self.done[document.path] = len(document.passages)
             if not document.passages:

@@ -141,6 +141,8 @@ class DiscordAdapter:
                 elif kind == "TYPING_START":
                     typing.note(event)
                 else:
+                    if kind == "MESSAGE_CREATE":
+                        typing.sent(event)
                     events.put_nowait((kind, event))
 
             tasks.create_task(reader.run(events, receive))

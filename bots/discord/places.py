@@ -91,6 +91,10 @@ class Places:
         joined = id_at(datetime.fromisoformat(joined_at)) if joined_at else 0
         return max(position, joined, id_at(self._now() - self._longest))
 
+    def read_to(self, channel: str) -> int:
+        """Return the id up to which this process has read a channel, 0 where it has read nothing there."""
+        return self._read.get(channel, 0)
+
     async def read(self, place: Place, message: str) -> None:
         """Note that everything up to a message is safe. Private chats are remembered: nobody else can list them."""
         number = int(message)

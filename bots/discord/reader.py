@@ -118,7 +118,7 @@ class Reader:
         """Take a message; in a private chat that is new to us, first what was written there while we were away."""
         if self._places.is_new(place):
             await self._read_on(place, await self._places.unread_from(place.channel), receive)
-            if await self._places.unread_from(place.channel) >= int(event["id"]):
+            if self._places.read_to(place.channel) >= int(event["id"]):
                 return
         await self._hear(event, place, receive)
 

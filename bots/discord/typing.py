@@ -15,7 +15,7 @@ class Typing:
     def __init__(self, bot: str, lasts_s: float) -> None:
         self._bot = bot
         self._lasts_s = lasts_s
-        self._until: dict[str, float] = {}
+        self._until: dict[tuple[str, str], float] = {}
 
     def note(self, event: Mapping[str, Any]) -> None:
         """Take a notice that somebody is writing; those about bots do not count."""
@@ -25,9 +25,16 @@ class Typing:
         if is_bot or str(event.get("user_id") or self._bot) == self._bot:
             return
         now = time.monotonic()
-        self._until = {channel: until for channel, until in self._until.items() if until > now}
-        self._until[str(event.get("channel_id"))] = now + self._lasts_s
+        self._until = {who: until for who, until in self._until.items() if until > now}
+        self._until[str(event.get("channel_id")), str(event.get("user_id"))] = now + self._lasts_s
+
+    def sent(self, event: Mapping[str, Any]) -> None:
+        """Take a message: whoever wrote it writes no longer."""
+        author = event.get("author")
+        if isinstance(author, Mapping):
+            self._until.pop((str(event.get("channel_id")), str(author.get("id"))), None)
 
     def in_place(self, key: ConversationKey) -> bool:
         """Say whether somebody is writing in a channel or thread."""
-        return self._until.get(key.thread or key.chat, 0.0) > time.monotonic()
+        place, now = key.thread or key.chat, time.monotonic()
+        return any(channel == place and until > now for (channel, _), until in self._until.items())

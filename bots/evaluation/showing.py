@@ -20,8 +20,8 @@ _HEADINGS = ("precision", "recall", "F1", "right", "wrong", "missed")
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Print lines as they are."""
-    console().print("\n".join(lines), markup=False, soft_wrap=True)
+    """Print lines; what a server says in them does not steer the terminal."""
+    console().print("\n".join(map(printable, lines)), markup=False, soft_wrap=True)
 
 
 async def save(charts: Sequence[Chart], path: Path) -> None:

@@ -130,6 +130,8 @@ class Submissions:
             if not outcome.done():
                 self._outcomes.pop(one.message.id, None)
                 errors[one.field] = LATE
+                # What it will be is not known yet: whatever is saved next is a change.
+                keep(self._saved, (submission.view, one.field), "")
             elif outcome.result():
                 errors[one.field] = _unmarked(outcome.result())
             else:

@@ -1,4 +1,7 @@
-"""`/why`: what the journal knows about an answer, or about a silence. No prompts, and no words of a model's reply."""
+"""`/why`: what the journal knows about an answer, or about a silence. No prompts.
+
+What a model thought of the evidence, and what an answer cost, is for those who look after the bot.
+"""
 
 from __future__ import annotations
 
@@ -47,26 +50,26 @@ async def why(office: Office, request: Request) -> str:
     # On Slack a message in a thread replies to the thread's first message, which is not what is meant by that.
     if wanted and (wanted != message.key.thread or "message" in request.given):
         found = await _about(database, message, wanted)
-        return explained(found, failures=request.who != "everyone") if found else UNKNOWN
+        return explained(found, inside=request.who != "everyone") if found else UNKNOWN
     last = await _last(database, message)
-    return explained(last) if last else NOTHING
+    return explained(last, inside=request.who != "everyone") if last else NOTHING
 
 
-def explained(settled: Settled, *, failures: bool = False) -> str:
-    """Return the explanation; why something `failures` is for those only who look after the bot."""
+def explained(settled: Settled, *, inside: bool = False) -> str:
+    """Return the explanation; `inside` is for those only who look after the bot: faults, judgements, cost."""
     if settled.state == "silent":
         return f"I was silent because: {settled.reason or 'no reason is recorded'}."
     if settled.state == "failed":
-        reason = code(settled.reason) if failures else "the log says why, to whoever runs me"
+        reason = code(settled.reason) if inside else "the log says why, to whoever runs me"
         return f"The answer to that message failed: {reason}."
     if settled.state != "answered":
         return STATES.get(settled.state, UNKNOWN)
     if not settled.reply:
         return "That was answered, and the answer is forgotten."
-    return "\n".join(_lines(settled))
+    return "\n".join(_lines(settled, inside))
 
 
-def _lines(settled: Settled) -> list[str]:
+def _lines(settled: Settled, inside: bool) -> list[str]:
     trace = settled.trace
     if not trace.get("query"):
         return ["That took no search: I said it of my own knowledge of myself."]
@@ -83,12 +86,13 @@ def _lines(settled: Settled) -> list[str]:
         f"- Cited: {sources or 'nothing'}",
         f"- Time: {total}{stages or 'not recorded'}",
     ]
-    lines += [f"- Searched: {one}" for one in map(_round, trace.get("rounds") or ()) if one]
+    if inside:
+        lines += [f"- Searched: {one}" for one in map(_round, trace.get("rounds") or ()) if one]
     if trace.get("cut"):
         why: Mapping[str, str] = trace.get("why_cut") or {}
         stages = ", ".join(f"{code(stage)}{_because(why.get(stage, ''))}" for stage in trace["cut"])
         lines.append(f"- Cut short, for lack of time or of a service: {stages}")
-    if consumed := _consumed(trace):
+    if inside and (consumed := _consumed(trace)):
         lines.append(f"- Consumed: {consumed}")
     if dropped:
         lines.append(f"- Citations taken away, for their passage did not say so: {dropped}")

@@ -11,8 +11,9 @@ from core.types import Message
 LEARN_FROM_THIS, SHORTCUT = "Learn from this", "kimas-learn"
 # In the reference of a command that was given in such a menu: the message to which the chosen one replies.
 BEFORE = "before"
-# The link of a message ends with its id. Without one a number counts only where it is too long to begin a question.
-_POINTED = re.compile(r"https://\S+/([\d.]+)/?|([\d.]{15,})")
+# The link of a message ends with its id. Only ids as long as Discord's and Slack's belong to one message anywhere; any
+# page's address may end with a shorter number, and a question may begin with one.
+_POINTED = re.compile(r"https://\S+/([\d.]{15,})/?|([\d.]{15,})")
 
 
 def pointed(message: Message) -> Message:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -11,6 +10,7 @@ from typing import Any
 from sqlalchemy import Row, and_, case, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.answer_cache import of_chat
 from core.database import Database
 from core.feedback.thumbs import DOWN, UP
 from core.journal import message_of
@@ -118,10 +118,9 @@ class Opinions:
     @unbroken
     async def give_no_more(self, question: Message) -> None:
         """Forget the reply that is kept to be given again to who asks the same in this chat."""
-        columns, key = replies.c, question.key
-        here = columns.scope == json.dumps([key.platform, key.chat])
+        asked = replies.c.asked == question.text
         async with self._database.writing() as connection:
-            await connection.execute(delete(replies).where(here, columns.asked == question.text))
+            await connection.execute(delete(replies).where(of_chat(question.key), asked))
 
     async def days(self, since: datetime) -> Sequence[Day]:
         """Return what was said since a moment, by day, oldest first; it counts on the day it was last changed."""

@@ -95,7 +95,7 @@ async def gather(
             except TimeoutError:
                 budget.cut_off("gather", "late")
                 if not course.found:
-                    await asyncio.wait((whole,))
+                    succeeded([await whole])
         whole.cancel()
     found = course.found
     # A filter that lets nothing through may be wrong; the summarizer says so itself when nothing helps.

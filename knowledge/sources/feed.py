@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import calendar
 import hashlib
+import io
 import json
 import os
 import time
@@ -16,6 +16,7 @@ from typing import Any
 from core.errors import SourceError
 from core.settings import FeedSource
 from knowledge.ports import Document, Listing
+from knowledge.sources.feed_news import moment_of
 from knowledge.sources.website_pages import read_page
 from knowledge.web.addresses import SCHEMES, shown
 from knowledge.web.client import Request, WebClient
@@ -103,7 +104,8 @@ class Feed:
     def _parsed(self, content: bytes) -> dict[str, Entry]:
         import feedparser
 
-        feed = feedparser.parse(content, sanitize_html=False, resolve_relative_uris=False)
+        # Bytes alone would be tried as the name of a file first.
+        feed = feedparser.parse(io.BytesIO(content), sanitize_html=False, resolve_relative_uris=False)
         if not feed.entries and (feed.bozo or not feed.get("version")):
             raise SourceError(f"{shown(self._settings.url)} is no feed that can be read")
         entries = (_entry(one) for one in feed.entries[: self._settings.max_entries])
@@ -137,7 +139,8 @@ def _entry(found: Any) -> tuple[str, Entry]:
     title = " ".join(read_page(f"<p>{found.get('title') or ''}</p>".encode(), "").plain.split())
     page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
     dated = found.get("published_parsed") or found.get("updated_parsed")
-    published = float(calendar.timegm(dated)) if dated else time.time()
+    moment = moment_of(dated)
+    published = time.time() if moment is None else moment
     name = str(found.get("id") or link or title)
     return name[:500], Entry(title[:300], page.text or page.plain or title, link, published)
 

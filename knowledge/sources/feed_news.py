@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import calendar
 import hashlib
+import io
 import math
 import time
 from collections.abc import Collection, Mapping
@@ -92,7 +93,8 @@ async def look(
 def _read(reply: Response, url: str, known: Collection[str] | None) -> News:
     import feedparser
 
-    feed = feedparser.parse(reply.content, sanitize_html=False, resolve_relative_uris=False)
+    # Bytes alone would be tried as the name of a file first.
+    feed = feedparser.parse(io.BytesIO(reply.content), sanitize_html=False, resolve_relative_uris=False)
     if not feed.entries and (feed.bozo or not feed.get("version")):
         raise SourceError(f"{shown(url)} is no feed that can be read")
     entries = {name: one for one in feed.entries if (name := _id_of(one, url))}
@@ -118,8 +120,16 @@ def _entry(name: str, found: Any) -> NewEntry:
         _line(found.get("title"), TITLE_CHARS),
         _line(body, TEXT_CHARS),
         link if link.split("://", maxsplit=1)[0].lower() in SCHEMES and len(link) <= LINK_CHARS else "",
-        float(calendar.timegm(dated)) if dated else None,
+        moment_of(dated),
     )
+
+
+def moment_of(dated: Any) -> float | None:
+    """Return a date of feedparser's in seconds since 1970; None where there is none, or none that a clock has shown."""
+    try:
+        return float(calendar.timegm(dated)) if dated else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _line(html: object, longest: int) -> str:

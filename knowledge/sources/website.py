@@ -22,6 +22,8 @@ from knowledge.web.addresses import shown
 from knowledge.web.client import Request, Response, TooLong, WebClient
 
 GONE = frozenset({404, 410})
+# A site that answers so is well: it keeps the page for some.
+REFUSED = frozenset({401, 403, 451})
 UNCHANGED = 304
 # What is fetched between two writes of the record, so that an interrupted first visit is not lost.
 SAVED_AFTER = 50
@@ -154,7 +156,7 @@ class Website:
             if page is not None and page.fingerprint and self._takes(path_of(reply.url)):
                 visit.found[path_of(reply.url)] = page
         if page is not None and depth < settings.depth:
-            for link in page.links:
+            for link in filter(self._wanted, page.links):
                 visit.add(link, depth + 1)
 
     def _missed(self, url: str, visit: Visit, fault: SourceError) -> KnownPage | None:
@@ -172,6 +174,8 @@ class Website:
         if reply.status in GONE:
             visit.skipped["gone"] += 1
             return None
+        if reply.status in REFUSED:
+            visit.in_a_row = 0
         if reply.status >= 300:
             raise SourceError(f"{shown(url)} answered with status {reply.status}")
         if reply.headers.get("content-type", "").split(";")[0].strip().lower() not in HTML:

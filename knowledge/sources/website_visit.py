@@ -47,7 +47,10 @@ class Visit:
 
     def add(self, url: str, depth: int) -> None:
         """Put an address into the queue, once; what is no address at all is left out."""
-        if url in self.seen or len(self.seen) >= MOST_ADDRESSES:
+        if url in self.seen:
+            return
+        if len(self.seen) >= MOST_ADDRESSES:
+            self.skipped["too many addresses"] += 1
             return
         try:
             urlsplit(url)
@@ -84,8 +87,9 @@ class Visit:
         return before
 
     def stale(self) -> str:
-        """Return why this round says little of the site: its first page or half of its pages failed; else nothing."""
-        if not self.first_failed and (not self.failures or self.failures * 2 < self.requests):
+        """Return why this round says little of the site: its first page, half of its pages or ten in a row failed."""
+        whole = not self.first_failed and self.cut != "site failing"
+        if whole and (not self.failures or self.failures * 2 < self.requests):
             return ""
         return f"{self.failures} of {self.requests} pages failed: {self.failure}"
 

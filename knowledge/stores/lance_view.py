@@ -20,6 +20,8 @@ from knowledge.stores.lance_shelf import Shelf, load_shelf
 from knowledge.stores.lance_table import fits
 
 PROBES = 20
+# How long the reading of a version may take: a hundred thousand passages take 5 s of a processor.
+LOAD_SECONDS = 300.0
 
 
 class Loading:
@@ -34,7 +36,7 @@ class Loading:
 
     async def begun(self, reading: Coroutine[Any, Any, View]) -> View:
         """Begin to read a version and return it."""
-        self._task = asyncio.create_task(reading)
+        self._task = asyncio.create_task(asyncio.wait_for(reading, LOAD_SECONDS))
         return await self._read(self._task)
 
     async def left(self) -> View | None:

@@ -251,6 +251,15 @@ async def test_a_private_chat_begun_while_the_bot_was_away_is_read_from_its_begi
     assert len(peer.called("GET /channels/{}/messages")) == 1, "its history is read once"
 
 
+async def test_a_new_private_chat_is_heard_where_nothing_is_caught_up(peer: DiscordPeer, make: Make) -> None:
+    private, inbox = peer.channel(private=True), Inbox()
+    async with listening(peer, make(catch_up_hours=0), inbox.receive):
+        await peer.say(private, "one")
+        await peer.say(private, "two")
+        await inbox.until(2)
+    assert inbox.texts == ["one", "two"]
+
+
 async def test_what_is_too_old_is_not_read(peer: DiscordPeer, make: Make, positions: Positions) -> None:
     room = peer.channel()
     positions.saved[f"{peer.me.id}:since"] = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -484,11 +485,29 @@ async def test_a_private_address_is_refused(
         await look(web.url("/moved"), ["127.0.0.1"])
 
 
+async def test_a_body_is_never_taken_for_the_name_of_a_file(web: WebPeer, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.xml"
+    secret.write_text(str(rss(Item(1, "The secret")).body), "utf-8")
+    web.pages["/feed"] = Page(str(secret))
+    with pytest.raises(SourceError, match="no feed that can be read"):
+        await look(web.url("/feed"), ["127.0.0.1"])
+
+
+async def test_a_date_that_no_clock_has_shown_costs_no_entry(web: WebPeer) -> None:
+    written = str(rss(Item(1, age_s=60), Item(2, age_s=60)).body)
+    dated = re.sub("<pubDate>.*?</pubDate>", "<pubDate>0000-00-00 00:00:00</pubDate>", written, count=1)
+    assert dated != written
+    web.pages["/feed"] = Page(dated)
+    news = await look(web.url("/feed"), ["127.0.0.1"], known=())
+    assert news is not None
+    assert len(news.new) == 2
+
+
 @pytest.mark.parametrize(
     ("said", "least", "most"),
     [
         ("120", 120, 120),
-        (formatdate(time.time() + 600, usegmt=True), 400, 600),
+        ("in ten minutes", 400, 600),
         ("999999999", LONGEST_WAIT_S, LONGEST_WAIT_S),
         ("soon", 900, 900),
         ("-5", 1, 1),
@@ -496,6 +515,8 @@ async def test_a_private_address_is_refused(
     ],
 )
 async def test_a_busy_server_says_for_how_long(web: WebPeer, said: str, least: float, most: float) -> None:
+    if said == "in ten minutes":
+        said = formatdate(time.time() + 600, usegmt=True)
     web.pages["/feed"] = Page("", 429, {"Retry-After": said})
     with pytest.raises(Busy, match="status 429") as told:
         await look(web.url("/feed"), ["127.0.0.1"])

@@ -219,7 +219,7 @@ def test_learn_is_the_command_on_slack_whatever_follows(words: str, given: str) 
     ("text", "number", "rest"),
     [
         ("https://discord.com/channels/1/2/175928847299117063 Why?", "175928847299117063", "Why?"),
-        ("https://t.me/c/100/42/", "42", ""),
+        ("https://t.me/c/100/42 Why?", "", "https://t.me/c/100/42 Why?"),
         ("1700000000.000100 Why?", "1700000000.000100", "Why?"),
         ("42 ports or 43?", "", "42 ports or 43?"),
         ("https://example.org/ports is right?", "", "https://example.org/ports is right?"),

@@ -383,12 +383,12 @@ async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages(
 async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal: Journal) -> None:
     kept = "INSERT INTO replies (scope, made_by, question, sense, asked, versions, reply, made_at) VALUES "
     async with journal.database.writing() as connection:
-        for chat in ("room", "elsewhere"):
-            scope = json.dumps(["test", chat])
+        for place in (["room"], ["room", "closed thread"], ["elsewhere"]):
+            scope = json.dumps(["test", *place])
             await connection.execute(
                 sql(kept + "(:scope, '', '', '', :asked, '{}', '{}', 0)"), {"scope": scope, "asked": ASKED.text}
             )
     await deliver(journal, ASKED, pressed("up", "a"))
-    assert len(await rows(journal, "SELECT * FROM replies")) == 2
+    assert len(await rows(journal, "SELECT * FROM replies")) == 3
     await deliver(journal, pressed("down", "b"))
     assert await rows(journal, "SELECT scope FROM replies") == [('["test", "elsewhere"]',)]

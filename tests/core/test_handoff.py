@@ -172,13 +172,17 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
     assert room.sinks["7"].failures == [ENGLISH.teach]
 
 
+# All but the end of an id, as long as those of Discord and Slack are.
+LONG = "1700000000000000"
+
+
 async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its_thread_began_with(
     journal: Journal,
 ) -> None:
     thread = replace(CHAT, thread="1")
     first = replace(ASKED, addressed=False, text="Which port is it?")
-    told = replace(first, id="2", key=thread, author_id="8", text="It is 8000.")
-    by_link = replace(ASKED, id="3", command="learn", text="https://chat.example/room/2", author_id="7")
+    told = replace(first, id=f"{LONG}02", key=thread, author_id="8", text="It is 8000.")
+    by_link = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}02", author_id="7")
     # The message itself came with the command, and was not seen before.
     chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", reference={BEFORE: "1"})
     in_thread = replace(chosen, id="5", key=thread, reply_to="98", quoted="8000!", reference={})
@@ -188,16 +192,31 @@ async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its
 
 
 async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journal: Journal) -> None:
-    closed = replace(ASKED, key=replace(CHAT, thread="9"), addressed=False, text="A secret.", reference={CLOSED: True})
-    elsewhere = replace(ASKED, id="2", key=replace(CHAT, chat="hall"), addressed=False, text="Another secret.")
-    learn = replace(ASKED, id="3", command="learn", text="https://chat.example/room/1 Why?", author_id="7")
-    other = replace(learn, id="4", text="https://chat.example/hall/2 Why?")
-    ours = replace(learn, id="5", text="https://chat.example/room/77")
+    closed = replace(
+        ASKED,
+        id=f"{LONG}01",
+        key=replace(CHAT, thread="9"),
+        addressed=False,
+        text="A secret.",
+        reference={CLOSED: True},
+    )
+    elsewhere = replace(ASKED, id=f"{LONG}02", key=replace(CHAT, chat="hall"), addressed=False, text="Another secret.")
+    learn = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}01 Why?", author_id="7")
+    other = replace(learn, id="4", text=f"https://chat.example/hall/{LONG}02 Why?")
+    ours = replace(learn, id="5", text=f"https://chat.example/room/{LONG}77")
     await deliver(journal, closed, elsewhere)
-    await journal.posted(closed, "77")
+    await journal.posted(closed, f"{LONG}77")
     await journal.answered(closed, Reply("A secret answer."))
     room = await deliver(journal, learn, other, ours, handoff=TRUSTED)
     assert [room.sinks[one].failures for one in ("3", "4", "5")] == [[ENGLISH.teach]] * 3
+    assert await lessons(journal) == []
+
+
+async def test_what_ends_in_a_short_number_is_the_link_of_no_message(journal: Journal) -> None:
+    lunch = replace(ASKED, id="42", addressed=False, text="Lunch at noon, I pay.", author_id="8")
+    learn = replace(ASKED, id="43", command="learn", text="https://tracker.example/issues/42 Why?", author_id="7")
+    room = await deliver(journal, lunch, learn, handoff=TRUSTED)
+    assert room.sinks["43"].failures == [ENGLISH.teach]
     assert await lessons(journal) == []
 
 

@@ -108,7 +108,7 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
     assert completion > 0
     cost = (prompt + 2 * completion) / 1e6
     assert shown["usage"] == {"prompt": prompt, "completion": completion, "cost": pytest.approx(cost)}
-    said = explained(Settled("answered", "", reply.text, [{"source": "docs"}], _plain(reply.trace)))
+    said = explained(Settled("answered", "", reply.text, [{"source": "docs"}], _plain(reply.trace)), inside=True)
     assert "`look_back` (it failed)" in said
     assert "`memory module`; the evidence was poor, for: `no disks`" in said
     assert f"- Consumed: {prompt} tokens read, {completion} written, cost 0.0" in said
@@ -121,7 +121,7 @@ def test_without_a_model_nothing_was_consumed() -> None:
     reply = Reply("Hello.")
     assert reply_as_json("Hi", reply)["usage"] == {"prompt": 0, "completion": 0, "cost": 0}
     trace = {"query": "hi", "cut": ["search"]}
-    said = explained(Settled("answered", "", "Hello.", (), trace))
+    said = explained(Settled("answered", "", "Hello.", (), trace), inside=True)
     assert "Consumed" not in said
     assert said.endswith("of a service: `search`")
 

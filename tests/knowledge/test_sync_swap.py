@@ -80,12 +80,19 @@ async def test_what_is_new_is_committed_as_it_comes_and_the_rest_with_what_is_re
 ) -> None:
     await refresh(edition("apple", range(20)), store, embedder, chunk_tokens=50)
     counted = Counted(store)
-    source = edition("banana", range(5, 60))
-    report = await refresh(source, counted, embedder, chunk_tokens=50, batch_passages=200)
-    assert (report.added, report.updated, report.deleted) == (40, 15, 5)
+    report = await refresh(edition("banana", range(60)), counted, embedder, chunk_tokens=50, batch_passages=200)
+    assert (report.added, report.updated) == (40, 20)
     assert len(counted.commits) > 1
     assert sum(counted.commits) == 60, "each document once"
-    assert counted.commits[-1] >= 20, "all that is replaced or deleted, at the end"
+    assert counted.commits[-1] >= 20, "all that is replaced, at the end"
+
+
+async def test_where_documents_moved_nothing_is_there_twice(store: Store, embedder: WordEmbedder) -> None:
+    await refresh(edition("apple", range(20)), store, embedder, chunk_tokens=50)
+    counted = Counted(store)
+    report = await refresh(edition("apple", range(20, 80)), counted, embedder, chunk_tokens=50, batch_passages=200)
+    assert (report.added, report.deleted) == (60, 20)
+    assert counted.commits == [80], "what is new and what is gone, in one step"
 
 
 async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole(

@@ -96,7 +96,8 @@ class _Description:
         for part in reference[2:].split("/"):
             name = unquote(part).replace("~1", "/").replace("~0", "~")
             # YAML may hold numbers as keys, such as the status of a reply.
-            found = _mapping(found).get(name, _mapping(found).get(int(name)) if name.isdecimal() else None)
+            number = int(name) if name.isdecimal() and len(name) < 10 else None
+            found = _mapping(found).get(name, _mapping(found).get(number))
         return found if isinstance(found, dict) else None
 
     def _parameters(self, *lists: Any) -> Sequence[Mapped]:
