@@ -477,8 +477,7 @@ def _judge_model(outcome: Outcome, model: Model) -> None:
     questions = {question_of(line) for line in outcome.lines if line.kind != "chatter"}
     answered = {question_of(line) for line in outcome.lines if line.kind != "chatter" and line.state != "silent"}
     for one in model.requests:
-        # Being asked to say it again names no question; the call before it did.
-        if one.purpose != "repair" and one.question not in (questions if outcome.killed else answered):
+        if one.question not in (questions if outcome.killed else answered):
             outcome.faults["chatter"].append(f"the model was asked to {one.purpose}: {one.question!r}")
     written = Counter(one.question for one in model.of("write"))
     # An answer may be begun on a guess, and once more when the light model knows better: `context.head_start`.

@@ -13,8 +13,9 @@ from core.settings import ModelsSettings
 from tests.peers.language_model import BODY, LanguageModelPeer, Refusal
 
 Body = dict[str, Any]
+REPAIR = "Your reply could not be read"
+# By words of their instructions.
 AGENTS = {
-    "could not be read": "repair",
     "You choose how to search": "choose",
     "You split a question": "split",
     "You plan how to find": "plan",
@@ -36,14 +37,16 @@ AGENTS = {
     "Nothing was searched": "talk",
     "因此没有检索": "talk",
 }
-LIGHT = tuple(name for name in AGENTS.values() if name != "talk")
+LIGHT = ("repair", *(name for name in AGENTS.values() if name != "talk"))
 
 
 def agent_of(body: Body) -> str:
     """Return who sent a request."""
     messages = body["messages"]
-    said = f"{messages[-1]['content']}\n{messages[0]['content']}"
-    return next((name for words, name in AGENTS.items() if words in said), "write")
+    # What stands in the evidence is nobody's instructions: a document may say what a prompt says.
+    if str(messages[-1]["content"]).startswith(REPAIR):
+        return "repair"
+    return next((name for words, name in AGENTS.items() if words in str(messages[0]["content"])), "write")
 
 
 class ScriptedPeer(LanguageModelPeer):
