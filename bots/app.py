@@ -7,7 +7,7 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bots.answering import Answering, open_answering
@@ -87,7 +87,8 @@ class App:
         from core.upkeep_record import UpkeepRecord
 
         record = UpkeepRecord(database)
-        return Keeper(self.settings, self._refreshing(record), record, self.library.reload, meter=meter)
+        work = replace(self._refreshing(record), gently=True)
+        return Keeper(self.settings, work, record, self.library.reload, meter=meter)
 
     def _refreshing(self, record: UpkeepRecord) -> Refreshing:
         settings = self.settings

@@ -37,7 +37,10 @@ class Refreshed:
 
 @dataclass(frozen=True, slots=True)
 class Refreshing:
-    """What refreshes work with. `record` takes note of them; `hide` takes the secrets out of what it is told."""
+    """What refreshes work with. `record` takes note of them; `hide` takes the secrets out of what it is told.
+
+    `gently` is for processes that answer questions meanwhile.
+    """
 
     sources: Mapping[str, SourceSettings]
     store: Store
@@ -46,6 +49,7 @@ class Refreshing:
     chunk_tokens: int
     record: UpkeepRecord | None = None
     hide: Callable[[str], str] = str
+    gently: bool = False
 
 
 async def refresh_source(
@@ -77,6 +81,7 @@ async def refresh_source(
                     link=settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
                     progress=progress,
                     first_batch=partial(news, [name]) if news else None,
+                    gently=work.gently,
                 )
         except (asyncio.CancelledError, StoreLocked):
             if work.record:

@@ -28,6 +28,9 @@ SWAP_PASSAGES = 20_000
 # Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
 EMBED_PASSAGES = 128
 DOCUMENTS_AHEAD = 64
+# Cutting documents is work of the interpreter, for which searches in other threads wait again and again: they took
+# twice as long. So many times as long as it had it a gentle refresh leaves it to them; embedding takes longer still.
+REST = 2.0
 
 Stage = Literal["listing", "embedding", "writing", "done"]
 
@@ -93,20 +96,23 @@ async def refresh(
     first_batch: Callable[[], Awaitable[None]] | None = None,
     batch_passages: int = BATCH_PASSAGES,
     swap_passages: int = SWAP_PASSAGES,
+    gently: bool = False,
 ) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
     `link` is what the source makes its links with: with another one every document is read again. A batch of new
     documents is written when it holds `batch_passages`, one of changed documents with `swap_passages`, give or take
     those that are embedded together; the rest and all deletions in one commit at the end. When the source held nothing
-    before, `first_batch` is awaited as soon as there is something to find.
+    before, `first_batch` is awaited as soon as there is something to find. `gently` is for processes that answer
+    questions meanwhile.
     Raises `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
     """
     report = progress or (lambda _: None)
     # Fingerprints stand for content alone.
     suffix = f":{FORMAT}:{chunk_tokens}" + (f":{hashlib.sha256(link.encode()).hexdigest()[:8]}" if link else "")
     sizes = (batch_passages, swap_passages)
-    return await _Refresh(source, store, embedder, chunk_tokens, suffix, *sizes, report, first_batch).run()
+    rest = REST if gently else 0.0
+    return await _Refresh(source, store, embedder, chunk_tokens, suffix, *sizes, rest, report, first_batch).run()
 
 
 @dataclass(slots=True)
@@ -120,6 +126,7 @@ class _Refresh:
     suffix: str
     batch_passages: int
     swap_passages: int
+    rest: float
     report: Callable[[Progress], None]
     first_batch: Callable[[], Awaitable[None]] | None
     began: float = field(default_factory=time.monotonic)
@@ -159,7 +166,10 @@ class _Refresh:
     ) -> None:
         if changed:
             async for document in self.source.documents(listing, changed):
-                await prepared.put(await asyncio.to_thread(_cut, self.source.name, document, self.chunk_tokens))
+                began = time.monotonic()
+                cut = await asyncio.to_thread(_cut, self.source.name, document, self.chunk_tokens)
+                await asyncio.sleep(self.rest * (time.monotonic() - began))
+                await prepared.put(cut)
         await prepared.put(None)
 
     async def _embed(

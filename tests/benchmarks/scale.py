@@ -2,7 +2,7 @@
 
 The store is filled by one process and measured in a new one, so that its memory is that of searching and refreshing.
 A refresh is the real one, from chunking to the commit, but for the vectors: they are drawn, for an embedder of this
-machine would take minutes over them.
+machine would take minutes over them. It is a gentle one, as the daemon's are.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ async def _refreshed(
 
     background = [asyncio.create_task(times.watch()), *(asyncio.create_task(search(lane)) for lane in range(lanes))]
     began = time.perf_counter()
-    report = await refresh(changed, store, changed, chunk_tokens=CHUNK_TOKENS)
+    report = await refresh(changed, store, changed, chunk_tokens=CHUNK_TOKENS, gently=True)
     if lanes == 1:
         found["refresh"] = time.perf_counter() - began
     for task in background:
