@@ -1,8 +1,8 @@
 """BM25 over passages held in memory: the same scores as the full-text index of the table, without asking it.
 
-Words are kept per block of passages, some 6 bytes for every different word of every passage, and as numbers: as texts
-they would take as much as all of that. How rare a word is counts over all blocks together, so it is known only when
-somebody asks.
+Words are kept per block of passages, some 3 bytes for every different word of every passage, and as numbers: as texts
+they would take twice as much as all of that. How rare a word is counts over all blocks together, so it is known only
+when somebody asks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float32]
+# In as few bytes as the largest of them needs.
+Counts = NDArray[np.unsignedinteger]
 # Which passages are alive; None: all are.
 Alive = NDArray[np.bool_] | None
 # BM25 as the index has it: how fast a repeated word stops to count, and how much a passage's length does.
 SATURATION, LENGTH_SHARE = 1.2, 0.75
-# A word that is repeated more often in one passage counts as if it were there so often.
-MOST_TIMES = np.iinfo(np.uint16).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +33,10 @@ class Words:
     """
 
     hashes: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    places: NDArray[np.int32]
-    times: NDArray[np.uint16]
-    lengths: NDArray[np.int64]
+    starts: NDArray[np.int32]
+    places: Counts
+    times: Counts
+    lengths: NDArray[np.int32]
 
     @classmethod
     def of(cls, texts: Any) -> Words:
@@ -63,10 +63,10 @@ class Words:
         numbers, places = np.divmod(found, max(1, len(texts)))
         return cls(
             hashes,
-            np.searchsorted(numbers, np.arange(len(hashes) + 1)),
-            places.astype(np.int32),
-            np.minimum(times, MOST_TIMES).astype(np.uint16),
-            np.bincount(owners, minlength=len(texts)),
+            np.searchsorted(numbers, np.arange(len(hashes) + 1)).astype(np.int32),
+            places.astype(np.min_scalar_type(len(texts))),
+            times.astype(np.min_scalar_type(times.max(initial=0))),
+            np.bincount(owners, minlength=len(texts)).astype(np.int32),
         )
 
     def spans(self, hashes: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
@@ -109,18 +109,18 @@ class Lexicon:
                 found[places] += np.float32(rarity * (SATURATION + 1)) * often / (often + self._damping[places])
         return found
 
-    def _holding(self, words: Sequence[str]) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint16]]]:
+    def _holding(self, words: Sequence[str]) -> Iterator[tuple[NDArray[np.int32], Counts]]:
         """Yield for each word which passages hold it, of those alive, and how often each does."""
         hashes = np.array([hash(word) for word in words], np.int64)
         places: list[list[NDArray[np.int32]]] = [[] for _ in words]
-        times: list[list[NDArray[np.uint16]]] = [[] for _ in words]
+        times: list[list[Counts]] = [[] for _ in words]
         for block, start in self._blocks:
             for word, held in block.spans(hashes):
                 places[word].append(block.places[held] + start)
                 times[word].append(block.times[held])
         for some, repeats in zip(places, times, strict=True):
             where = np.concatenate([np.empty(0, np.int32), *some])
-            often = np.concatenate([np.empty(0, np.uint16), *repeats])
+            often = np.concatenate([np.empty(0, np.uint8), *repeats])
             if self._alive is None:
                 yield where, often
             else:

@@ -29,6 +29,7 @@ from knowledge.stores.weaviate import WeaviateStore, open_weaviate
 from knowledge.stores.weaviate.claim import claimed
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.connecting import SOUND, connect
+from knowledge.stores.weaviate.faults import explained
 from knowledge.stores.weaviate.rows import (
     SLOTS,
     Commit,
@@ -110,6 +111,11 @@ class TestWithoutServer:
         ) as told:
             await open_weaviate(settings, "test", DIMENSION)
         assert told.value.__cause__ is not None
+
+    @pytest.mark.parametrize("port", [40163, 14030])
+    def test_a_port_is_no_status(self, port: int) -> None:
+        told = explained("Weaviate", "opened", f"Connection to Weaviate failed at 127.0.0.1:{port}")
+        assert "is it running" in told
 
     async def test_a_server_that_never_answers(self) -> None:
         async with peer("", "") as settings:

@@ -12,10 +12,10 @@ SECTION = "knowledge.store.weaviate"
 # What a reason holds, and the way out; the first that fits.
 HINTS = (
     (
-        ("unauthenticated", "anonymous access not enabled", "401", "invalid api key", "unauthorized"),
+        ("unauthenticated", "anonymous access not enabled", "status code: 401", "invalid api key", "unauthorized"),
         f"it refuses the API key, see {SECTION}.api_key",
     ),
-    (("forbidden", "permission", "403"), "the API key has not the rights for it"),
+    (("forbidden", "permission", "status code: 403"), "the API key has not the rights for it"),
     (
         ("enough weaviate nodes", "leader not found", "consistency level", "cannot achieve", "can not resolve nodes"),
         f"too few of its machines are up for {SECTION}.replicas and {SECTION}.consistency",
