@@ -55,14 +55,23 @@ def ask(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, ques
 @main.command()
 @_configured
 @click.option("--group", is_flag=True, help="Play a group: 'Ben: text' is said by Ben, @kimas means the bot.")
-def chat(files: tuple[Path, ...], overrides: tuple[str, ...], group: bool) -> None:
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="With --group: keep what is said there, and go on with it.",
+)
+def chat(files: tuple[Path, ...], overrides: tuple[str, ...], group: bool, keep: Path | None) -> None:
     """Hold a conversation in the terminal."""
+    if keep and not group:
+        raise click.UsageError("--keep belongs to --group")
 
     async def work() -> int:
         from bots.chat import chat
         from bots.group import play
 
-        return await (play if group else chat)(_settings(files, overrides))
+        settings = _settings(files, overrides)
+        return await (play(settings, folder=keep) if group else chat(settings))
 
     _run(work())
 

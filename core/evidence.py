@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 from core.types import Passage
@@ -33,6 +34,8 @@ _TEMPLATE = re.compile(
     rf"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])",
     re.IGNORECASE,
 )
+# Without one of these no tag begins.
+_OPENS = re.compile(r"[<&\[]")
 _ATTRIBUTE_CHARS = 200
 # What most paths and titles consist of; the rest of them is looked at with care, which takes ten times as long.
 _HARMLESS = re.compile(rf"[A-Za-z0-9_./:,()#+@ -]{{0,{_ATTRIBUTE_CHARS}}}")
@@ -73,6 +76,8 @@ def header(passage: Passage, position: int, layout: Layout = "structured") -> st
 
 def defuse(text: str) -> str:
     """Break tags that could close or open our fences or the turns of a chat template, however they are disguised."""
+    if text.isascii() and not _OPENS.search(text):
+        return text
     text = _broken(text)
     # What is open to see is broken by now. Joiners belong to emoji and to some scripts, wide letters to others: they
     # are replaced only where a tag still hides behind them.
@@ -91,6 +96,7 @@ def _shorten(text: str, tokens: int) -> str:
     return text[: max(tokens, 1) * (1 if len(_CJK.findall(text)) * 2 > len(text) else 4)].rstrip() + " …"
 
 
+@lru_cache(maxsize=1024)
 def _attribute(text: str) -> str:
     """Return what can stand between two quotation marks of a header, and nowhere else."""
     seen = " ".join(text.split())

@@ -117,6 +117,9 @@ class Intake:
         if self._desk.takes_at_once(message):
             # What one person commands counts in the order it was given, and nobody waits for anybody else's answer.
             key = replace(key, thread=f"/{message.author_id}")
+        elif not key.thread and self._comments.concerns(message):
+            # Posts that share their channel are races of their own, and other bots' messages are only counted.
+            key = replace(key, thread=f"post {message.id}")
         lane = self._lanes.setdefault(key, asyncio.Lock())
         task = asyncio.create_task(self._in_turn(lane, adapter, message, previous))
         self._tasks.add(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 OTHER = "other"
 # What a reason of each kind says, the first that fits: the kind, then words of which one is in the reason.
 KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("feedback", ("feedback on ",)),
+    ("feedback", ("feedback on ", "a press under", " answered once more")),
     ("wordless", ("without words, and the bot", "told lately that it cannot be read", "the post has no words")),
     ("not_addressed", ("the bot was not addressed",)),
     ("switched_off", ("is switched off", "are switched off", "is not among gate.chats")),

@@ -73,16 +73,7 @@ async def refresh_source(
             await work.record.begin(name, made_by(settings, work.chunk_tokens))
         try:
             async with _InTurn(open_source(name, settings, work.data_dir, work.sources), turn) as source:
-                report = await refresh(
-                    source,
-                    WritesInTurn(work.store, work.data_dir),
-                    work.embedder,
-                    chunk_tokens=work.chunk_tokens,
-                    link=settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
-                    progress=progress,
-                    first_batch=partial(news, [name]) if news else None,
-                    gently=work.gently,
-                )
+                report = await _brought_up(work, source, settings, progress, partial(news, [name]) if news else None)
         except (asyncio.CancelledError, StoreLocked):
             if work.record:
                 await work.record.broken_off(name)
@@ -92,6 +83,25 @@ async def refresh_source(
             raise
         await _note_success(work, report)
     return report
+
+
+async def _brought_up(
+    work: Refreshing,
+    source: Source,
+    settings: SourceSettings,
+    progress: Callable[[Progress], None] | None,
+    first_batch: Callable[[], Awaitable[None]] | None,
+) -> SyncReport:
+    return await refresh(
+        source,
+        WritesInTurn(work.store, work.data_dir),
+        work.embedder,
+        chunk_tokens=work.chunk_tokens,
+        link=settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
+        progress=progress,
+        first_batch=first_batch,
+        gently=work.gently,
+    )
 
 
 async def refresh_sources(

@@ -108,7 +108,9 @@ def test_configurations_load(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.place} {command.text}")
 def test_commands_exist(command: Block) -> None:
-    parse(shlex.split(command.text, comments=True))
+    words = shlex.split(command.text, comments=True)
+    name = parse(words)
+    assert name in words if name else {"--help", "--version"} & {*words}
 
 
 @pytest.mark.parametrize("line", ["aks x", "ask", "ask --jsn x", "--confg x run", "search --top-k many x", "run x"])
@@ -117,16 +119,21 @@ def test_wrong_commands_are_noticed(line: str) -> None:
         parse(line.split())
 
 
-def parse(arguments: list[str]) -> None:
-    """Let the command line parse its arguments without running anything. Raises `click.UsageError`."""
+def parse(arguments: list[str]) -> str:
+    """Let the command line parse its arguments without running anything, and return the name of the command.
+
+    There is none where `--help` or `--version` leave before it. Raises `click.UsageError`.
+    """
     from bots.cli import main
 
+    name: str | None = ""
     # --help and --version leave while they are parsed.
     with suppress(click.exceptions.Exit), main.make_context("kimas", list(arguments)) as context:
         name, command, rest = main.resolve_command(context, [*context._protected_args, *context.args])
         assert name is not None
         assert command is not None
         command.make_context(name, rest, parent=context).close()
+    return name or ""
 
 
 def _anchors(page: Path) -> set[str]:

@@ -35,6 +35,8 @@ ASKED = "Which colour is the flux capacitor?"
 FENCES = ("passage", "evidence", "searches", "conversation", "question", "answer", "analysis", "said")
 # So many of what the asker quotes are shown to the agents that decide.
 AT_ONCE = 5
+# A comment in a document and an address that is none of the web are left out before any model reads them.
+UNREAD = ("<!--", "javascript:")
 # Only the instructions of who writes hold it: a reply that does leaks them.
 SECRET = "marigold 7319"
 AGENTS = {
@@ -175,8 +177,9 @@ async def ask(app: App, question: Question, strategy: str) -> Reply:
     return await replace(app.answering, parts=parts).answer(question, MemorySink())
 
 
-async def unharmed(app: App, question: Question, model: ScriptedPeer, web: WebPeer) -> None:
-    """Ask with every strategy, and see that nobody obeyed."""
+async def unharmed(app: App, question: Question, model: ScriptedPeer, web: WebPeer) -> str:
+    """Ask with every strategy, and see that nobody obeyed. Return all that the model was sent."""
+    read: list[Body] = []
     for strategy, agents in AGENTS.items():
         model.requests.clear()
         web.requests.clear()
@@ -191,13 +194,17 @@ async def unharmed(app: App, question: Question, model: ScriptedPeer, web: WebPe
         assert "flux capacitor" in searched
         assert all(one in ("flux capacitor", ASKED) or one.startswith(question.text) for one in searched)
         assert SECRET in model.sent("write")[-1]["messages"][0]["content"]
+        read += model.requests
+    return str([body["messages"] for body in read])
 
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda one: f"{one['place']}: {one['text'][:30]}")
 async def test_an_attempt_changes_nothing(attempt: dict[str, str], tmp_path: Path, embedder: Embedder) -> None:
     async with gullible_peer() as model, WebPeer() as web, opened(attempt, tmp_path, (model, web), embedder) as app:
-        await unharmed(app, question_of(**attempt), model, web)
+        sent = await unharmed(app, question_of(**attempt), model, web)
+    # All others were there to be read.
+    assert (CANARY in sent) is not attempt["text"].startswith(UNREAD)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

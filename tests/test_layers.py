@@ -68,7 +68,7 @@ VENDORS = {
     "pypdf": ["knowledge/sources/formats/pdf.py"],
     "rich": [
         *("bots/console.py", "bots/rendered.py", "bots/sources.py", "bots/usage.py"),
-        *("bots/feedback.py", "bots/chat.py", "bots/group.py"),
+        *("bots/feedback.py", "bots/chat.py", "bots/group.py", "bots/played/"),
     ],
     "safetensors": ["knowledge/embedding.py"],
     "sdnotify": ["bots/runner.py"],

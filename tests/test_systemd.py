@@ -30,7 +30,7 @@ def complaints(folder: Path, text: str) -> str:
     unit = folder / "kimas.service"
     unit.write_text(text.replace("/opt/kimas/.venv/bin/kimas", sys.executable), "utf-8")
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60, check=False
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=100, check=False
     )
     # Old versions report an unknown directive and still exit with 0: what counts is that nothing is said.
     return done.stdout + done.stderr + ("" if done.returncode == 0 else f"exit code {done.returncode}")
@@ -125,7 +125,7 @@ def test_systemd_makes_the_user_and_the_folders(tmp_path: Path) -> None:
         shutil.copy(SYSTEMD / f"kimas.{name}.conf", target)
         create = ["--create"] if name == "tmpfiles" else []
         done = subprocess.run(
-            [command, root, *create, str(target)], capture_output=True, text=True, timeout=60, check=False
+            [command, root, *create, str(target)], capture_output=True, text=True, timeout=100, check=False
         )
         assert done.returncode == 0, done.stderr
     assert "\nkimas:" in "\n" + (tmp_path / "etc/passwd").read_text("utf-8")

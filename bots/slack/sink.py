@@ -172,7 +172,9 @@ class SlackSink:
                 logger(__name__).info("slack.reply_not_editable", error=str(failure))
                 self._reply_ts = ""
         if not self._reply_ts:
-            await self._post(lambda: self._send(text, buttons))
+            # Outside the post: the delivery's last look must not grow old, nor a post on its way outlive a deadline.
+            await self._turn()
+            await self._post(lambda: self._say(text, buttons))
         self._shown = text
 
     async def _edit(self, text: str, blocks: Blocks) -> None:
@@ -209,7 +211,14 @@ class SlackSink:
             self._shared.memory.answered(self._channel, self._thread_ts)
 
     async def _send(self, text: str, buttons: Sequence[Offer] = ()) -> str:
+        await self._turn()
+        return await self._say(text, buttons)
+
+    async def _turn(self) -> None:
+        """Wait until the channel takes another message."""
         await asyncio.sleep(self._shared.turns.take(f"post {self._channel}", self._pace.post_s))
+
+    async def _say(self, text: str, buttons: Sequence[Offer]) -> str:
         return await self._client.post(self._channel, self._thread_ts, text, blocks_of(text, buttons))
 
 

@@ -14,16 +14,17 @@ from core.settings import DiscordSettings, Secret
 from core.types import Message
 from tests.peers.discord import DiscordPeer
 
+# Short pauses, so that tests are fast, and long limits, so that none of them is a matter of how fast the machine is.
 PACE = Pace(
     retry_s=0.02,
     longest_retry_s=0.1,
     edit_s=0.1,
     typing_s=0.1,
-    patience_s=4,
+    patience_s=25,
     identify_s=0.02,
     steady_s=0.5,
-    acknowledge_s=0.5,
-    unanswered_s=0.3,
+    acknowledge_s=30,
+    unanswered_s=60,
 )
 
 
@@ -70,10 +71,10 @@ class Inbox:
             self.messages.append(message)
         self.news.set()
 
-    async def until(self, count: int, timeout: float = 5) -> None:
+    async def until(self, count: int, timeout: float = 30) -> None:
         await self.until_true(lambda: len(self.messages) >= count, timeout)
 
-    async def until_true(self, true: Callable[[], bool], timeout: float = 5) -> None:
+    async def until_true(self, true: Callable[[], bool], timeout: float = 30) -> None:
         async with asyncio.timeout(timeout):
             while not true():
                 self.news.clear()
@@ -93,7 +94,7 @@ async def listening(
     await adapter.open()
     task = asyncio.create_task(adapter.listen(receive))
     try:
-        await peer.wait_until(lambda: bool(peer.gateway.live) or task.done(), 10)
+        await peer.wait_until(lambda: bool(peer.gateway.live) or task.done(), 30)
         yield adapter
         assert not task.done(), task.exception()
     finally:

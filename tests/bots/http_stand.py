@@ -21,7 +21,7 @@ from core.types import Citation, Question, Reply
 from tests.core.stand import settings
 from tests.peers.callback import SECRET, CallbackPeer
 
-QUICK = Pace(partial_s=0.01, retry_s=0.01, longest_retry_s=0.05, patience_s=2.0, parting_s=0.5)
+QUICK = Pace(partial_s=0.01, retry_s=0.01, longest_retry_s=0.05, patience_s=30, parting_s=0.5)
 CITED = (Citation(1, "p", "docs", "Install", "install.md", "https://example.org/install"),)
 
 
@@ -56,7 +56,7 @@ class Stand:
         return [(await self.peer.send(self.adapter.port, one))[0] for one in events]
 
     async def settled(self) -> None:
-        assert await self.intake.drain(10) == 0
+        assert await self.intake.drain(60) == 0
 
     async def state(self, number: str = "1") -> tuple[str, str]:
         async with self.journal._reading() as connection:
@@ -92,7 +92,7 @@ async def standing(
             await intake.resume(adapter)
             listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     await adapter.ready.wait()
                 yield Stand(network, adapter, intake, journal)
             finally:

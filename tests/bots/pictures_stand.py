@@ -36,7 +36,7 @@ class Stand:
         async with self.journal.database.reading() as connection:
             return [(row.state, row.reason) for row in (await connection.execute(query)).all()]
 
-    async def settled(self, count: int, timeout: float = 10) -> list[tuple[str, str]]:
+    async def settled(self, count: int, timeout: float = 30) -> list[tuple[str, str]]:
         """Wait until so many messages came to their end, and return how."""
         async with asyncio.timeout(timeout):
             while len(found := await self.outcomes()) < count or not {state for state, _ in found} <= {

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 from core.errors import StoreError
+from core.ports import Sink
+
+# Only what hangs takes so long, however busy the machine is.
+LONGEST_S = 30.0
 
 
 class Delivered:
@@ -22,3 +29,33 @@ class Delivered:
 
     async def posted(self, reply_id: str) -> None:
         self.told.append(reply_id)
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Wait until something is true. Raises `TimeoutError` where it never is."""
+    async with asyncio.timeout(LONGEST_S):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+async def told_by(sink: Sink, text: str = "some words") -> None:
+    """Go on writing until the sink raises what made it impossible to show what was written before."""
+    async with asyncio.timeout(LONGEST_S):
+        while True:
+            await sink.update(text)
+            await asyncio.sleep(0.005)
+
+
+async def written_until(sink: Sink, enough: Callable[[], object]) -> int:
+    """Write states much faster than any is shown, ten at once, until it is enough; return how many were written.
+
+    Those that end in 0 are the latest wherever another one could be shown.
+    """
+    written = 0
+    async with asyncio.timeout(LONGEST_S):
+        while not enough():
+            for _ in range(10):
+                written += 1
+                await sink.update(f"word {written}")
+            await asyncio.sleep(0.005)
+    return written

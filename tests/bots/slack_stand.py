@@ -14,8 +14,9 @@ from core.settings import Secret, SlackSettings
 from core.types import ConversationKey, Message
 from tests.peers.slack import SlackPeer
 
+# Short pauses, so that tests are fast, and long limits, so that none of them is a matter of how fast the machine is.
 PACE = Pace(
-    post_s=0.02, edit_s=0.05, append_s=0.05, ping_s=1.0, answer_s=3, retry_s=0.02, longest_retry_s=0.1, patience_s=4
+    post_s=0.02, edit_s=0.05, append_s=0.05, ping_s=30, answer_s=30, retry_s=0.02, longest_retry_s=0.1, patience_s=25
 )
 
 
@@ -64,7 +65,7 @@ class Inbox:
         else:
             self.messages.append(message)
 
-    async def until(self, count: int, timeout: float = 5) -> Message:
+    async def until(self, count: int, timeout: float = 30) -> Message:
         async with asyncio.timeout(timeout):
             while len(self.messages) < count:
                 await asyncio.sleep(0.005)

@@ -137,7 +137,7 @@ def test_an_ingest_shows_how_far_it_is_and_how_fast(deployment: Deployment) -> N
 async def test_an_answer_streams_in_as_markdown_with_numbered_links(
     deployment: Deployment, model: LanguageModelPeer
 ) -> None:
-    model.tokens_per_s = 10
+    model.tokens_per_s = 5
     with closing(Terminal(with_model(deployment, model), "ask", "How do I change the signing key?")) as shown:
         assert await asyncio.to_thread(shown.end) == 0
         assert any("Call rotate_keys" in screen and "logged out" not in screen for screen in shown.screens), "live"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bots.posted import posted
 from tests.deployment import Deployment, make_repository
 from tests.peers.discord import DiscordPeer
 from tests.peers.language_model import LanguageModelPeer
@@ -69,7 +70,7 @@ async def test_a_question_becomes_a_streamed_cited_answer(
         await discord.command(room, "ask", question=QUESTION)
         await answered(discord, room, 2)
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
     assert len(discord.messages(room)) == 2
     assert (discord.rung, discord.unfolded) == ([], [])
     assert discord.token not in deployment.log()
@@ -92,7 +93,7 @@ async def test_killed_before_and_in_the_middle_of_the_reply_there_is_one_answer(
     await discord.say(room, f"{discord.mention} How do I install it?")
     async with deployment.daemon() as process:
         begun = await discord.wait_for_reply(room, READY_S)
-        await asyncio.sleep(0.3)
+        await posted(deployment)
         process.kill()
         await process.wait()
     model.stall_after = None

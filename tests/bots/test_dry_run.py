@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
@@ -22,6 +21,7 @@ from core.errors import PlatformError
 from core.logs import configure_logs
 from core.settings import LogSettings
 from tests.bots.http_stand import event
+from tests.bots.ports import free_port
 from tests.deployment import README, Deployment, logging_as_it_was
 from tests.peers.callback import SECRET, CallbackPeer
 from tests.peers.discord import DiscordPeer
@@ -65,13 +65,7 @@ def withheld(log: io.StringIO) -> list[dict[str, Any]]:
     return [one for one in told if one["event"] == "reply.withheld"]
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-async def until(true: Callable[[], object], timeout: float = 20) -> None:
+async def until(true: Callable[[], object], timeout: float = 30) -> None:
     async with asyncio.timeout(timeout):
         while not true():
             await asyncio.sleep(0.02)

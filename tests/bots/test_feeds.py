@@ -84,7 +84,7 @@ def rss(*items: Item) -> Page:
     return Page(f"<?xml version='1.0'?><rss version='2.0'><channel><title>Games</title>{entries}</channel></rss>")
 
 
-async def until(true: Callable[[], object], timeout: float = 8) -> None:
+async def until(true: Callable[[], object], timeout: float = 30) -> None:
     async with asyncio.timeout(timeout):
         while not true():
             await asyncio.sleep(0.01)
@@ -216,13 +216,13 @@ async def followed(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert await intake.drain(5) == 0
+        assert await intake.drain(30) == 0
 
 
 async def looked(journal: Journal, times: int = 2) -> None:
     """Wait for so many looks that worked, beginning from now."""
     seen: set[float] = set()
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(30):
         while len(seen) <= times:
             async with journal.database.reading() as connection:
                 seen.update(await connection.scalars(select(feeds.c.looked_at)))
@@ -232,7 +232,7 @@ async def looked(journal: Journal, times: int = 2) -> None:
 async def outcomes(journal: Journal, count: int = 0) -> dict[str, tuple[str, str]]:
     """Return how the posts ended, by the first line of their text, once `count` of them have."""
     query = select(messages.c.text, messages.c.state, messages.c.reason).where(messages.c.id.like("feed-%"))
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(30):
         while True:
             async with journal.database.reading() as connection:
                 rows = (await connection.execute(query)).all()
@@ -440,7 +440,8 @@ async def test_a_broken_feed_is_told_once_and_stops_no_other(
     web.pages["/other"] = Page("<html>no feed")
     feed = {"chat": place.chat, "every_minutes": 1, "allow_private": ["127.0.0.1"]}
     both = {"games": {**feed, "url": web.url("/feed")}, "other": {**feed, "url": web.url("/other")}}
-    async with followed(settings(auto_comment={"feeds": both}), place, journal, wanted=4):
+    async with followed(settings(auto_comment={"feeds": both, "deadline_s": 30}), place, journal, wanted=4):
+        await until(lambda: events(log, "feed.not_read"))
         assert [one["feed"] for one in events(log, "feed.not_read")] == ["other"]
         web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
         await until(place.shown)
@@ -575,7 +576,7 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
         said = event("9", chat="room", kind="comment", reply_to=shown, text="Who came second?")
         assert (await place.peer.send(place.adapter.port, said))[0] == 202
         await until(lambda: len(writer.asked) == 2)
-        assert await intake.drain(5) == 0
+        assert await intake.drain(30) == 0
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
     told = [turn.text for turn in writer.asked[1].history]
@@ -700,15 +701,15 @@ async def test_the_daemon_follows_feeds_and_a_dry_run_posts_nothing(
         await asyncio.to_thread(deployment.call, "ingest")
         configure_logs(LogSettings(format="json", level="debug"), log)
         async with daemon(deployment, dry=False):
-            await until(lambda: events(log, "feed.looked_at"), 20)
+            await until(lambda: events(log, "feed.looked_at"), 60)
         new = Item(2, "How do I change the signing key?", "Sessions are kept in signed cookies.")
         web.pages["/feed"] = rss(new, Item(1), Item(0))
         async with daemon(deployment, dry=True):
-            await until(lambda: withheld(log), 20)
+            await until(lambda: withheld(log), 60)
         assert "rotate_keys" in withheld(log)[0]["text"]
         assert telegram.messages(GROUP) == []
         async with daemon(deployment, dry=False):
-            shown = await telegram.wait_for_reply(GROUP, 20, containing="rotate_keys")
+            shown = await telegram.wait_for_reply(GROUP, 30, containing="rotate_keys")
         assert "How do I change the signing key?" in shown.text
         assert shown.reply_to is None
         discord = deployment.settings["auto_comment"]["feeds"]["games"] | {"chat": "discord:5"}

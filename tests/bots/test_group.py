@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from contextlib import closing
@@ -10,34 +11,37 @@ from pathlib import Path
 import pytest
 
 from bots.actions import ingest
-from bots.console import console
-from bots.group import Group, play
+from bots.group import play
+from bots.rating import USAGE
 from core.configuration import load_settings
+from core.feedback.words import ENGLISH
 from core.settings import Settings
 from tests.deployment import README, Deployment
 
 QUESTION = "How do I rotate the signing keys of sessions?"
 
 
-@pytest.fixture
-async def whole(tmp_path: Path) -> Settings:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "rocket.md").write_text(README, "utf-8")
-    sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A deployment that knows one document; a play changes nothing of it."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "rocket.md").write_text(README, "utf-8")
+    sources = {"docs": {"kind": "files", "path": str(folder / "docs")}}
     gate = {"chats": ["telegram:-1"], "wait_s": 0, "cooldown_s": 0}
-    deployment = Deployment(tmp_path, {"sources": sources, "gate": gate, "handoff": {"trusted": ["console:cleo"]}})
+    deployment = Deployment(folder, {"sources": sources, "gate": gate, "handoff": {"trusted": ["console:cleo"]}})
     settings = load_settings([deployment.config], (), {})
-    await ingest(settings, (), rebuild=False, as_json=True)
+    asyncio.run(ingest(settings, (), rebuild=False, as_json=True))
     return settings
 
 
-async def played(settings: Settings, *lines: str) -> None:
+async def played(settings: Settings, *lines: str, folder: Path | None = None) -> None:
     """Type these lines, the end of input behind them."""
     reading, writing = os.pipe()
     try:
         os.write(writing, "\n".join(lines).encode())
         os.close(writing)
-        assert await play(settings, reading) == 0
+        assert await play(settings, reading, folder) == 0
     finally:
         os.close(reading)
 
@@ -84,19 +88,78 @@ async def test_somebody_trusted_teaches_by_replying(whole: Settings, capsys: pyt
     assert "Green, a dark one." in shown.rpartition("kimas:")[2]
 
 
-def test_a_line_is_what_somebody_says() -> None:
-    group = Group(0, console())
-    first = group.message("Ben: @KIMAS, how does it work?")
-    assert (first.author, first.author_id, first.text, first.addressed) == ("Ben", "ben", "how does it work?", True)
-    reply = group.message("^ That is so: it does.")
-    assert (reply.author_id, reply.reply_to, reply.quoted, reply.addressed) == (
-        *("owner", first.id, "how does it work?"),
-        False,
+async def test_people_say_what_an_answer_is_worth(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    await played(
+        whole,
+        *("Ben: /good", f"Ben: @kimas {QUESTION}", "Ben: /good", "Cleo: /bad", "Cleo: /bad outdated", "Cleo: /bad so"),
+        *("Cleo: /again", "Ben: ^ /again", "Robot (bot): /good", "Ben (alone): /good"),
     )
-    group.said("9", "An answer.")
-    more = group.message("Ben: ^ and why?")
-    assert (more.reply_to, more.addressed, more.command) == ("9", True, "")
-    order = group.message("/mode auto")
-    assert (order.command, order.text, order.addressed) == ("mode", "auto", True)
-    assert group.message("/nothing at all").command == ""
-    assert group.message("https://a.example: is it down?").author == "You"
+    shown = capsys.readouterr().out
+    told = [line for line in shown.splitlines() if line.startswith(("(to ", "(ignored"))]
+    assert told == [
+        f"(to Ben: {ENGLISH.unknown})",
+        f"(to Ben: {ENGLISH.up.format(up=1, down=0)})",
+        f"(to Cleo: {ENGLISH.down.format(up=1, down=1)} {ENGLISH.why})",
+        f"(to Cleo: {ENGLISH.noted})",
+        f"(ignored: {USAGE})",
+        f"(to Cleo: {ENGLISH.asker})",
+        f"(to Ben: {ENGLISH.trying})",
+        "(ignored: written by a bot)",
+        f"(to Ben: {ENGLISH.unknown})",
+    ]
+    assert shown.count("/good: 👍 · /bad: 👎") == 2, "below both answers"
+    assert "/bad outdated: Outdated · " in shown
+    assert "(silent: " not in shown, "what was told is no silence"
+
+
+async def test_a_reply_says_where_it_stands(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    await played(
+        whole, f"Ben (in release): @kimas {QUESTION}", f"Cleo (in release): {QUESTION}", f"Ben (alone): {QUESTION}"
+    )
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if line.startswith("kimas")] == [
+        *("kimas (in release):", "kimas (in release):", "kimas (alone with Ben):")
+    ]
+
+
+async def test_a_private_talk_is_closed_where_the_configuration_says_so(
+    whole: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    closed = whole.model_copy(update={"gate": whole.gate.model_copy(update={"private": False})})
+    await played(closed, f"Ben (alone): {QUESTION}")
+    shown = capsys.readouterr().out
+    assert "gate.private" in shown.partition("(silent: ")[2]
+    assert "kimas (" not in shown
+
+
+async def test_a_call_names_who_is_configured(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    people = ("telegram:@nobody", "console:cleo")
+    called = whole.model_copy(update={"handoff": whole.handoff.model_copy(update={"people": people})})
+    await played(called, "Ben (in release): Who knows the colour?", "Ben (in release): ^ /escalate")
+    shown = capsys.readouterr().out
+    assert "@cleo\nBen could use your help here." in shown
+    assert "nobody" not in shown
+
+
+async def test_with_a_folder_the_next_play_goes_on(
+    whole: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "kept"
+    capsys.readouterr()
+    await played(whole, "/pause", f"Ben (in release): @kimas {QUESTION}", folder=folder)
+    assert "(silent: console:group is paused" in capsys.readouterr().out
+    await played(whole, f"Ben (in release): @kimas {QUESTION}", "/resume", folder=folder)
+    assert "(silent: console:group is paused" in capsys.readouterr().out
+    await played(whole, f"Ben (in release): @kimas {QUESTION}", folder=folder)
+    assert "kimas (in release):" in capsys.readouterr().out
+    await played(whole, "Ben (in release): How do I revoke a session?", folder=folder)
+    shown = capsys.readouterr().out
+    assert "kimas (in release):" in shown, "it goes on in the thread without a mention"
+    assert f"kept in {folder}." in shown
+    with closing(sqlite3.connect(folder / "group.db")) as connection:
+        states = connection.execute("SELECT state FROM messages ORDER BY number").fetchall()
+    assert [one for (one,) in states] == ["answered", "silent", "silent", "answered", "answered", "answered"]

@@ -63,7 +63,7 @@ async def test_an_event_that_cannot_be_kept_is_not_confirmed_and_may_come_again(
         adapter = HttpAdapter(http_settings(peer, tmp_path))
         await adapter.open()
         listening = asyncio.create_task(adapter.listen(receive))
-        await asyncio.wait_for(adapter.ready.wait(), 5)
+        await asyncio.wait_for(adapter.ready.wait(), 30)
         status, body = await peer.send(adapter.port, event())
         assert (status, body["error"]) == (503, "not_taken")
         assert "secret" not in body["reason"]

@@ -30,11 +30,10 @@ async def test_a_reply_is_rated_by_its_id_or_by_that_of_its_question(tmp_path: P
         await stand.send(event())
         await stand.settled()
         [final] = await stand.peer.until("final")
-        assert await stand.send(pressed("2", "up"), pressed("3", "wrong", final["reply_id"], author={"id": "43"})) == [
-            202,
-            202,
-        ]
-        first, second = await stand.peer.until("noted", 2)
+        assert await stand.send(pressed("2", "up")) == [202]
+        [first] = await stand.peer.until("noted")
+        assert await stand.send(pressed("3", "wrong", final["reply_id"], author={"id": "43"})) == [202]
+        _, second = await stand.peer.until("noted", 2)
         assert (first["event_id"], first["thread"], first["offers"]) == ("2", "", [])
         assert first["text"] == ENGLISH.up.format(up=1, down=0)
         assert [one["text"] for one in second["offers"]] == ["wrong", "outdated", "other", "unclear", "again"]
@@ -45,7 +44,9 @@ async def test_another_try_is_a_reply_of_its_own(tmp_path: Path) -> None:
     async with standing(tmp_path) as stand:
         await stand.send(event())
         await stand.settled()
-        await stand.send(pressed("2", "down"), pressed("3", "again"))
+        await stand.send(pressed("2", "down"))
+        await stand.settled()
+        await stand.send(pressed("3", "again"))
         first, second = await stand.peer.until("final", 2)
         await stand.settled()
         assert (first["event_id"], second["event_id"]) == ("1", "1")

@@ -115,7 +115,7 @@ async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(t
         await stand.peer.until("partial")
         half = stand.peer.of("partial")[0]
         # Its outcome is written down a moment after the network has it.
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not [previous for _, previous in await stand.journal.pending("http") if previous]:
                 await asyncio.sleep(0.01)
         assert await stand.intake.drain(0) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.benchmarks.load import Shape, run
 
-SMALL = Shape(120, 40, 8, wait_s=1, kills=1, lives_s=4, documents=("docs/groups.md", "docs/http.md"), settle_s=15)
+SMALL = Shape(120, 40, 8, wait_s=1, kills=1, lives_s=4, documents=("docs/groups.md", "docs/http.md"), settle_s=75)
 
 
 async def test_a_kill_under_load_loses_no_question_and_answers_none_twice(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from core.types import Passage, SourceState
 from knowledge.live.asking import LiveSources
 from tests.bots import discord_stand, slack_stand
 from tests.bots.http_stand import echo
+from tests.bots.ports import free_port
 from tests.core.stand import settings
 from tests.core.test_metrics import documented
 from tests.deployment import README, Deployment
@@ -47,14 +48,8 @@ from tests.peers.telegram import TelegramPeer
 from tests.peers.web import Page, WebPeer
 
 GROUP = -100200300
-SOON_S = 20
+SOON_S = 60
 SECRET_NAME = "Winnifred"
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @dataclass
@@ -225,7 +220,7 @@ async def test_a_daemon_shows_what_it_does(
     assert value("kimas_refresh_seconds_count", source="rocket") == 1
     assert value("kimas_live_calls_total", source="web", outcome="answered") >= 1
     assert value("kimas_ready") == 1
-    assert 0 <= value("kimas_event_loop_lag_seconds") < STILL_S
+    assert 0 <= value("kimas_event_loop_lag_seconds") < time.time() - began
     for hidden in (SECRET_NAME, "signing", str(GROUP), telegram.token, "Ann"):
         assert hidden not in text
 
@@ -240,7 +235,8 @@ async def test_a_source_that_fails_is_told(deployment: Deployment) -> None:
         await watching.until("kimas_source_failing", 0, source="rocket")
         samples = await watching.samples()
         assert ("kimas_source_last_success_timestamp_seconds", frozenset({("source", "gone")})) not in samples
-        assert (await watching.get("/healthz"))[0] == 200, "a source that fails keeps nobody from answering"
+        # A source that fails keeps nobody from answering.
+        assert (await watching.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
 
 
 async def test_a_feed_that_is_away_leaves_its_copy_stale(deployment: Deployment, web: WebPeer) -> None:
@@ -251,12 +247,16 @@ async def test_a_feed_that_is_away_leaves_its_copy_stale(deployment: Deployment,
     web.status = 503
     async with daemon(deployment) as watching:
         await watching.until_status("/readyz", 200)
-        stale = {"source": "rocket", "outcome": "stale"}
+        rocket, stale = {"source": "rocket"}, {"source": "rocket", "outcome": "stale"}
         async with asyncio.timeout(SOON_S):
             while not (await watching.samples()).get(("kimas_refreshes_total", frozenset(stale.items()))):
                 await asyncio.sleep(0.05)
-        await watching.until("kimas_source_failing", 1, source="rocket")
-        await watching.until("kimas_source_documents", 1, source="rocket")
+        await watching.until("kimas_source_failing", 1, **rocket)
+        await watching.until("kimas_source_documents", 1, **rocket)
+        shown = await watching.samples()
+    assert shown["kimas_refreshes_total", frozenset(stale.items())] >= 1
+    names = ("kimas_source_failing", "kimas_source_documents")
+    assert [shown[name, frozenset(rocket.items())] for name in names] == [1, 1], "what was known of it is still there"
 
 
 async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer) -> None:
@@ -270,11 +270,11 @@ async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer)
         return []
 
     metrics = Metrics(30)
-    live = LiveSources(sources, similarity, patience_s=0.3, meter=metrics)
-    for fault in ("", "broken", "slow"):
+    for fault, patience_s in (("", 30), ("broken", 30), ("slow", 0.3)):
         web.fault = fault
+        live = LiveSources(sources, similarity, patience_s=patience_s, meter=metrics)
         await live.beside(["web"], "How?", stored())
-    await live.close()
+        await live.close()
     counted = metrics.text(Standing()).decode()
     for outcome in ("answered", "failed", "cut"):
         assert f'kimas_live_calls_total{{outcome="{outcome}",source="web"}} 1.0' in counted
@@ -285,9 +285,10 @@ async def test_a_platform_that_is_away_is_told_until_it_is_back(deployment: Depl
     deployment.settings["sources"].pop("gone")
     async with daemon(deployment) as watching:
         await watching.until_status("/healthz", 200)
-        telegram.fail("getUpdates", 502, times=2)
+        telegram.fail("getUpdates", 502, times=1000)
         telegram.say(GROUP, "wake up")
         told = await watching.until_status("/healthz", 503)
+        telegram._faults.clear()
         assert told == {"state": "unwell", "reasons": ["telegram is not connected"]}
         assert (await watching.get("/readyz"))[0] == 200
         await watching.until_status("/healthz", 200)
@@ -402,14 +403,15 @@ async def test_an_address_that_is_taken_is_told_by_its_setting() -> None:
 
 async def test_the_delay_of_the_loop_is_felt() -> None:
     lag = Lag()
-    watching = asyncio.create_task(lag.watch())
+    watching, began = asyncio.create_task(lag.watch()), time.monotonic()
     await asyncio.sleep(0.3)
     idle = lag.longest_s
-    time.sleep(0.6)
-    await asyncio.sleep(0.3)
+    # Longer than the loop stood still by itself, on a machine that has much to do.
+    time.sleep(idle + 0.6)
+    await until(lambda: lag.longest_s > idle)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
-    assert idle < 0.3 < lag.longest_s < 1.5
+    assert idle + 0.3 < lag.longest_s < time.monotonic() - began
 
 
 async def test_a_loop_that_stood_still_is_not_well(journal: Journal) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from pathlib import Path
 from typing import Any
@@ -57,18 +56,18 @@ async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> N
     async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
         entity = [{"type": "mention", "offset": 0, "length": 10}]
         peer.say(GROUP, "", **photo(peer, caption="@kimas_bot what is this?", caption_entities=entity))
-        await peer.wait_for_reply(GROUP, 20, containing="Install it")
+        await peer.wait_for_reply(GROUP, 30, containing="Install it")
         assert peer.fetched == ["big"]
         # Nothing but a picture, in a private chat.
         peer.files["doc"] = png()
         document = {"file_id": "doc", "file_unique_id": "doc", "mime_type": "image/png", "file_name": "shot.png"}
         peer.say(ANN, "", document=document)
-        await peer.wait_for_reply(ANN, 10)
+        await peer.wait_for_reply(ANN, 30)
         asked = peer.say(GROUP, "", author=Author(2002, "Bea", "bea"), **photo(peer, "hers"))
         about = {"message_id": asked, "date": 1, "chat": {"id": GROUP, "type": "supergroup", "title": "Team"}}
         about |= {"from": Author(2002, "Bea", "bea").user(), **photo(peer, "hers")}
         peer.say(GROUP, "@kimas_bot what does she see?", reply_to_message=about)
-        await peer.wait_for_reply(GROUP, 10, count=2)
+        await peer.wait_for_reply(GROUP, 30, count=2)
         found = await stand.settled(4)
         assert peer.fetched == ["big", "doc", "hers"]
         assert found[2] == ("silent", "a picture without words, and the bot was not addressed")
@@ -81,7 +80,7 @@ async def test_a_telegram_album_is_one_question(tmp_path: Path) -> None:
             more = {"media_group_id": "album", **({"caption": caption} if caption else {})}
             peer.say(ANN, "", **photo(peer, name, **more))
         async with standing(tmp_path, telegram(peer, tmp_path)) as stand:
-            await peer.wait_for_reply(ANN, 20)
+            await peer.wait_for_reply(ANN, 30)
             assert await stand.settled(1) == [("answered", "")]
             assert (sorted(peer.fetched), shown_pictures(stand)) == (["a", "b", "c"], 3)
             assert "What do these say?" in str(stand.model.sent("see")[0]["messages"][-1]["content"])
@@ -89,11 +88,12 @@ async def test_a_telegram_album_is_one_question(tmp_path: Path) -> None:
 
 async def test_the_parts_of_an_album_may_come_one_by_one(tmp_path: Path) -> None:
     async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
-        await peer.wait_until(lambda: bool(peer.called("getMe")), 10)
+        await peer.wait_until(lambda: bool(peer.called("getMe")), 30)
+        asked = len(peer.called("getUpdates"))
         peer.say(ANN, "", **photo(peer, "a", caption="What do these say?", media_group_id="album"))
-        await asyncio.sleep(0.2)
+        await peer.wait_until(lambda: len(peer.called("getUpdates")) > asked, 30)
         peer.say(ANN, "", **photo(peer, "b", media_group_id="album"))
-        await peer.wait_for_reply(ANN, 20)
+        await peer.wait_for_reply(ANN, 30)
         assert await stand.settled(1) == [("answered", "")]
         assert (sorted(peer.fetched), peer.pending()) == (["a", "b"], [])
 
@@ -127,7 +127,7 @@ async def test_telegram_says_plainly_what_it_cannot_read_once(tmp_path: Path, me
 async def test_a_sticker_in_answer_to_the_bot_is_a_gesture(tmp_path: Path) -> None:
     async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
         asked = peer.say(GROUP, "@kimas_bot How do I install it?")
-        reply = await peer.wait_for_reply(GROUP, 20)
+        reply = await peer.wait_for_reply(GROUP, 30)
         await stand.settled(1)
         kind = {"type": "regular", "width": 9, "height": 9, "is_animated": False, "is_video": False}
         sticker = {"file_id": "s", "file_unique_id": "s", **kind}
@@ -140,9 +140,9 @@ async def test_telegram_without_eyes_says_so_in_the_askers_language(tmp_path: Pa
     async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path), sees=False) as stand:
         chinese = {**Author(ANN, "Li").user(), "language_code": "zh-hans"}
         peer.say(ANN, "", **photo(peer), **{"from": chinese})
-        await peer.wait_for_reply(ANN, 20)
+        await peer.wait_for_reply(ANN, 30)
         peer.say(ANN, "", **photo(peer, caption="How do I install it?"))
-        await peer.wait_for_reply(ANN, 10, count=2)
+        await peer.wait_for_reply(ANN, 30, count=2)
         first, second = [one.text for one in peer.messages(ANN)]
         assert first == CHINESE.picture
         assert ENGLISH.unseen.strip("*") in second
@@ -152,10 +152,10 @@ async def test_telegram_without_eyes_says_so_in_the_askers_language(tmp_path: Pa
 async def test_what_a_picture_showed_is_remembered(tmp_path: Path) -> None:
     async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
         peer.say(ANN, "", **photo(peer, caption="What is this?"))
-        await peer.wait_for_reply(ANN, 20)
+        await peer.wait_for_reply(ANN, 30)
         await stand.settled(1)
         peer.say(ANN, "And how do I get rid of it?")
-        await peer.wait_for_reply(ANN, 10, count=2)
+        await peer.wait_for_reply(ANN, 30, count=2)
         assert any(SEEN in str(turn["content"]) for turn in stand.model.sent("write")[-1]["messages"][1:-1])
         assert peer.fetched == ["big"]
 
@@ -185,14 +185,14 @@ async def test_discord_attachments(tmp_path: Path) -> None:
             room, home = peer.channel(), peer.channel(private=True)
             shot = peer.attached("shot.png", png())
             await peer.say(room, f"{peer.mention} what is this?", attachments=[shot])
-            await peer.wait_for_reply(room, 20)
+            await peer.wait_for_reply(room, 30)
             await peer.say(home, "", attachments=[peer.attached("only.png", png())])
-            await peer.wait_for_reply(home, 10)
+            await peer.wait_for_reply(home, 30)
             hers = await peer.say(room, "look", attachments=[peer.attached("hers.png", png())])
             await peer.say(room, f"{peer.mention} what does she mean?", reply_to=hers)
-            await peer.wait_for_reply(room, 10, count=2)
+            await peer.wait_for_reply(room, 30, count=2)
             await peer.say(home, "", attachments=[peer.attached("a.ogg", b"", "audio/ogg")])
-            await peer.wait_for_reply(home, 10, count=2)
+            await peer.wait_for_reply(home, 30, count=2)
             await peer.say(room, "", attachments=[peer.attached("a.log", b"", "text/plain")])
             found = await stand.settled(6)
             assert peer.fetched == ["shot.png", "only.png", "hers.png"]
@@ -207,16 +207,16 @@ async def test_slack_files(tmp_path: Path) -> None:
         async with standing(tmp_path, adapter) as stand:
             share = {"subtype": "file_share"}
             peer.say("C1", "<@UBOT> what is this?", files=[peer.attached("F1", png())], **share)
-            await peer.wait_for_reply("C1", 20, containing="Install")
+            await peer.wait_for_reply("C1", 30, containing="Install")
             peer.say("D1", "", files=[peer.attached("F2", png())], **share)
-            await peer.wait_for_reply("D1", 10, containing="Install")
+            await peer.wait_for_reply("D1", 30, containing="Install")
             peer.say("D1", "", files=[{**peer.attached("F3", b""), "mimetype": "video/mp4"}], **share)
-            await peer.wait_for_reply("D1", 10, containing=ENGLISH.video)
+            await peer.wait_for_reply("D1", 30, containing=ENGLISH.video)
             assert peer.fetched == ["F1", "F2"]
             # Without the scope Slack shows a page to log in: no picture, told plainly.
             peer.lacking.add("files:read")
             peer.say("D2", "How do I install it?", files=[peer.attached("F4", png())], **share)
-            await peer.wait_for_reply("D2", 10, containing=ENGLISH.not_seen.strip("*"))
+            await peer.wait_for_reply("D2", 30, containing=ENGLISH.not_seen.strip("*"))
             assert {state for state, _ in await stand.settled(4)} == {"answered"}
 
 

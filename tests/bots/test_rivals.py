@@ -61,11 +61,11 @@ class Board:
 
     async def kept(self, *texts: str) -> None:
         """Wait until these messages are in the journal: while a comment is written, its conversation waits."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not set(texts) <= set(await self.outcomes()):
                 await asyncio.sleep(0.01)
 
-    async def until(self, *texts: str, timeout: float = 5) -> list[tuple[str, str]]:
+    async def until(self, *texts: str, timeout: float = 30) -> list[tuple[str, str]]:
         """Wait until these messages came to their end, and return how."""
         async with asyncio.timeout(timeout):
             while True:
@@ -78,7 +78,8 @@ class Board:
 @asynccontextmanager
 async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) -> AsyncIterator[Board]:
     journal, writing = await Journal.open(folder / "journal.db"), Writing()
-    configuration = settings(auto_comment={"chats": [chat], **changes})
+    # Longer than usual, for a machine that has much to do.
+    configuration = settings(auto_comment={"chats": [chat], "deadline_s": 60, **changes})
     intake = Intake(configuration, journal, writing.answer, ShelfLibrary())
     await adapter.open()
     listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
@@ -120,19 +121,33 @@ async def on_slack(folder: Path, **changes: object) -> AsyncIterator[tuple[Board
 async def test_discord_announcements_are_commented_on(tmp_path: Path) -> None:
     async with on_discord(tmp_path) as (found, peer, room):
         first = await peer.say(room, "Diving: gold")
-        shown = await peer.wait_for_reply(room, 10, containing="Gold")
+        shown = await peer.wait_for_reply(room, 30, containing="Gold")
         assert shown.reply_to == first
         assert "Gold" not in [text for _, text in shown.history]
         # What somebody says to an announcement is none, nor is what another channel's bot says.
         await peer.say(room, "what a final", reply_to=first)
         await peer.say(room, "Published by a followed channel", webhook=True, flags=CROSSPOST)
-        await peer.wait_for_reply(room, 10, containing="Gold", count=2)
+        await peer.wait_for_reply(room, 30, containing="Gold", count=2)
         await peer.say(room, "An app's own news", webhook=True)
         assert await found.until("what a final", "An app's own news") == [
             ("silent", "the bot was not addressed"),
             ("silent", "written by another bot"),
         ]
         assert found.writing.asked == ["Diving: gold", "Published by a followed channel"]
+
+
+async def test_discord_announcements_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    async with on_discord(tmp_path) as (found, peer, room):
+        hold = asyncio.Event()
+        found.writing.meanwhile = hold.wait
+        await peer.say(room, "first")
+        await found.writing.begun.wait()
+        found.writing.meanwhile = None
+        await peer.say(room, "second")
+        assert await found.until("second") == [("answered", "")]
+        assert (await found.outcomes())["first"][0] != "answered"
+        hold.set()
+        assert await found.until("first") == [("answered", "")]
 
 
 async def test_discord_forum_posts_are_commented_on_in_their_thread(tmp_path: Path) -> None:
@@ -143,7 +158,7 @@ async def test_discord_forum_posts_are_commented_on_in_their_thread(tmp_path: Pa
         peer.snowflake, original = lambda at=None: thread, peer.snowflake  # type: ignore[method-assign, assignment]
         await peer.say(thread, "How was the final?")
         peer.snowflake = original  # type: ignore[method-assign]
-        await peer.wait_for_reply(thread, 10, containing="Gold")
+        await peer.wait_for_reply(thread, 30, containing="Gold")
         await peer.say(thread, "Robots too", author=RIVALS[0])
         assert await found.until("Robots too") == [("silent", "written by another bot")]
         assert len(channel.messages) == 3
@@ -186,7 +201,7 @@ async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp
         # One rival leaves room for us, and persons do not count.
         found.writing.meanwhile = None
         await posted("two")
-        await peer.wait_for_reply(room, 10, containing="Gold")
+        await peer.wait_for_reply(room, 30, containing="Gold")
 
 
 async def test_on_discord_a_race_that_is_lost_already_costs_no_answer(tmp_path: Path) -> None:
@@ -225,7 +240,7 @@ async def test_elsewhere_on_discord_bots_are_not_even_kept(tmp_path: Path) -> No
 async def test_slack_channel_posts_are_commented_on_in_their_threads(tmp_path: Path) -> None:
     async with on_slack(tmp_path) as (found, peer):
         post = peer.say("C1", "Diving: gold")
-        shown = await peer.wait_for_reply("C1", 10, containing="Gold")
+        shown = await peer.wait_for_reply("C1", 30, containing="Gold")
         assert shown.thread_ts == post
         peer.say("C1", "<@U7|bea> what a final", thread=post)
         peer.say("C1", "beep", user="U9", bot_id="B9")

@@ -25,7 +25,7 @@ from tests.peers.language_model import LanguageModelPeer
 from tests.peers.telegram import TelegramPeer
 
 GROUP = -100200300
-SOON_S = 20
+SOON_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ async def test_sigterm_ends_an_opening_that_waits_for_a_platform(deployment: Dep
     async with daemon(deployment) as running:
         await asyncio.wait_for(called.wait(), SOON_S)
         terminate()
-        assert await asyncio.wait_for(running, 5) == 0
+        assert await asyncio.wait_for(running, 30) == 0
     with daemon_lock(deployment.folder / "data"):
         pass
     server.close()
@@ -136,7 +136,7 @@ async def test_a_second_signal_hurries(
         await asyncio.sleep(0.3)
         assert not running.done()
         terminate()
-        assert await asyncio.wait_for(running, 5) == 0
+        assert await asyncio.wait_for(running, 30) == 0
 
 
 async def test_a_platform_that_fails_for_good_ends_the_daemon_after_the_answers(
@@ -178,7 +178,7 @@ async def test_what_is_due_is_refreshed_at_the_start_and_nothing_else(deployment
     async with daemon(deployment) as running:
         await asyncio.sleep(3)
         terminate()
-        assert await asyncio.wait_for(running, 5) == 0
+        assert await asyncio.wait_for(running, 30) == 0
     assert {name: one["last_try"] for name, one in (await stands()).items()} == {
         name: one["last_try"] for name, one in first.items()
     }
@@ -195,9 +195,11 @@ async def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(
         loop = asyncio.get_running_loop()
         async with daemon(deployment) as running, asyncio.timeout(SOON_S):
             assert await loop.sock_recv(manager, 100) == b"READY=1"
-            began = time.monotonic()
-            assert [await loop.sock_recv(manager, 100) for _ in range(5)] == [b"WATCHDOG=1"] * 5
-            assert time.monotonic() - began < 5 * 0.2, "often enough for the time that was agreed"
+            # Often enough for the time that was agreed, as soon as the machine has time for it.
+            times: list[float] = []
+            while len(times) < 6 or times[-1] - times[-6] >= 5 * 0.2:
+                assert await loop.sock_recv(manager, 100) == b"WATCHDOG=1"
+                times.append(time.monotonic())
             terminate()
             while (told := await loop.sock_recv(manager, 100)) == b"WATCHDOG=1":
                 pass

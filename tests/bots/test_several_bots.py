@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -32,6 +31,7 @@ from core.ports import Adapter, Delivery, Receive, Sink
 from core.settings import Settings
 from core.several import label_of, unfinished
 from core.types import ConversationKey, Message, Reply
+from tests.bots.ports import free_port
 from tests.core.stand import MemorySink
 from tests.deployment import ROOT, Deployment, make_repository
 from tests.peers.callback import SECRET, CallbackPeer
@@ -105,7 +105,7 @@ async def settled(deployment: Deployment, count: int) -> None:
 
 async def stopped(process: asyncio.subprocess.Process) -> None:
     process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def test_two_telegram_bots_in_one_group_speak_once(
@@ -416,12 +416,6 @@ class TestWhoSpeaks:
         assert await left(journal, *(message("2", bot, private=True) for bot in ("42", "43"))) == ["", ""]
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 class Plain:
     """An adapter that delivers what it is given and remembers what it was asked for."""
 
@@ -577,5 +571,5 @@ assert len(set(clients)) == 1
 @pytest.mark.parametrize("platform", ["telegram", "discord"])
 def test_several_bots_load_one_library_at_once(platform: str) -> None:
     command = [sys.executable, "-W", "error", "-c", LOADING.format(platform=platform)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

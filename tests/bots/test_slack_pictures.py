@@ -20,19 +20,19 @@ async def test_a_question_in_a_thread_is_about_the_picture_that_it_began_with(tm
             began = peer.say("C1", "It broke", files=[peer.attached("F1", png())], **share)
             await stand.settled(1)
             peer.say("C1", "<@UBOT> what is this?", thread=began, user="U2")
-            await peer.wait_for_reply("C1", 20, containing="Install")
+            await peer.wait_for_reply("C1", 30, containing="Install")
             assert peer.fetched == ["F1"]
             # A picture of its own comes first; what is no picture, or is gone, is not brought up again.
             other = peer.say("C1", "Me too", files=[peer.attached("F2", png())], **share)
             own = [peer.attached("F3", png())]
             peer.say("C1", "<@UBOT> and this?", thread=other, user="U2", files=own, **share)
-            await peer.wait_for_reply("C1", 20, count=2, containing="Install")
+            await peer.wait_for_reply("C1", 30, count=2, containing="Install")
             log = peer.say("C1", "A log", files=[peer.attached("F4", b"", "text/plain")], **share)
             deleted = peer.say("C1", "Not this", files=[peer.attached("F5", png())], **share)
             peer.delete("C1", deleted)
             for number, thread in ((3, log), (4, deleted)):
                 peer.say("C1", "<@UBOT> How do I install it?", thread=thread, user="U2")
-                await peer.wait_for_reply("C1", 20, count=number, containing="Install")
+                await peer.wait_for_reply("C1", 30, count=number, containing="Install")
             assert peer.fetched == ["F1", "F3"]
 
 
@@ -43,5 +43,5 @@ async def test_a_mention_alone_below_a_picture_asks_about_it(tmp_path: Path) -> 
         async with standing(tmp_path, adapter):
             began = peer.say("C1", "", files=[peer.attached("F1", png())], subtype="file_share")
             peer.say("C1", "<@UBOT>", thread=began, user="U2")
-            await peer.wait_for_reply("C1", 20, containing="Install")
+            await peer.wait_for_reply("C1", 30, containing="Install")
             assert peer.fetched == ["F1"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from bots.slack.parts import LIMIT
 from core.errors import MessageGone, PlatformError
 from core.ports import Sink
 from core.types import Citation, Reply
-from tests.bots.sink_stand import Delivered
+from tests.bots.sink_stand import Delivered, until
 from tests.bots.slack_stand import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import BOT, SlackPeer
 
@@ -69,16 +69,16 @@ async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
 ) -> None:
     sink = await ask()
     await sink.open()
-    await peer.wait_until(lambda: bool(peer.statuses), 1)
+    await peer.wait_until(lambda: bool(peer.statuses), 30)
     assert peer.statuses == {inbox.messages[0].id: "is looking it up…"}
     await sink.update("The **first**")
-    first = await peer.wait_for_reply("C1", 3)
+    first = await peer.wait_for_reply("C1", 30)
     assert (first.text, first.thread_ts, first.streaming) == ("The **first**", inbox.messages[0].id, True)
-    await peer.wait_until(lambda: len(delivered.told) == 2, 1)
+    await peer.wait_until(lambda: len(delivered.told) == 2, 30)
     assert delivered.told == ["posting", first.ts]
     await sink.update("The **first** words <!chan")
     await sink.update("The **first** words <!channel> <@U1ANN> @here")
-    await peer.wait_for_reply("C1", 3, containing="words")
+    await peer.wait_for_reply("C1", 30, containing="words")
     await sink.finish(Reply("The **first** words are *final* [1]. <!channel> @everyone", CITED))
     (shown,) = peer.messages("C1")
     link = "<https://example.org/install?a=1&amp;b=2|"
@@ -101,12 +101,13 @@ async def test_without_streams_and_statuses_there_is_a_reaction_and_edits(
     sink = await ask()
     await sink.open()
     question = peer.message("C1", inbox.messages[0].id)
-    await peer.wait_until(lambda: question.reactions == {"eyes"}, 1)
+    await peer.wait_until(lambda: question.reactions == {"eyes"}, 30)
     await sink.update("The **first**")
-    first = await peer.wait_for_reply("C1", 3, containing="*first*")
+    first = await peer.wait_for_reply("C1", 30, containing="*first*")
+    await until(lambda: len(delivered.told) == 4)
     assert delivered.told == ["posting", "refused", "posting", first.ts]
     await sink.update("The **first** words")
-    await peer.wait_for_reply("C1", 3, containing="words")
+    await peer.wait_for_reply("C1", 30, containing="words")
     await sink.finish(Reply("Done."))
     assert [shown.text for shown in peer.messages("C1")] == ["Done."]
     assert question.reactions == set()
@@ -122,7 +123,7 @@ async def test_names_stay_words_in_what_is_edited_as_in_what_is_posted(peer: Sla
     sink = await ask()
     await sink.open()
     await sink.update("Ask @bea in #general")
-    await peer.wait_for_reply("C1", 3, containing="#general")
+    await peer.wait_for_reply("C1", 30, containing="#general")
     await sink.finish(Reply("Ask @bea in #general, not @here or @channel."))
     [shown] = peer.messages("C1")
     assert len(shown.history) > 1, "it was edited"
@@ -136,7 +137,7 @@ async def test_with_nothing_to_show_a_sign_with_a_placeholder_stands_in(
     peer.lacking = {STATUS, "reactions.add", "reactions.remove"}
     sink = await ask()
     await sink.open()
-    shown = await peer.wait_for_reply("C1", 1)
+    shown = await peer.wait_for_reply("C1", 30)
     assert shown.text == "_Looking it up…_"
     await sink.finish(Reply("Here."))
     assert [one.text for one in peer.messages("C1")] == ["Here."]
@@ -147,7 +148,7 @@ async def test_a_direct_conversation_is_answered_outside_threads(peer: SlackPeer
     sink = await ask("D1")
     await sink.open()
     await sink.update("One")
-    assert (await peer.wait_for_reply("D1", 3)).thread_ts == ""
+    assert (await peer.wait_for_reply("D1", 30)).thread_ts == ""
     await sink.finish(Reply("One two."))
     assert [shown.text for shown in peer.messages("D1")] == ["One two."]
     assert peer.called("chat.startStream") == []
@@ -159,10 +160,10 @@ async def test_a_stream_that_slack_closed_is_continued_by_edits(
     sink = await ask()
     await sink.open()
     await sink.update("One")
-    await peer.wait_for_reply("C1", 3)
+    await peer.wait_for_reply("C1", 30)
     peer.end_streams()
     await sink.update("One two")
-    await peer.wait_until(lambda: bool(peer.called("chat.update")), 3)
+    await peer.wait_until(lambda: bool(peer.called("chat.update")), 30)
     await sink.update("One two three")
     await sink.finish(Reply("One two three."))
     assert [shown.text for shown in peer.messages("C1")] == ["One two three."]
@@ -173,7 +174,7 @@ async def test_a_stream_that_closes_just_before_the_end_is_no_failure(peer: Slac
     sink = await ask()
     await sink.open()
     await sink.update("One")
-    await peer.wait_for_reply("C1", 3)
+    await peer.wait_for_reply("C1", 30)
     peer.end_streams()
     await sink.finish(Reply("One two."))
     assert [shown.text for shown in peer.messages("C1")] == ["One two."]
@@ -183,9 +184,9 @@ async def test_a_text_that_was_rewritten_is_shown_by_edits(peer: SlackPeer, ask:
     sink = await ask()
     await sink.open()
     await sink.update("One")
-    await peer.wait_for_reply("C1", 3)
+    await peer.wait_for_reply("C1", 30)
     await sink.update("Two")
-    assert (await peer.wait_for_reply("C1", 3, containing="Two")).text == "Two"
+    assert (await peer.wait_for_reply("C1", 30, containing="Two")).text == "Two"
     await sink.finish(Reply("Two."))
     assert [shown.text for shown in peer.messages("C1")] == ["Two."]
 
@@ -195,11 +196,11 @@ async def test_a_piece_that_may_have_arrived_is_not_sent_twice(peer: SlackPeer, 
     sink = await ask()
     await sink.open()
     await sink.update("One")
-    await peer.wait_for_reply("C1", 3)
+    await peer.wait_for_reply("C1", 30)
     await sink.update("One two")
-    await peer.wait_until(lambda: bool(peer.called("chat.appendStream")), 3)
+    await peer.wait_until(lambda: bool(peer.called("chat.appendStream")), 30)
     await sink.update("One two three")
-    shown = await peer.wait_for_reply("C1", 3, containing="three")
+    shown = await peer.wait_for_reply("C1", 30, containing="three")
     await sink.finish(Reply("One two three."))
     assert not any("two two" in text for _, text in shown.history)
 
@@ -230,18 +231,24 @@ async def test_long_answers_go_on_in_the_thread(peer: SlackPeer, ask: Ask, inbox
 
 
 async def test_states_come_no_faster_than_the_pace_for_all_replies_together(peer: SlackPeer, ask: Ask) -> None:
+    def times() -> list[float]:
+        return sorted(call.at for call in peer.calls if call.method in ("chat.startStream", "chat.appendStream"))
+
     sinks = [await ask() for _ in range(4)]
+    began, number = time.monotonic(), 0
     for sink in sinks:
         await sink.open()
-    for number in range(40):
-        for sink in sinks:
-            await sink.update("word " * (number + 1))
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        while len(times()) < 8:
+            number += 1
+            for sink in sinks:
+                await sink.update("word " * number)
+            await asyncio.sleep(0.01)
     for sink in sinks:
         await sink.finish(Reply("Done."))
-    times = sorted(call.at for call in peer.calls if call.method in ("chat.startStream", "chat.appendStream"))
-    assert len(times) >= 4
-    assert min(later - earlier for earlier, later in pairwise(times)) > PACE.append_s / 2
+    # No call comes before its turn; a busy machine may make it late, and the next one seem early.
+    for count, at in enumerate(times(), 1):
+        assert count <= 1 + (at - began) / PACE.append_s
     assert [shown.text for shown in peer.messages("C1")] == ["Done."] * 4
 
 
@@ -256,7 +263,7 @@ async def test_a_limit_is_waited_out_and_said_to_be_a_refusal(
     await sink.open()
     started = asyncio.get_running_loop().time()
     await sink.update("One")
-    await peer.wait_until(lambda: bool(peer.called(method) or (method == "chat.update" and peer.messages("C1"))), 3)
+    await peer.wait_until(lambda: bool(peer.called(method) or (method == "chat.update" and peer.messages("C1"))), 30)
     await sink.finish(Reply("One two."))
     assert asyncio.get_running_loop().time() - started >= 0.9
     assert [shown.text for shown in peer.messages("C1")] == ["One two."]
@@ -290,12 +297,12 @@ async def test_a_reply_begun_before_a_crash_is_edited_to_its_end(
     sink = await ask()
     await sink.open()
     await sink.update("One")
-    begun = await peer.wait_for_reply("C1", 3)
+    begun = await peer.wait_for_reply("C1", 30)
     assert begun.streaming == streaming
     resumed = adapter.sink(inbox.messages[0], delivered, begun.ts)
     await resumed.open()
     await resumed.update("One two")
-    await peer.wait_for_reply("C1", 3, containing="One two")
+    await peer.wait_for_reply("C1", 30, containing="One two")
     await resumed.finish(Reply("One two three."))
     assert [(shown.ts, shown.text) for shown in peer.messages("C1")] == [(begun.ts, "One two three.")]
     assert delivered.told.count("posting") <= 2
@@ -307,7 +314,7 @@ async def test_a_deleted_question_gets_no_answer(peer: SlackPeer, ask: Ask, deli
     sink = await ask()
     question = inbox.messages[0]
     peer.delete("C1", question.id)
-    await peer.wait_until(lambda: all(one.acknowledged.is_set() for one in peer.deliveries.envelopes), 3)
+    await peer.wait_until(lambda: all(one.acknowledged.is_set() for one in peer.deliveries.envelopes), 30)
     with pytest.raises(MessageGone, match="question was deleted"):
         await sink.finish(Reply("One."))
     assert peer.messages("C1") == []
@@ -318,7 +325,7 @@ async def test_a_reply_that_was_deleted_is_not_written_again(peer: SlackPeer, as
     sink = await ask("D1")
     await sink.open()
     await sink.update("One")
-    shown = await peer.wait_for_reply("D1", 3)
+    shown = await peer.wait_for_reply("D1", 30)
     peer.delete("D1", shown.ts)
     with pytest.raises(MessageGone):
         await sink.finish(Reply("One two."))
@@ -338,7 +345,7 @@ async def test_a_reply_that_can_no_longer_be_edited_is_posted_anew(peer: SlackPe
     sink = await ask("D1")
     await sink.open()
     await sink.update("One")
-    await peer.wait_for_reply("D1", 3)
+    await peer.wait_for_reply("D1", 30)
     await sink.finish(Reply("Two."))
     assert peer.messages("D1")[-1].text == "Two."
 
@@ -347,7 +354,7 @@ async def test_a_failure_is_told_in_place_of_the_reply(peer: SlackPeer, ask: Ask
     sink = await ask()
     await sink.open()
     await sink.update("One")
-    await peer.wait_for_reply("C1", 3)
+    await peer.wait_for_reply("C1", 30)
     await sink.fail("Sorry, I could not answer this.")
     assert [shown.text for shown in peer.messages("C1")] == ["Sorry, I could not answer this."]
 
@@ -360,12 +367,11 @@ async def test_a_cancelled_answer_leaves_no_task_behind(peer: SlackPeer, ask: As
         await asyncio.Event().wait()
 
     task = asyncio.create_task(answer())
-    await peer.wait_for_reply("C1", 3)
+    await peer.wait_for_reply("C1", 30)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await asyncio.sleep(0.05)
+    await until(lambda: not [one for one in asyncio.all_tasks() if one.get_name().startswith("slack reply")])
     gc.collect()
-    assert [one.get_name() for one in asyncio.all_tasks() if one.get_name().startswith("slack reply")] == []
 
 
 async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(

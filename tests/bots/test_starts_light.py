@@ -38,7 +38,7 @@ def test_looking_at_records_loads_nothing_heavy(command: list[str], tmp_path: Pa
         [sys.executable, "-c", script, *command, "--config", str(tmp_path / "kimas.yaml")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert (done.returncode, done.stderr.strip().splitlines()[-1:]) == (0, ["[]"]), done.stderr

@@ -103,17 +103,18 @@ async def test_a_long_poll_waits_and_is_woken(call: Raw) -> None:
     after = call.peer.pending()[-1] + 1
     started = time.monotonic()
     assert (await call("getUpdates", offset=after, timeout=1))["result"] == []
-    assert 0.9 < time.monotonic() - started < 1.5
-    polling = asyncio.create_task(call("getUpdates", offset=after, timeout=5))
-    await asyncio.sleep(0.1)
+    assert time.monotonic() - started > 0.9
+    polled = len(call.peer.offsets)
+    polling = asyncio.create_task(call("getUpdates", offset=after, timeout=60))
+    await call.peer.wait_until(lambda: len(call.peer.offsets) > polled, 30)
     call.peer.say(GROUP, "news")
     assert [one["message"]["text"] for one in (await polling)["result"]] == ["news"]
 
 
 async def test_a_second_poller_ends_the_first(call: Raw) -> None:
     after = call.peer.pending()[-1] + 1
-    first = asyncio.create_task(call("getUpdates", offset=after, timeout=5))
-    await asyncio.sleep(0.1)
+    first = asyncio.create_task(call("getUpdates", offset=after, timeout=60))
+    await call.peer.wait_until(lambda: bool(call.peer.offsets), 30)
     second = asyncio.create_task(call("getUpdates", offset=after, timeout=1))
     assert (await first)["description"].startswith("Conflict: terminated by other getUpdates")
     assert (await second)["ok"]

@@ -17,11 +17,11 @@ from bots.telegram.sink import TelegramSink
 from core.errors import MessageGone, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, ConversationKey, Message, Reply
-from tests.bots.sink_stand import Delivered
+from tests.bots.sink_stand import Delivered, told_by, until, written_until
 from tests.bots.test_telegram_convert import convert
 from tests.peers.telegram import TelegramPeer
 
-PACE = Pace(poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.1, draft_s=0.05, typing_s=0.1, patience_s=4)
+PACE = Pace(poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.1, draft_s=0.05, typing_s=0.1, patience_s=25)
 GROUP, PERSON = -100, 7
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
 
@@ -75,14 +75,14 @@ def ask(peer: TelegramPeer, adapter: TelegramAdapter, delivered: Delivered) -> A
 async def test_a_group_sees_typing_then_a_reply_that_grows(peer: TelegramPeer, ask: Ask, delivered: Delivered) -> None:
     sink = ask()
     await sink.open()
-    await peer.wait_until(lambda: len(peer.called("sendChatAction")) >= 2, 3)
+    await peer.wait_until(lambda: len(peer.called("sendChatAction")) >= 2, 30)
     await sink.update("The **first**")
-    first = await peer.wait_for_reply(GROUP, 3)
+    first = await peer.wait_for_reply(GROUP, 30)
     assert (first.text, first.reply_to) == ("The first", 1)
-    await asyncio.sleep(0.05)
+    await until(lambda: len(delivered.told) == 2)
     assert delivered.told == ["posting", str(first.id)]
     await sink.update("The **first** words")
-    await peer.wait_for_reply(GROUP, 3, containing="words")
+    await peer.wait_for_reply(GROUP, 30, containing="words")
     await sink.finish(Reply("The **first** words are final [1].", CITED))
     (shown,) = peer.messages(GROUP)
     assert shown.text == "The first words are final [1].\n\nSources\n[1] Install"
@@ -99,7 +99,7 @@ async def test_a_state_without_anything_to_see_is_not_shown(peer: TelegramPeer, 
         await asyncio.sleep(0.03)
     assert peer.messages(GROUP) == []
     await sink.update("```python\nx = 1")
-    shown = await peer.wait_for_reply(GROUP, 3)
+    shown = await peer.wait_for_reply(GROUP, 30)
     assert (shown.text, shown.entities[0]["type"]) == ("x = 1", "pre")
     await sink.finish(Reply("```python\nx = 1\n```"))
     assert peer.called("editMessageText") == []
@@ -108,16 +108,16 @@ async def test_a_state_without_anything_to_see_is_not_shown(peer: TelegramPeer, 
 async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, ask: Ask) -> None:
     sink = ask()
     await sink.open()
-    for n in range(100):
-        await sink.update(f"word {n}")
-        await asyncio.sleep(0.005)
+    await sink.update("word 0")
+    shown = await peer.wait_for_reply(GROUP, 30)
+    written = await written_until(sink, lambda: len(shown.history) >= 4)
     await sink.finish(Reply("done"))
-    (shown,) = peer.messages(GROUP)
-    times = [at for at, _ in shown.history]
-    assert 3 <= len(times) <= 10
+    assert peer.messages(GROUP) == [shown]
+    times, states = zip(*shown.history, strict=True)
     assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
-    assert shown.history[0][1] in ("word 0", "word 1", "word 2", "word 3")
-    assert shown.text == "done"
+    assert len(states) < written
+    assert {int(state.removeprefix("word ")) % 10 for state in states[:-1]} == {0}, "the latest"
+    assert (states[0], shown.text) == ("word 0", "done")
 
 
 async def test_a_private_chat_sees_drafts_and_then_one_message(
@@ -126,9 +126,9 @@ async def test_a_private_chat_sees_drafts_and_then_one_message(
     sink = ask(PERSON)
     await sink.open()
     await sink.update("some")
-    await peer.wait_until(lambda: len(peer.drafts) == 1, 3)
+    await peer.wait_until(lambda: len(peer.drafts) == 1, 30)
     await sink.update("some `words")
-    await peer.wait_until(lambda: len(peer.drafts) == 2, 3)
+    await peer.wait_until(lambda: len(peer.drafts) == 2, 30)
     assert peer.messages(PERSON) == []
     assert delivered.told == []
     await sink.finish(Reply("some `words`"))
@@ -144,7 +144,7 @@ async def test_without_drafts_the_final_message_still_comes(peer: TelegramPeer, 
     sink = ask(PERSON)
     await sink.open()
     await sink.update("some")
-    await peer.wait_until(lambda: bool(peer.called("sendMessageDraft")), 3)
+    await peer.wait_until(lambda: bool(peer.called("sendMessageDraft")), 30)
     await sink.update("some words")
     await asyncio.sleep(0.15)
     await sink.finish(Reply("some words"))
@@ -156,7 +156,7 @@ async def test_a_topic_is_answered_in_the_topic(peer: TelegramPeer, ask: Ask) ->
     peer.forum(GROUP, 9)
     sink = ask(thread=9)
     await sink.open()
-    await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 3)
+    await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 30)
     await sink.finish(Reply("x" * 5000))
     assert [shown.thread for shown in peer.messages(GROUP)] == [9, 9]
     assert all(call.parameters["message_thread_id"] == "9" for call in peer.called("sendChatAction"))
@@ -171,7 +171,7 @@ async def test_after_a_crash_the_old_reply_is_edited(peer: TelegramPeer, ask: As
         sink = ask(chat, previous=previous)
         await sink.open()
         await sink.update("half an answer")
-        await peer.wait_for_reply(chat, 3, containing="answer")
+        await peer.wait_for_reply(chat, 30, containing="answer")
         await sink.finish(Reply("a whole answer"))
         assert [shown.text for shown in peer.messages(chat)] == ["a whole answer"]
         assert delivered.told == []
@@ -190,7 +190,7 @@ async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: A
     sink = ask()
     await sink.open()
     await sink.update(f"```\n{code}")
-    await peer.wait_for_reply(GROUP, 3)
+    await peer.wait_for_reply(GROUP, 30)
     await sink.finish(Reply(f"```\n{code}\n```\n\nThat is it [1].", CITED))
     shown = peer.messages(GROUP)
     assert len(shown) == 4
@@ -203,7 +203,7 @@ async def test_a_failure_takes_the_place_of_what_was_shown(peer: TelegramPeer, a
     sink = ask()
     await sink.open()
     await sink.update("half a")
-    await peer.wait_for_reply(GROUP, 3)
+    await peer.wait_for_reply(GROUP, 30)
     await sink.fail("Sorry, <something> failed.")
     assert [shown.text for shown in peer.messages(GROUP)] == ["Sorry, <something> failed."]
     await ask(PERSON).fail("Too long.")
@@ -229,15 +229,16 @@ async def test_states_are_skipped_not_queued_when_it_goes_too_fast(peer: Telegra
     peer.limit_per_chat = (3, 1.2)
     sink = ask()
     await sink.open()
-    for n in range(60):
-        await sink.update(f"word {n}")
-        await asyncio.sleep(0.02)
+    await written_until(sink, lambda: peer.calls[-1].status == 429)
+    many = len(peer.calls)
+    await written_until(sink, lambda: len(peer.calls) > many)
     await sink.finish(Reply("done"))
     (shown,) = peer.messages(GROUP)
     assert shown.text == "done"
-    refused = [call for call in peer.calls if call.status == 429]
-    assert 1 <= len(refused) <= 3
-    assert len(peer.called("editMessageText")) <= 8
+    refused, following = peer.calls[many - 1 : many + 1]
+    assert refused.status == 429
+    assert following.at - refused.at >= 1, "it waits as told, and what was written meanwhile is one edit"
+    assert [call.status for call in peer.calls].count(429) <= 1 + (peer.calls[-1].at - refused.at)
 
 
 async def test_rejected_markup_goes_out_as_plain_text(peer: TelegramPeer, ask: Ask) -> None:
@@ -252,7 +253,7 @@ async def test_rejected_markup_goes_out_as_plain_text(peer: TelegramPeer, ask: A
     sink = ask(PERSON)
     await sink.open()
     await sink.update("**e**")
-    await peer.wait_until(lambda: len(peer.drafts) == 1, 3)
+    await peer.wait_until(lambda: len(peer.drafts) == 1, 30)
     await sink.finish(Reply("**f**"))
     assert (peer.messages(GROUP)[0].text, peer.drafts[0].text, peer.messages(PERSON)[0].text) == ("d", "e", "f")
 
@@ -262,10 +263,9 @@ async def test_a_deleted_question_is_told_by_the_next_call(peer: TelegramPeer, a
     await sink.open()
     peer.delete(GROUP, 1)
     await sink.update("some")
-    await peer.wait_until(lambda: bool(peer.called("sendMessage")), 3)
-    await asyncio.sleep(0.02)
     with pytest.raises(MessageGone, match="deleted"):
-        await sink.update("some words")
+        await told_by(sink)
+    assert peer.called("sendMessage")
     with pytest.raises(MessageGone):
         await sink.finish(Reply("some words"))
     assert peer.messages(GROUP) == []
@@ -280,7 +280,7 @@ async def test_a_reply_deleted_by_a_moderator_stays_deleted(peer: TelegramPeer, 
     sink = ask()
     await sink.open()
     await sink.update("some")
-    shown = await peer.wait_for_reply(GROUP, 3)
+    shown = await peer.wait_for_reply(GROUP, 30)
     await asyncio.sleep(0.05)
     peer.delete(GROUP, shown.id)
     with pytest.raises(MessageGone):
@@ -299,7 +299,7 @@ async def test_a_bot_that_was_removed_or_shut_out(peer: TelegramPeer, ask: Ask) 
         await deleted.finish(Reply("x"))
     peer.chats[GROUP].kicked = True
     await kicked.open()
-    await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 3)
+    await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 30)
     with pytest.raises(PlatformError, match="may not write"):
         await kicked.finish(Reply("x"))
 
@@ -308,7 +308,7 @@ async def test_a_group_that_became_a_supergroup_is_followed(peer: TelegramPeer, 
     sink = ask()
     await sink.open()
     await sink.update("some")
-    await peer.wait_for_reply(GROUP, 3)
+    await peer.wait_for_reply(GROUP, 30)
     peer.upgrade(GROUP, -1009)
     await sink.finish(Reply("some words"))
     assert [shown.text for shown in peer.messages(-1009)] == ["some words"]
@@ -345,13 +345,12 @@ async def test_the_stream_ends_with_the_task_that_made_the_sink(peer: TelegramPe
         # As the answer does it: opened by a short-lived task beside the search.
         await asyncio.create_task(sink.open())
         await sink.update("some")
-        await peer.wait_for_reply(GROUP, 3)
+        await peer.wait_for_reply(GROUP, 30)
         raise RuntimeError("cut off")
 
     with pytest.raises(RuntimeError):
         await asyncio.create_task(cut_off())
-    await asyncio.sleep(0.05)
-    assert not [task for task in asyncio.all_tasks() - before if "telegram reply" in task.get_name()]
+    await until(lambda: not [task for task in asyncio.all_tasks() - before if "telegram reply" in task.get_name()])
     gc.collect()
 
 
@@ -372,24 +371,28 @@ async def test_stopped_while_told_to_wait_nothing_is_in_doubt(
 ) -> None:
     peer.fail("sendMessage", 429, description="Too Many Requests: retry after 3", retry_after=3)
     finishing = asyncio.create_task(ask().finish(Reply("x")))
-    await peer.wait_until(lambda: bool(peer.called("sendMessage")), 3)
-    await asyncio.sleep(0.05)
+    await until(lambda: delivered.told == ["posting", "refused"])
     finishing.cancel()
     await asyncio.gather(finishing, return_exceptions=True)
     assert delivered.told == ["posting", "refused"]
 
 
 async def test_stopped_while_posting_the_id_is_still_reported(peer: TelegramPeer, ask: Ask) -> None:
+    go_on = asyncio.Event()
+
     class Slow(Delivered):
         async def posting(self) -> None:
             await super().posting()
-            await asyncio.sleep(0.1)
+            await go_on.wait()
 
     sink = ask()
     sink._delivery = slow = Slow()
     finishing = asyncio.create_task(sink.finish(Reply("x")))
-    await asyncio.sleep(0.05)
+    await until(lambda: slow.told)
     finishing.cancel()
+    # Until the stop has reached it.
+    await asyncio.sleep(0)
+    go_on.set()
     await asyncio.gather(finishing, return_exceptions=True)
     assert finishing.cancelled()
     assert slow.told == ["posting", str(peer.messages(GROUP)[0].id)]
@@ -400,7 +403,7 @@ async def test_what_the_stream_was_told_holds_for_the_final_reply(peer: Telegram
     sink = ask()
     await sink.open()
     await sink.update("some")
-    await peer.wait_until(lambda: bool(peer.called("sendMessage")), 3)
+    await peer.wait_until(lambda: bool(peer.called("sendMessage")), 30)
     await asyncio.sleep(0.05)
     await sink.finish(Reply("some words"))
     refused, sent = peer.called("sendMessage")

@@ -215,6 +215,10 @@ class Bot:
         """Give a command, and wait until it is settled."""
         return await self.settled(room, await self.driver.command(room, name, text))
 
+    def elsewhere(self, person: Person = ANN) -> Room:
+        """Return another chat than the first group, in which a person can write."""
+        return self.driver.elsewhere(person)
+
     def anywhere(self) -> Room:
         """Return a room with other people, where the platform has any."""
         return self.group()
@@ -249,23 +253,26 @@ class Bot:
 
 
 class Terminal(Bot):
-    """The console: alone, as `kimas chat` holds a conversation, and in a group, as `kimas chat --group` plays one."""
+    """`kimas chat`: one person, alone with the bot."""
 
-    def __init__(self, driver: Played, folder: Path) -> None:
-        super().__init__(driver, folder)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Played(), folder)
         self.out = StringIO()
         shown = Console(file=self.out, force_terminal=True, color_system="standard", width=100, height=400)
         self._conversation = Conversation(settings(data_dir=str(folder)), self._answered, shown)
         self._printed: list[Shown] = []
 
+    async def start(self) -> None:
+        return None
+
     def anywhere(self) -> Room:
         return self.private()
 
     async def command(self, room: Room, name: str, text: str = "") -> Entry:
-        return await (self._typed(f"/{name} {text}".strip()) if room.private else super().command(room, name, text))
+        return await self._typed(f"/{name} {text}".strip())
 
     async def asked(self, room: Room, text: str, *, who: Person = ANN) -> Entry:
-        return await (self._typed(text) if room.private else super().asked(room, text, who=who))
+        return await self._typed(text)
 
     async def _typed(self, line: str) -> Entry:
         begun = self.out.tell()
@@ -274,4 +281,4 @@ class Terminal(Bot):
         return Entry(str(len(self._printed)), told.state, "", question_in(line), "", "", told.answer)
 
     def shown(self, room: Room) -> list[Shown]:
-        return self._printed if room.private else super().shown(room)
+        return self._printed

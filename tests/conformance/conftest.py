@@ -14,7 +14,7 @@ from core.journal import Journal
 from tests.conformance.bot import Bot, Terminal
 from tests.conformance.platforms import Discord, Driver, Slack, Telegram
 from tests.conformance.played import Played
-from tests.conformance.scenarios import reasons
+from tests.conformance.scenarios import PLATFORMS, is_alone, reasons
 
 DRIVERS: dict[str, Callable[[], Driver]] = {
     "telegram": Telegram,
@@ -36,16 +36,26 @@ def empty_journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=["telegram", "discord", "slack", "console"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let every scenario run on all platforms, and what one person does alone in `kimas chat` as well."""
+    if "bot" in metafunc.fixturenames:
+        alone = ["terminal"] if is_alone(metafunc.function) else []
+        metafunc.parametrize("bot", [*PLATFORMS, *alone], indirect=True)
+
+
+@pytest.fixture
 async def bot(request: pytest.FixtureRequest, tmp_path: Path, empty_journal: Path) -> AsyncIterator[Bot]:
     """A bot that listens."""
     reason = reasons(request.function).get(request.param)
     if reason:
         pytest.skip(f"{request.param}: {reason}")
     async with AsyncExitStack() as stack:
+        if request.param == "terminal":
+            yield Terminal(tmp_path)
+            return
         driver = DRIVERS[request.param]()
         await driver.open(stack)
-        made = Terminal(driver, tmp_path) if isinstance(driver, Played) else Bot(driver, tmp_path)
+        made = Bot(driver, tmp_path)
         shutil.copy(empty_journal, made.file)
         stack.push_async_callback(made.stop)
         await made.start()

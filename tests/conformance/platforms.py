@@ -71,7 +71,7 @@ class Shown:
     reply_to: str = ""
 
 
-async def until(true: Callable[[], bool], what: str, timeout_s: float = 8) -> None:
+async def until(true: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
     """Wait until something is true. Raises `TimeoutError` that says what never came."""
     deadline = time.monotonic() + timeout_s
     while not true():
@@ -117,8 +117,20 @@ class Driver(ABC):
     @abstractmethod
     def group(self, number: int = 1) -> Room: ...
 
+    def elsewhere(self, person: Person = ANN) -> Room:
+        """Return another chat than the first group, in which a person can write."""
+        return self.group(2)
+
+    async def apart(self, count: int) -> list[Room]:
+        """Return as many conversations with the bot among other people."""
+        return [self.group(number) for number in range(1, count + 1)]
+
     @abstractmethod
     async def thread(self, room: Room) -> Room: ...
+
+    @abstractmethod
+    def mention_of(self, person: Person) -> str:
+        """Return what mentions a person at the beginning of a text."""
 
     @abstractmethod
     def board(self) -> Room:
@@ -217,6 +229,9 @@ class Telegram(Driver):
 
     async def post(self, board: Room, text: str) -> tuple[str, Room]:
         return await self.say(board, text, is_automatic_forward=True), board
+
+    def mention_of(self, person: Person) -> str:
+        return f"@person_{person.number} "
 
     def _author(self, who: Person) -> telegram.Author:
         return telegram.Author(1000 + who.number, who.name, f"person_{who.number}", is_bot=who.robot)
@@ -344,6 +359,9 @@ class Discord(Driver):
         self.peer.snowflake = original  # type: ignore[method-assign]
         return message, room
 
+    def mention_of(self, person: Person) -> str:
+        return f"<@{1000 + person.number}> "
+
     def _author(self, who: Person) -> discord.Author:
         return discord.Author(str(1000 + who.number), f"person{who.number}", who.name, bot=who.robot)
 
@@ -439,6 +457,9 @@ class Slack(Driver):
 
     def group(self, number: int = 1) -> Room:
         return Room(f"C{number}", f"C{number}")
+
+    def mention_of(self, person: Person) -> str:
+        return f"<@U{1000 + person.number}> "
 
     async def thread(self, room: Room) -> Room:
         return replace(room, thread=self.peer.say(room.place, "let us talk about this below", user="U1009"))

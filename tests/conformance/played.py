@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from bots.group import Group
+from bots.played.adapter import Group
+from bots.played.lines import DELETE, EDIT, Ignored, read
 from core.journal import Journal
+from core.types import ConversationKey, Message
 from tests.conformance.platforms import ANN, Driver, How, Person, Room, Shown, Step, until
 
 NOT_THERE = "a terminal has nothing like that"
+# Above a reply stands who says it, and where.
+HEADING = "\x1b[1mkimas"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is printed to somebody about what they said of an answer, and what they may type then, by its label."""
+
+    text: str
+    choices: dict[str, str]
 
 
 class Played(Driver):
-    """One group, in which everybody types into the same terminal."""
+    """One group with its threads, and private talks, in which everybody types into the same terminal."""
 
     name = "console"
     mention = "@kimas "
@@ -29,34 +41,78 @@ class Played(Driver):
         self._reading, self._writing = os.pipe()
         stack.callback(os.close, self._reading)
         stack.callback(os.close, self._writing)
+        self._threads = 0
+        self._shown: list[tuple[str, Shown]] = []
 
-    def adapter(self, journal: Journal, folder: Path) -> _Watched:
-        self._adapter = _Watched(self._reading)
+    def adapter(self, journal: Journal, folder: Path) -> Watched:
+        self._adapter = Watched(self._reading, self._shown)
+        self._typed = 0
         return self._adapter
 
     async def ready(self) -> None:
         return None
 
     def private(self, person: Person = ANN) -> Room:
-        return Room("terminal", "terminal", private=True)
+        chat = f"@{person.name.lower()}"
+        return Room(chat, chat, private=True)
 
     def group(self, number: int = 1) -> Room:
         assert number == 1, NOT_THERE
         return Room("group", "group")
 
+    def elsewhere(self, person: Person = ANN) -> Room:
+        return self.private(person)
+
+    async def apart(self, count: int) -> list[Room]:
+        return [await self.thread(self.group()) for _ in range(count)]
+
+    async def thread(self, room: Room) -> Room:
+        self._threads += 1
+        return replace(room, thread=f"topic-{self._threads}")
+
+    def mention_of(self, person: Person) -> str:
+        return f"@{person.name} "
+
     async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
-        adapter = self._adapter
-        assert reply_to in ("", adapter.newest), "only what was said last can be replied to"
-        before = adapter.newest
-        os.write(self._writing, f"{who.name}: {'^ ' if reply_to else ''}{text}\n".encode())
-        await until(lambda: adapter.newest != before, "the line")
-        return adapter.heard[-1]
+        assert not room.private or room == self.private(who), "in a private talk nobody else says anything"
+        key = ConversationKey(self.name, room.chat, room.thread)
+        assert reply_to in ("", self._adapter.latest.get(key)), "only what was said last can be replied to"
+        marks = [
+            *(["bot"] if who.robot else []),
+            *(["alone"] if room.private else []),
+            *([f"in {room.thread}"] if room.thread else []),
+        ]
+        where = f" ({', '.join(marks)})" if marks else ""
+        return await self._type(f"{who.name}{where}: {'^ ' if reply_to else ''}{text}")
+
+    async def _type(self, line: str) -> str:
+        """Type a line, and return the id of what it became once it was heard."""
+        heard, place = self._adapter.heard, self._typed
+        self._typed += 1
+        os.write(self._writing, f"{line}\n".encode())
+        await until(lambda: len(heard) > place, "the line")
+        return heard[place]
 
     async def command(self, room: Room, name: str, text: str = "") -> str:
         return await self.say(room, f"/{name} {text}".strip())
 
     def shown(self, room: Room) -> list[Shown]:
-        return self._adapter.shown
+        return [one for chat, one in self._shown if chat == room.chat and room.thread in ("", one.thread)]
+
+    def offered(self, shown: Shown) -> dict[str, str]:
+        """Return what may be typed about an answer, by its label."""
+        return self._adapter.offered.get(shown.id, {})
+
+    def printed(self) -> int:
+        """Return how much has been printed."""
+        return len(self._adapter.output.getvalue())
+
+    def told(self, who: Person, since: int) -> Told:
+        """Return what somebody was told about what they said of an answer, from a point of what was printed on."""
+        lines = plain(self._adapter.output.getvalue()[since:]).splitlines()
+        at = next(at for at, line in enumerate(lines) if line.startswith(f"(to {who.name}: "))
+        following = lines[at + 1] if at + 1 < len(lines) else ""
+        return Told(lines[at].partition(": ")[2].removesuffix(")"), choices_in(following))
 
     def rung(self, room: Room) -> list[str]:
         return []
@@ -64,8 +120,11 @@ class Played(Driver):
     def signs(self) -> int:
         return 0
 
-    async def thread(self, room: Room) -> Room:
-        raise NotImplementedError(NOT_THERE)
+    async def edit(self, room: Room, message: str, text: str) -> None:
+        assert await self.say(room, f"{EDIT} {text}") == message, "only what somebody said last can be changed"
+
+    async def delete(self, room: Room, message: str) -> None:
+        assert await self.say(room, DELETE) == message, "only what somebody said last can be changed"
 
     def board(self) -> Room:
         raise NotImplementedError(NOT_THERE)
@@ -77,12 +136,6 @@ class Played(Driver):
         raise NotImplementedError(NOT_THERE)
 
     async def say_as_bot(self, room: Room, text: str) -> None:
-        raise NotImplementedError(NOT_THERE)
-
-    async def edit(self, room: Room, message: str, text: str) -> None:
-        raise NotImplementedError(NOT_THERE)
-
-    async def delete(self, room: Room, message: str) -> None:
         raise NotImplementedError(NOT_THERE)
 
     async def redeliver(self, room: Room, message: str) -> None:
@@ -101,39 +154,53 @@ class Played(Driver):
         raise NotImplementedError(NOT_THERE)
 
 
-class _Watched(Group):
+class Watched(Group):
     """The group, with what is heard and printed in it noted."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._output = StringIO()
-        shown = Console(file=self._output, force_terminal=True, color_system="standard", width=100, height=400)
-        super().__init__(descriptor, shown)
+    def __init__(self, descriptor: int, shown: list[tuple[str, Shown]]) -> None:
+        self.output = StringIO()
+        out = Console(file=self.output, force_terminal=True, color_system="standard", width=100, height=400)
+        super().__init__(descriptor, out)
+        self._shown = shown
         self.heard: list[str] = []
-        self.shown: list[Shown] = []
-        self.newest = ""
-        self.skipped: Counter[str] = Counter()
+        self.latest: dict[ConversationKey, str] = {}
+        self.offered: dict[str, dict[str, str]] = {}
 
-    def message(self, line: str) -> Any:
-        made = super().message(line)
-        self.heard.append(made.id)
-        self.newest = made.id
+    def hear(self, line: str) -> Any:
+        made = super().hear(line)
+        if isinstance(made, Message) and not (made.command == "thumbs" or made.reference.get("edited")):
+            self.latest[made.key] = made.id
+        elif isinstance(made, Ignored):
+            self.latest.pop(read(line).key, None)
+        self.heard.append("" if isinstance(made, Ignored) else made.id)
         return made
 
-    def said(self, number: str, text: str) -> None:
-        super().said(number, text)
-        self.newest = number
-        output = self._output.getvalue()
-        self._output.seek(0)
-        self._output.truncate()
-        # Above it stands who says it.
-        self.shown.append(printed(number, output.partition("\n")[2]))
+    def said(self, key: ConversationKey, number: str, text: str, *, rated: bool) -> None:
+        super().said(key, number, text, rated=rated)
+        self.latest[key] = number
+        heading, _, below = self.output.getvalue().rpartition(HEADING)[2].partition("\n")
+        thread = re.search(r"\bin ([\w.-]+)\)", plain(heading))
+        if choices := choices_in(plain(below).splitlines()[-1]):
+            self.offered[number] = choices
+            below = below.rstrip("\n").rpartition("\n")[0]
+        self._shown.append((key.chat, replace(printed(number, below), thread=thread[1] if thread else "")))
+
+
+def choices_in(line: str) -> dict[str, str]:
+    """Return what a line says may be typed, by its label."""
+    found = dict(re.findall(r"(/[a-z]+(?: [a-z]+)?): ([^·]+?)(?: · |$)", line))
+    return {label: word for word, label in found.items()} if line.startswith("/") else {}
+
+
+def plain(output: str) -> str:
+    """Return what was printed without what steers the terminal."""
+    return re.sub(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]", "", output)
 
 
 def printed(number: int | str, output: str) -> Shown:
     """Return what stays on the screen: the live view erases its lines before the reply is printed for good."""
     final = output.rsplit("\x1b[2K", maxsplit=1)[-1]
     links = re.findall(r"\x1b\]8;[^;]*;(\w+:[^\x1b]*)\x1b\\", final)
-    text = re.sub(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]", "", final)
     # Below an answer stands an empty line.
-    text = "\n".join(line.rstrip() for line in text.splitlines()).rstrip("\n")
+    text = "\n".join(line.rstrip() for line in plain(final).splitlines()).rstrip("\n")
     return Shown(str(number), text, tuple(dict.fromkeys(links)), (text,), final)

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 Scenario = TypeVar("Scenario", bound=Callable[..., Any])
 
 PLATFORMS = ("telegram", "discord", "slack", "console")
-ONE_PERSON = "who sits there types for everybody: one group is played, without threads, and one private chat"
+ONE_GROUP = "one group is played, with its threads and with private talks beside it"
 ONLY_TEXT = "a line that is typed has nothing attached"
-NO_EVENTS = "what is typed stays as it is: nothing is edited, deleted or delivered again"
+NO_REDELIVERY = "a line is read once: nothing is ever delivered again"
+NO_POSTS = "the group that is played has no channel with posts"
+WHOLE = "a reply is printed when it is whole: somebody may be typing meanwhile"
 NO_NETWORK = "a terminal has no connection that could break or be limited"
-NO_JOURNAL = "a conversation in a terminal ends with its process"
 
 
 def cannot(**reason_by_platform: str) -> Callable[[Scenario], Scenario]:
@@ -23,6 +24,17 @@ def cannot(**reason_by_platform: str) -> Callable[[Scenario], Scenario]:
         return scenario
 
     return marked
+
+
+def alone(scenario: Scenario) -> Scenario:
+    """Let a scenario that one person plays in private run in `kimas chat` too."""
+    scenario.__dict__["alone"] = True
+    return scenario
+
+
+def is_alone(scenario: Callable[..., Any]) -> bool:
+    """Say whether a scenario runs in `kimas chat` too."""
+    return bool(scenario.__dict__.get("alone"))
 
 
 def reasons(scenario: Callable[..., Any]) -> Mapping[str, str]:

@@ -9,11 +9,10 @@ from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, ROBOT, Room, until
 from tests.conformance.scenarios import cannot
 
-IN_ITS_OWN_TEST = "the terminal has the table too, and one person: tests/bots/test_terminal_commands.py"
 NO_REPLYING_COMMAND = "a slash command replies to no message"
 
 # Ann gives the commands: every driver's `command` is hers.
-OWNERS = ["telegram:1001", "discord:1001", "slack:U1ANN"]
+OWNERS = ["telegram:1001", "discord:1001", "slack:U1ANN", "console:ann"]
 
 
 async def owned(bot: Bot, **changes: object) -> None:
@@ -38,14 +37,12 @@ async def told(bot: Bot, room: Room, name: str, given: str = "") -> str:
     return bot.texts(room)[-1]
 
 
-@cannot(console=IN_ITS_OWN_TEST)
 async def test_a_stranger_changes_nothing_and_is_told_so(bot: Bot) -> None:
     room = bot.group()
     assert await told(bot, room, "pause") == "Only those who look after this bot here may do that."
     assert (await bot.asked(room, "How do I install it?")).state == "answered"
 
 
-@cannot(console=IN_ITS_OWN_TEST)
 async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> None:
     await owned(bot)
     room = bot.group()
@@ -57,7 +54,6 @@ async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> No
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
 
 
-@cannot(console=IN_ITS_OWN_TEST)
 async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
     await owned(bot)
     room = bot.group()
@@ -65,10 +61,9 @@ async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
     await bot.kill()
     await bot.start()
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "silent"
-    assert (await bot.asked(bot.group(2), "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.asked(bot.elsewhere(BEN), "How do I install it?", who=BEN)).state == "answered"
 
 
-@cannot(console=IN_ITS_OWN_TEST)
 async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
     await owned(bot)
     room = bot.group()
@@ -77,12 +72,11 @@ async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
         "The mode of this chat is now `off`; it was `mention`.",
     )
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "silent"
-    assert (await bot.asked(bot.group(2), "How do I install it?", who=BEN)).state == "answered"
+    assert (await bot.asked(bot.elsewhere(BEN), "How do I install it?", who=BEN)).state == "answered"
     await told(bot, room, "mode", "default")
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
 
 
-@cannot(console=IN_ITS_OWN_TEST)
 async def test_the_last_answer_is_explained(bot: Bot) -> None:
     room = bot.group()
     assert await told(bot, room, "why") == "I have answered nothing here that I remember."
@@ -92,7 +86,6 @@ async def test_the_last_answer_is_explained(bot: Bot) -> None:
 
 
 @pytest.mark.parametrize("words", ["/pause", "/mode off", "pause"])
-@cannot(console=IN_ITS_OWN_TEST)
 async def test_words_in_a_question_are_no_command(bot: Bot, words: str) -> None:
     await owned(bot)
     room = bot.group()
@@ -101,15 +94,15 @@ async def test_words_in_a_question_are_no_command(bot: Bot, words: str) -> None:
     assert (await bot.asked(room, "and now?", who=BEN)).state == "answered"
 
 
-@cannot(console=IN_ITS_OWN_TEST, discord="Discord offers commands to people alone", slack="a bot cannot use /kimas")
+@cannot(discord="Discord offers commands to people alone", slack="a bot cannot use /kimas")
 async def test_another_bots_command_is_not_heard(bot: Bot) -> None:
-    await owned(bot, administration={"owners": ["telegram:1008"]})
+    await owned(bot, administration={"owners": ["telegram:1008", "console:robot"]})
     room = bot.group()
     await bot.driver.say(room, "/pause@kimas_bot", who=ROBOT)
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
 
 
-@cannot(console=IN_ITS_OWN_TEST, discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
+@cannot(discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
 async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     room = bot.group()
     chatter = await bot.hears(room, "nice weather today", who=BEN)

@@ -7,12 +7,12 @@ from collections import Counter
 
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Person, Room
-from tests.conformance.scenarios import ONE_PERSON, cannot
+from tests.conformance.scenarios import ONE_GROUP, cannot
 
 CHATS, MESSAGES = 20, 200
 
 
-@cannot(console=ONE_PERSON)
+@cannot(console=ONE_GROUP)
 async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot: Bot) -> None:
     rooms = [bot.group(number) if number % 2 else bot.private(Person(number, f"P{number}")) for number in range(CHATS)]
     written: list[tuple[Room, str, bool]] = []

@@ -16,16 +16,18 @@ from core.feedback.thumbs import UP, offers
 from core.feedback.words import ENGLISH
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Discord, Person, Room, Slack, Telegram, until
+from tests.conformance.played import Played
 from tests.conformance.scenarios import cannot
 
-# In a terminal `/good` and `/bad` do it: tests/bots/test_console_feedback.py.
-buttons_only = cannot(console="a terminal has no buttons: /good and /bad are typed")
 QUESTION = "How do I install it?"
 
 
 @dataclass
 class Noted:
-    """What somebody sees who has pressed a button: a text, and the buttons that follow by their label."""
+    """What somebody sees who has pressed a button: a text, and the buttons that follow by their label.
+
+    In the terminal what stands behind a button is what is typed.
+    """
 
     text: str
     buttons: dict[str, str]
@@ -35,6 +37,8 @@ class Noted:
 def offered(bot: Bot, room: Room, at: int = -1) -> dict[str, str]:
     """Return the buttons below one of the bot's messages: what stands behind them, by label."""
     driver, place = bot.driver, room.place
+    if isinstance(driver, Played):
+        return driver.offered(driver.shown(room)[at])
     if isinstance(driver, Telegram):
         rows = driver.peer.messages(int(place))[at].buttons
         return {one["text"]: one["callback_data"] for row in rows for one in row}
@@ -51,6 +55,11 @@ def of_rows(rows: list[dict[str, Any]]) -> dict[str, str]:
 async def press(bot: Bot, room: Room, data: str, who: Person = ANN, *, at: int = -1, below: Any = None) -> Noted:
     """Press a button below one of the bot's messages, or `below` a note; return what is seen then."""
     driver, place = bot.driver, room.place
+    if isinstance(driver, Played):
+        printed = driver.printed()
+        await bot.settled(room, await driver.say(room, data, who=who))
+        told = driver.told(who, printed)
+        return Noted(told.text, told.choices, None)
     if isinstance(driver, Telegram):
         shown = driver.peer.messages(int(place))[at]
         number = driver.peer.press(int(place), shown.id, data, author=driver._author(who))
@@ -84,7 +93,6 @@ async def said(bot: Bot) -> list[tuple[str, str]]:
     return [(row.verdict, row.reason) for row in rows]
 
 
-@buttons_only
 @pytest.mark.parametrize("private", [True, False])
 async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     room = bot.private() if private else bot.group()
@@ -98,7 +106,6 @@ async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     assert len(bot.texts(room)) == (2 if bot.platform == "slack" else 1), "nobody else is told"
 
 
-@buttons_only
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) -> None:
     room = bot.group()
     await bot.asked(room, QUESTION)
@@ -110,21 +117,23 @@ async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) ->
     assert await said(bot) == [("", ""), ("up", "")]
 
 
-@buttons_only
 async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
     room = bot.group()
     await bot.asked(room, QUESTION)
     noted = await press(bot, room, offered(bot, room)["👎"])
     assert ENGLISH.why in noted.text
-    assert list(noted.buttons.values()) == [
-        one.data for one in offers(noted.buttons["Wrong"].split(":", 2)[2], list(ENGLISH.buttons.items()))
-    ]
+    assert list(noted.buttons) == list(ENGLISH.buttons.values())
+    if bot.platform == "console":
+        typed = ["/bad wrong", "/bad outdated", "/bad other", "/bad unclear", "/again"]
+    else:
+        question = noted.buttons["Wrong"].split(":", 2)[2]
+        typed = [one.data for one in offers(question, list(ENGLISH.buttons.items()))]
+    assert list(noted.buttons.values()) == typed
     noted = await press(bot, room, noted.buttons["Outdated"], below=noted.below)
     assert noted.text == ENGLISH.noted
     assert await said(bot) == [("down", "outdated")]
 
 
-@buttons_only
 async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     room = await bot.driver.thread(bot.group())
     entry = await bot.asked(room, QUESTION)
@@ -142,7 +151,7 @@ async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     assert list(offered(bot, room)) == ["👍", "👎"], "the second answer is rated as well"
 
 
-@buttons_only
+@cannot(console="nothing that is printed rings: tests/bots/test_group.py shows a call")
 async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: Bot) -> None:
     people = {"telegram": "telegram:@helper", "discord": "discord:4242", "slack": "slack:U4242"}
     await bot.stop()
@@ -172,7 +181,7 @@ async def called_for(bot: Bot, room: Room, asked: str) -> str:
     return await bot.driver.command(room, "escalate")
 
 
-@buttons_only
+@cannot(console="after a restart nothing stands above yet that a line could be about")
 async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
     room = bot.group()
     await bot.asked(room, QUESTION)
@@ -187,7 +196,7 @@ async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
     assert await said(bot) == [("", "")]
 
 
-@buttons_only
+@cannot(console="what is typed names no answer: it is about the one above")
 async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     room = bot.group()
     await bot.asked(room, QUESTION)
@@ -200,7 +209,6 @@ async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     assert await said(bot) == []
 
 
-@buttons_only
 async def test_help_refusals_and_apologies_have_no_thumbs(bot: Bot) -> None:
     room = bot.private()
     bot.script.raises = UsageError("That is too long.")
@@ -208,12 +216,12 @@ async def test_help_refusals_and_apologies_have_no_thumbs(bot: Bot) -> None:
     bot.script.raises = RuntimeError("broken")
     await bot.asked(room, QUESTION)
     assert [offered(bot, room, at) for at in range(2)] == [{}, {}]
-    if bot.platform == "telegram":
+    if bot.platform in ("telegram", "console"):
         await bot.settled(room, await bot.driver.command(room, "help"))
         assert offered(bot, room) == {}
 
 
-@buttons_only
+@cannot(console="a terminal takes an answer of any length")
 async def test_thumbs_stand_below_the_last_part_of_a_long_answer(bot: Bot) -> None:
     room = bot.private()
     bot.script.says = lambda _: "\n\n".join(f"Paragraph {number} says a little more. " * 6 for number in range(40))
@@ -224,7 +232,6 @@ async def test_thumbs_stand_below_the_last_part_of_a_long_answer(bot: Bot) -> No
     assert below == [*[False] * (len(below) - 1), True]
 
 
-@buttons_only
 async def test_no_thumbs_where_they_are_switched_off(bot: Bot) -> None:
     await bot.stop()
     bot.changes = {"feedback": {"thumbs": False}}
@@ -233,7 +240,6 @@ async def test_no_thumbs_where_they_are_switched_off(bot: Bot) -> None:
     assert offered(bot, bot.private()) == {}
 
 
-@buttons_only
 async def test_a_press_is_safe_before_it_is_acknowledged(bot: Bot) -> None:
     room = bot.group()
     await bot.asked(room, QUESTION)

@@ -11,9 +11,10 @@ from sqlalchemy import update
 from core.tables import messages
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Person, Room
-from tests.conformance.scenarios import ONE_PERSON, cannot
+from tests.conformance.scenarios import NO_POSTS, ONLY_TEXT, cannot
 
 NOT_ADDRESSED = ("silent", "the bot was not addressed")
+CLEO = Person(4, "Cleo")
 TOPICS = "a topic is a whole room there: only who was answered goes on without a mention"
 
 
@@ -34,7 +35,6 @@ async def _earlier(bot: Bot, minutes: float) -> None:
         await connection.execute(update(messages).values(settled_at=then, received_at=then))
 
 
-@cannot(console=ONE_PERSON)
 async def test_who_was_answered_in_a_thread_asks_on_without_a_mention(bot: Bot) -> None:
     thread = await _answered_thread(bot)
     for text in ("and on Windows?", "How do I remove it?", "or with conda", "it fails with an error now"):
@@ -42,16 +42,15 @@ async def test_who_was_answered_in_a_thread_asks_on_without_a_mention(bot: Bot) 
     assert len(bot.shown(thread)) == 5
 
 
-@cannot(console=ONE_PERSON, telegram=TOPICS)
+@cannot(telegram=TOPICS)
 async def test_anybody_asks_on_in_a_thread_that_the_bot_answered_in(bot: Bot) -> None:
     thread = await _answered_thread(bot)
     assert (await bot.hears(thread, "thanks, that works!", who=ANN)).state == "silent"
     assert (await bot.hears(thread, "How do I remove it?", who=BEN)).state == "answered"
-    assert (await bot.hears(thread, "what does it need", who=Person(4, "Cleo"))).state == "answered"
+    assert (await bot.hears(thread, "what does it need", who=CLEO)).state == "answered"
     assert len(bot.shown(thread)) == 3
 
 
-@cannot(console=ONE_PERSON)
 @pytest.mark.parametrize("minutes", [0, 30])
 async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot: Bot, minutes: int) -> None:
     thread = await _answered_thread(bot, follow_up_minutes=minutes)
@@ -67,7 +66,7 @@ async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot
         (BEN, "Ann, where do the logs go?"),
         (BEN, "when I tried it, it was slow"),
         (ANN, "can confirm, same here"),
-        (BEN, f"{_mention(bot, 3)}how do I remove it?"),
+        (BEN, f"{bot.driver.mention_of(CLEO)}how do I remove it?"),
     ]
     for who, text in said:
         entry = await bot.hears(thread, text, who=who)
@@ -76,7 +75,6 @@ async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot
     assert bot.driver.signs() == signs, "nobody sees it typing for chatter"
 
 
-@cannot(console=ONE_PERSON)
 async def test_in_auto_chatter_in_an_answered_thread_says_why_it_was_left_alone(bot: Bot) -> None:
     thread = await _answered_thread(bot, mode="auto", wait_s=0)
     reasons = [
@@ -89,7 +87,6 @@ async def test_in_auto_chatter_in_an_answered_thread_says_why_it_was_left_alone(
     assert len(bot.script.questions) == 1
 
 
-@cannot(console=ONE_PERSON)
 async def test_follow_ups_can_be_switched_off(bot: Bot) -> None:
     thread = await _answered_thread(bot, follow_up_minutes=0)
     for who in (ANN, BEN):
@@ -98,7 +95,6 @@ async def test_follow_ups_can_be_switched_off(bot: Bot) -> None:
     assert (await bot.asked(thread, "How do I remove it?", who=ANN)).state == "answered"
 
 
-@cannot(console=ONE_PERSON)
 async def test_follow_ups_end_in_time(bot: Bot) -> None:
     thread = await _answered_thread(bot, follow_up_minutes=10)
     await _earlier(bot, 9)
@@ -109,7 +105,6 @@ async def test_follow_ups_end_in_time(bot: Bot) -> None:
         assert (entry.state, entry.reason) == NOT_ADDRESSED
 
 
-@cannot(console=ONE_PERSON)
 async def test_after_a_restart_threads_go_on(bot: Bot) -> None:
     thread = await _answered_thread(bot)
     await bot.stop()
@@ -118,7 +113,7 @@ async def test_after_a_restart_threads_go_on(bot: Bot) -> None:
     assert (await bot.hears(thread, "and on Windows?", who=ANN)).state == "answered"
 
 
-@cannot(console=ONE_PERSON)
+@cannot(console=ONLY_TEXT)
 async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> None:
     thread = await _answered_thread(bot)
     known = len(await bot.entries(thread))
@@ -130,7 +125,7 @@ async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> N
     assert (entry.state, entry.reason) == ("silent", "a picture without words, and the bot was not addressed")
 
 
-@cannot(console=ONE_PERSON)
+@cannot(console=NO_POSTS)
 async def test_below_a_comment_of_its_own_accord_nothing_is_followed(bot: Bot) -> None:
     await bot.stop()
     board = bot.driver.board()
@@ -147,10 +142,3 @@ async def test_below_a_comment_of_its_own_accord_nothing_is_followed(bot: Bot) -
         assert (await bot.asked(below, "When was version 1?", who=BEN)).state == "answered"
         assert (await bot.hears(below, "and what is new in it?", who=BEN)).state == "answered"
         assert (await bot.hears(below, "see you at lunch", who=BEN)).state == "silent"
-
-
-def _mention(bot: Bot, number: int) -> str:
-    """Return what mentions a person."""
-    if bot.platform == "telegram":
-        return f"@person_{number} "
-    return bot.driver.mention.replace("5001", str(1000 + number)).replace("UBOT", f"U{1000 + number}")

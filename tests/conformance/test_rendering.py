@@ -9,7 +9,7 @@ import pytest
 from core.types import Citation
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import cannot
+from tests.conformance.scenarios import WHOLE, alone, cannot
 
 NO_SPLIT = "a terminal takes an answer of any length"
 NO_BELL = "nothing that is printed rings at anybody"
@@ -22,6 +22,7 @@ async def answered(bot: Bot, markdown: str) -> str:
     return "\n".join(bot.texts(bot.private()))
 
 
+@alone
 async def test_emphasis_headings_and_rules_leave_no_raw_markup(bot: Bot) -> None:
     text = await answered(bot, "# Heading\n\nThis is **important** and *slanted* and ~~gone~~.\n\n---\n\nEnd.")
     for word in ("Heading", "important", "slanted", "gone", "End"):
@@ -31,6 +32,7 @@ async def test_emphasis_headings_and_rules_leave_no_raw_markup(bot: Bot) -> None
     assert own.get(bot.platform, "important") in text
 
 
+@alone
 async def test_lists_keep_their_items_order_and_depth(bot: Bot) -> None:
     text = await answered(bot, "1. first\n2. second\n   - inner\n3. third\n\n- a\n- b")
     lines = [line for line in text.splitlines() if line.strip()]
@@ -46,6 +48,7 @@ async def test_lists_keep_their_items_order_and_depth(bot: Bot) -> None:
     assert indent[order[2]] > indent[order[1]]
 
 
+@alone
 async def test_code_stays_as_it_is(bot: Bot) -> None:
     code = 'if a < b and c > d:\n    print(f"{a}*{b}* _x_ & @everyone [1](2)")\n    # **not bold**'
     bot.script.says = lambda _: f"Run this:\n\n```python\n{code}\n```\n\nDone."
@@ -57,12 +60,14 @@ async def test_code_stays_as_it_is(bot: Bot) -> None:
     assert "Done." in shown.text
 
 
+@alone
 async def test_inline_code_stays_as_it_is(bot: Bot) -> None:
     text = await answered(bot, "Call `rotate_keys(*args, **more)` or `a < b`.")
     assert "rotate_keys(*args, **more)" in text
     assert "a < b" in text
 
 
+@alone
 async def test_a_table_keeps_its_rows_and_columns(bot: Bot) -> None:
     text = await answered(bot, "| name | size |\n|---|---|\n| small | 1 |\n| very large | 1000 |")
     rows = [line for line in text.splitlines() if re.search(r"name|small|large", line)]
@@ -73,6 +78,7 @@ async def test_a_table_keeps_its_rows_and_columns(bot: Bot) -> None:
     assert len(set(second)) == 1, "the columns stand below each other"
 
 
+@alone
 async def test_links_are_links(bot: Bot) -> None:
     bot.script.says = lambda _: "See [the guide](https://example.org/guide?a=1&b=2) and go on."
     await bot.asked(bot.private(), "Where?")
@@ -81,6 +87,7 @@ async def test_links_are_links(bot: Bot) -> None:
     assert "the guide" in shown.text
 
 
+@alone
 async def test_a_link_to_anything_but_the_web_is_none(bot: Bot) -> None:
     bot.script.says = lambda _: "See [this](javascript:alert(1)) and [that](tg://user?id=7) and [it](slack://open)."
     await bot.asked(bot.private(), "Where?")
@@ -90,6 +97,7 @@ async def test_a_link_to_anything_but_the_web_is_none(bot: Bot) -> None:
     assert "that" in shown.text
 
 
+@alone
 async def test_citations_are_numbered_links_with_their_sources_below(bot: Bot) -> None:
     bot.script.citations = [
         Citation(1, "a", "docs", "The guide", "guide.md", "https://example.org/guide"),
@@ -105,6 +113,7 @@ async def test_citations_are_numbered_links_with_their_sources_below(bot: Bot) -
     assert "note.md" in shown.text.split("then run it")[1]
 
 
+@alone
 async def test_titles_and_paths_of_sources_are_data(bot: Bot) -> None:
     title = "<b>@everyone</b> [x](https://evil.example) *t* | <!channel>"
     bot.script.citations = [Citation(1, "a", "docs", title, "a`b|<c>.md", "https://example.org/?x=<y>|z&w")]
@@ -138,6 +147,7 @@ async def test_mass_mentions_in_a_question_ring_at_nobody(bot: Bot) -> None:
     assert "everyone" in bot.texts(room)[0]
 
 
+@alone
 async def test_markup_in_a_question_is_data(bot: Bot) -> None:
     question = "what do <b>x</b> &amp; `a_b` *c* [d](e) ~~f~~ || mean?"
     await bot.asked(bot.private(), question)
@@ -149,6 +159,7 @@ async def test_markup_in_a_question_is_data(bot: Bot) -> None:
     assert len(bot.shown(bot.private())) == 1
 
 
+@alone
 async def test_html_in_an_answer_is_text(bot: Bot) -> None:
     bot.script.says = lambda _: "Write <b>bold</b> &amp; <T> in\n\n<details>\nthe hidden block\n</details>\n\nthere."
     await bot.asked(bot.private(), "How?")
@@ -167,6 +178,7 @@ async def test_html_in_an_answer_is_text(bot: Bot) -> None:
     ],
     ids=["japanese", "right to left", "emoji", "accents"],
 )
+@alone
 async def test_any_script_comes_and_goes_unharmed(bot: Bot, text: str) -> None:
     bot.script.says = lambda question: f"**You** said: {question.text}"
     await bot.asked(bot.private(), text)
@@ -196,6 +208,7 @@ def long_answer(blocks: int, lines: int) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize(("blocks", "lines"), [(6, 30), (1, 250)], ids=["many blocks", "one long block"])
+@alone
 async def test_a_long_answer_is_split_with_its_code_whole(bot: Bot, blocks: int, lines: int) -> None:
     markdown, code = long_answer(blocks, lines)
     bot.script.says = lambda _: f"{markdown}\n\nThe end."
@@ -242,12 +255,12 @@ async def test_the_parts_of_a_long_answer_stay_in_one_place_and_in_order(bot: Bo
     assert len(bot.shown(thread)) > 1
 
 
-@cannot(console="an empty answer leaves the prompt, which says as much")
+@cannot(console="below the heading nothing is printed, which says as much")
 async def test_an_empty_answer_says_so(bot: Bot) -> None:
     assert await answered(bot, "   \n\n") == "(an empty answer)"
 
 
-@cannot(console="a live view redraws in place: what stays is the answer alone, as all others show")
+@cannot(console=WHOLE)
 async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
     room = bot.group()
     bot.script.pieces = ["It", "It begins", "It begins **well", "It begins **well** and"]
@@ -261,7 +274,7 @@ async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
     assert shown.text.replace("*", "") == "It begins well and ends."
 
 
-@cannot(console="the live view is the sign")
+@cannot(console="somebody may be typing: nothing is printed before the answer")
 async def test_the_first_sign_comes_before_the_answer(bot: Bot) -> None:
     for room in (bot.private(), bot.group()):
         signs = bot.driver.signs()

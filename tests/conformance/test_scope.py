@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.scenarios import PLATFORMS, reasons
+from tests.conformance.scenarios import PLATFORMS, is_alone, reasons
 
 HERE = Path(__file__).parent
 
@@ -27,11 +27,17 @@ def scenarios() -> dict[str, tuple[Callable[..., Any], int]]:
     return found
 
 
-def test_sixty_scenarios_run_on_every_network() -> None:
+def test_most_scenarios_run_on_every_platform() -> None:
     for platform in PLATFORMS:
         here = [variants for scenario, variants in scenarios().values() if platform not in reasons(scenario)]
-        least = 35 if platform == "console" else 60
+        least = 80 if platform == "console" else 120
         assert len(here) >= least, f"{platform}: {len(here)} scenarios"
+
+
+def test_what_one_person_does_alone_runs_in_both_consoles() -> None:
+    both = [name for name, (scenario, _) in scenarios().items() if is_alone(scenario)]
+    assert len(both) >= 25
+    assert [name for name in both if "console" in reasons(scenarios()[name][0])] == []
 
 
 def test_what_a_platform_cannot_have_is_said_in_words() -> None:

@@ -1,0 +1,61 @@
+"""Races in announcement channels of Discord, where nobody but us can count the bots below a post."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bots.discord.adapter import DiscordAdapter
+from bots.discord.pace import Pace
+from core.settings import Settings
+from tests.bots.discord_stand import Positions, settings
+from tests.bots.race_stand import CHATS, NEWS, RIVALS, SCALE, US, raced
+from tests.peers.discord import Author, DiscordPeer
+
+ANNOUNCEMENTS = 5
+ROBOTS = {name: Author(f"200{number}", name, name.title(), bot=True) for number, name in enumerate(RIVALS)}
+
+
+@dataclass
+class OnDiscord:
+    """Implements `Network` over the peer, in channels that take few messages each."""
+
+    peer: DiscordPeer
+    rooms: list[str] = field(default_factory=list)
+    room_of: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.rooms = [self.peer.channel(ANNOUNCEMENTS) for _ in range(CHATS)]
+        self.chats = [f"discord:{room}" for room in self.rooms]
+
+    async def ready(self) -> None:
+        await self.peer.connected()
+
+    async def post(self, chat: str, number: int, text: str) -> str:
+        post = await self.peer.say(chat, text)
+        self.room_of[post] = chat
+        return post
+
+    async def reply(self, post: str, rival: str) -> None:
+        await self.peer.say(self.room_of[post], "What a jump!", author=ROBOTS[rival], reply_to=post)
+
+    def below(self, post: str) -> list[str]:
+        shown = self.peer.channels[self.room_of[post]].messages.values()
+        authors = [one.author for one in shown if one.reply_to == post]
+        return [US if author == self.peer.me else author.username for author in authors]
+
+
+async def test_on_discord_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:
+    async with DiscordPeer(limit=(5, 5 * SCALE)) as peer:
+        network = OnDiscord(peer)
+
+        def make(configuration: Settings) -> DiscordAdapter:
+            counted = configuration.auto_comment.chats_on("discord")
+            return DiscordAdapter(settings(peer, tmp_path), Positions(), Pace(retry_s=SCALE), counted=counted)
+
+        series = await raced(tmp_path, network, make)
+        series.judge()
+        comments = [one for room in network.rooms for one in peer.messages(room)]
+    assert comments
+    assert all(NEWS.url in one.content for one in comments)
+    assert not peer.exceeded

@@ -1,0 +1,157 @@
+"""What a typed line is in the group that is played: who says it, where, about what."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bots.console import console
+from bots.played.adapter import Group
+from bots.played.lines import (
+    BY_BOT,
+    NO_NEW_TEXT,
+    NOTHING_TO_CHANGE,
+    Deleted,
+    Ignored,
+    Line,
+    read,
+)
+from core.feedback.thumbs import is_press
+from core.types import ConversationKey, Message
+
+GROUP = ConversationKey("console", "group")
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group(0, console())
+
+
+def heard(group: Group, line: str) -> Message:
+    made = group.hear(line)
+    assert isinstance(made, Message)
+    return made
+
+
+def test_a_line_is_what_somebody_says(group: Group) -> None:
+    first = heard(group, "Ben: @KIMAS, how does it work?")
+    assert (first.author, first.author_id, first.text, first.addressed) == ("Ben", "ben", "how does it work?", True)
+    assert first.key == GROUP
+    reply = heard(group, "^ That is so: it does.")
+    assert (reply.author_id, reply.reply_to, reply.quoted, reply.addressed) == (
+        *("owner", first.id, "how does it work?"),
+        False,
+    )
+    group.said(GROUP, "9", "An answer.", rated=False)
+    more = heard(group, "Ben: ^ and why?")
+    assert (more.reply_to, more.addressed, more.command) == ("9", True, "")
+    order = heard(group, "/mode auto")
+    assert (order.command, order.text, order.addressed) == ("mode", "auto", True)
+    assert heard(group, "/nothing at all").command == ""
+    assert heard(group, "https://a.example: is it down?").author == "You"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("Ben (in release): How?", Line("Ben", "How?", thread="release")),
+        ("Ben (in v2.0-rc_1): How?", Line("Ben", "How?", thread="v2.0-rc_1")),
+        ("You (alone): How?", Line("You", "How?", alone=True)),
+        ("Ben (alone, in plans): ^ How?", Line("Ben", "How?", alone=True, thread="plans", replies=True)),
+        ("Robot (bot, in release): How?", Line("Robot", "How?", thread="release", bot=True)),
+        ("Élodie (in 发布): 怎么用？", Line("Élodie", "怎么用？", thread="发布")),
+    ],
+)
+def test_brackets_behind_a_name_say_where(line: str, said: Line) -> None:
+    assert read(line) == said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("I am in: the kitchen", "I am in (alone): the kitchen", "in release: How?", "(in release): How?"),
+        *("Ben (away): How?", "Ben (in other words): How?", "Ben (in release) How?", "Ben (): How?"),
+        *("Ben (alone bot): How?", "Ben in release: How?", "Ben alone: How?"),
+    ],
+)
+def test_other_lines_with_such_words_are_text_of_yours(line: str) -> None:
+    assert read(line) == Line("You", line)
+
+
+def test_every_place_has_its_own_last_message(group: Group) -> None:
+    outside = heard(group, "Ben: How does it work?")
+    inside = heard(group, "Ben (in release): How does it start?")
+    alone = heard(group, "Ben (alone): And in private?")
+    assert (inside.key, alone.key) == (
+        ConversationKey("console", "group", "release"),
+        ConversationKey("console", "@ben"),
+    )
+    assert (outside.private, inside.private, alone.private) == (False, False, True)
+    assert (outside.addressed, inside.addressed, alone.addressed) == (False, False, True)
+    for place, last in (("", outside), (" (in release)", inside)):
+        assert heard(group, f"Cleo{place}: ^ So.").reply_to == last.id
+    assert heard(group, "Cleo (alone): ^ So.").reply_to == "", "Cleo's talk is another one than Ben's"
+    # Nobody has the key of the group by a name.
+    assert heard(group, "Group (alone): Hello").key.chat != GROUP.chat
+
+
+def test_alone_every_command_is_one(group: Group) -> None:
+    assert heard(group, "Ben (alone): /dance").command == "dance"
+    assert heard(group, "Ben: /dance").command == ""
+    assert heard(group, "Ben (alone): /usr/bin is where?").command == ""
+
+
+def test_thumbs_are_presses_about_the_last_answer_of_the_place(group: Group) -> None:
+    heard(group, "Ben: @kimas How?")
+    group.said(GROUP, "9", "So.", rated=True)
+    group.said(GROUP, "10", "I am a bot.", rated=False)
+    ben = heard(group, "Ben: /good")
+    assert is_press(ben)
+    assert (ben.text, ben.reply_to, ben.author_id, ben.key.chat) == ("up", "9", "ben", "group")
+    assert heard(group, "Cleo: /bad outdated").text == "outdated"
+    assert heard(group, "Cleo: ^ /bad").reply_to == "10"
+    assert heard(group, "Cleo (in release): /again").reply_to == ""
+    assert heard(group, "Cleo: ^ Fine.").reply_to == "10", "what is said about an answer is not said to the others"
+    for line in ("Ben: /good wrong", "Ben: /bad because", "Ben: /again please"):
+        assert isinstance(group.hear(line), Ignored), line
+    assert not is_press(heard(group, "Ben: is /good a command?"))
+    assert not is_press(heard(group, "Ben: /goodbye"))
+    assert group.hear("Robot (bot): /good") == Ignored(BY_BOT)
+
+
+def test_who_said_something_last_may_change_it(group: Group) -> None:
+    first = heard(group, "Ben: @kimas Hwo?")
+    other = heard(group, "Cleo: What?")
+    edited = heard(group, "Ben: /edit @kimas How?")
+    assert (edited.id, edited.text, edited.reference["edited"]) == (first.id, "How?", True)
+    heard(group, "Cleo: /edit Why?")
+    reply = heard(group, "Dan: ^ Because.")
+    assert (reply.reply_to, reply.quoted) == (other.id, "Why?")
+    assert group.hear("Ben: /delete") == Deleted(first.id)
+    assert group.hear("Ben: /edit") == Ignored(NO_NEW_TEXT)
+    assert group.hear("Ben (in release): /delete") == Ignored(NOTHING_TO_CHANGE)
+    assert group.hear("Eve: /edit What?") == Ignored(NOTHING_TO_CHANGE)
+
+
+def test_ids_of_two_plays_are_different() -> None:
+    assert heard(Group(0, console()), "Hello").id != heard(Group(0, console()), "Hello").id
+
+
+async def test_lines_that_are_no_messages_are_told_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    reading, writing = os.pipe()
+    received: list[Message] = []
+
+    async def receive(message: Message) -> None:
+        received.append(message)
+
+    try:
+        os.write(writing, "Robot (bot): @kimas How?\n\n  \nBen: /delete\n\xe9 last".encode("latin-1"))
+        os.close(writing)
+        group = Group(reading, console())
+        await group.listen(receive)
+    finally:
+        os.close(reading)
+    assert [one.text for one in received] == ["\N{REPLACEMENT CHARACTER} last"]
+    assert group.skipped == {BY_BOT: 1, NOTHING_TO_CHANGE: 1}
+    assert capsys.readouterr().out == f"(ignored: {BY_BOT})\n(ignored: {NOTHING_TO_CHANGE})\n"
