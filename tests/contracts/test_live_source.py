@@ -21,7 +21,7 @@ from tests.peers.web import KEY, Hit, Page, WebPeer
 KINDS = ["http_api", "search_api", "remote_rag"]
 SECRET = "key-that-nobody-may-read"
 # The one that never answers is waited for no longer; the peer shares the processor with what it is asked by.
-PATIENCE_S, AT_MOST_S = 0.4, 10.0
+PATIENCE_S, AT_MOST_S = 0.4, 60.0
 FAULTS = ["slow", "broken", "html", "endless", "short", "bomb", "drop"]
 STATUSES = [400, 401, 403, 404, 429, 500, 503]
 
@@ -160,7 +160,7 @@ async def test_a_cancelled_search_leaves_the_source_usable(service: Service) -> 
     service.web.fault = "slow"
     source = service.open(timeout_s=30)
     asking = asyncio.create_task(source.search("rocket"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not service.web.requests:
             await asyncio.sleep(0.01)
     asking.cancel()

@@ -369,6 +369,8 @@ async def test_closing_twice_is_fine(place: Place) -> None:
     await put(store, [row("a", "a.md")])
     await store.close()
     await store.close()
+    async with opened(place) as again:
+        assert set(await again.manifest("docs")) == {"a.md"}
 
 
 async def test_another_model_is_refused_and_rebuilt_on_request(place: Place) -> None:
@@ -502,7 +504,7 @@ async def test_what_another_process_writes_is_seen(place: Place) -> None:
         assert await store.search("fresh", unit(1), ["docs"], 5) == []
         writer = await child("write", place)
         assert await writer.wait() == 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not await store.search("fresh", unit(1), ["docs"], 5):
                 await asyncio.sleep(0.1)
 

@@ -99,10 +99,10 @@ def test_marks_stay_out_of_code_headings_and_tables() -> None:
 
 @pytest.mark.parametrize("text", ["[p1" + ", 1" * 200, "[p1" + " p1" * 200 + " and so on]", "[p" + " " * 20_000])
 def test_a_mark_that_never_ends_takes_no_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     assert resolve(text, PASSAGES).citations == ()
     assert without_marks(text) == text
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_what_is_quoted_holds_no_mark_of_ours() -> None:

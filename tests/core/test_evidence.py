@@ -117,9 +117,9 @@ def test_a_tag_that_only_a_model_sees_is_broken(tag: str, decoy: str) -> None:
 
 @pytest.mark.parametrize("text", ["<" + " " * 20_000, "< /" + "\n" * 20_000, "&#" + "0" * 20_000])
 def test_a_tag_that_never_comes_takes_no_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     assert defuse(text) == text
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_every_fence_of_our_prompts_is_broken_in_data() -> None:

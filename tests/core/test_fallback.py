@@ -58,7 +58,7 @@ async def peers() -> AsyncIterator[list[LanguageModelPeer]]:
         yield [one, two, three]
 
 
-def budget(deadline_s: float = 5.0) -> Budget:
+def budget(deadline_s: float = 60.0) -> Budget:
     return Budget(BudgetSettings(deadline_s=deadline_s))
 
 
@@ -82,8 +82,8 @@ async def until_it_breaks(models: RoleModels, within: Budget) -> tuple[str, str]
 
 
 async def idle(peers: Iterable[LanguageModelPeer]) -> None:
-    """Wait until no request is open any more; a second is far more than closing a connection takes."""
-    async with asyncio.timeout(1):
+    """Wait until no request is open any more."""
+    async with asyncio.timeout(30):
         while any(peer.active for peer in peers):
             await asyncio.sleep(0.005)
 
@@ -100,12 +100,13 @@ class TestMovingOn:
     ) -> None:
         one, two, _ = peers
         one.hang = True
-        async with opened(one, two, first_token_s=0.3) as models:
-            within, first_token = budget(2), 0.0
+        async with opened(one, two, first_token_s=0.5) as models:
+            within, first_token = budget(), 0.0
             async for _piece in models.stream("", ASK, role="main", budget=within):
                 first_token = first_token or within.elapsed_ms()
             await idle(peers)
-        assert 300 <= first_token < 1000
+        # Half of the budget is what the first one would get without a limit of its own.
+        assert 500 <= first_token < 20_000
         assert len(one.requests) == len(two.requests) == 1
         assert [peer.requests[0]["model"] for peer in (one, two)] == ["model-0", "model-1"]
 
@@ -115,9 +116,9 @@ class TestMovingOn:
         one, two, _ = peers
         one.hang = two.hang = True
         async with opened(*peers, first_token_s=60) as models:
-            within = budget(1.5)
+            within = budget(3)
             assert await streamed(models, within) == "I am three."
-        assert within.remaining() > 0.2
+        assert within.remaining() > 0
 
     @pytest.mark.parametrize(
         "fault",
@@ -166,10 +167,10 @@ class TestMovingOn:
     async def test_all_fail_is_one_error_that_names_them_all(self, peers: list[LanguageModelPeer]) -> None:
         one, two, _ = peers
         one.status, two.hang = 500, True
-        async with opened(one, two, NOBODY, first_token_s=0.2) as models:
+        async with opened(one, two, NOBODY, first_token_s=0.2, whole_s=0.2) as models:
             for call in (streamed, completed):
                 with pytest.raises(ModelError) as caught:
-                    await call(models, budget(1.5))
+                    await call(models)
                 for address in (one.base_url, two.base_url, NOBODY):
                     assert address in str(caught.value)
 
@@ -185,21 +186,21 @@ class TestMovingOn:
     async def test_a_silence_in_the_middle_ends_the_reply(self, peers: list[LanguageModelPeer]) -> None:
         one, two, _ = peers
         one.stall_after = 2
-        async with opened(one, two, stall_s=0.2) as models:
-            within = budget(30)
+        async with opened(one, two, stall_s=0.5) as models:
+            within = budget()
             got, fault = await until_it_breaks(models, within)
             await idle(peers)
-        assert "model-0 stopped for 0.2 s" in fault
+        assert "model-0 stopped for 0.5 s" in fault
         assert got == "I am"
-        assert within.elapsed_ms() < 2000
+        assert within.elapsed_ms() < 20_000
         assert two.requests == []
 
     async def test_a_slow_reader_is_not_taken_for_a_silent_endpoint(self, peers: list[LanguageModelPeer]) -> None:
-        async with opened(peers[0], stall_s=0.1) as models:
+        async with opened(peers[0], stall_s=0.3) as models:
             got = ""
             async for piece in models.stream("", ASK, role="main", budget=budget()):
                 got += piece
-                await asyncio.sleep(0.15)
+                await asyncio.sleep(0.4)
         assert got == "I am one."
 
 
@@ -209,24 +210,24 @@ class TestCircuit:
     ) -> None:
         one, two, _ = peers
         one.hang = True
-        circuit = {"failures": 2, "rest_s": 0.5}
-        async with opened(one, two, first_token_s=0.2, circuit=circuit) as models:
+        circuit = {"failures": 2, "rest_s": 1.5}
+        async with opened(one, two, first_token_s=0.5, circuit=circuit) as models:
             for _ in range(2):
                 assert await streamed(models) == "I am two."
             started = time.monotonic()
             assert await streamed(models) == "I am two."
-            assert time.monotonic() - started < 0.15
+            assert time.monotonic() - started < 0.5, "less than the first one would have been given"
             assert len(one.requests) == 2
             one.hang = False
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(1.5)
             assert [await streamed(models) for _ in range(3)] == ["I am one."] * 3
 
     async def test_rests_again_after_a_failed_probe(self, peers: list[LanguageModelPeer]) -> None:
         one, two, _ = peers
         one.status = 500
-        async with opened(one, two, circuit={"failures": 1, "rest_s": 0.4}) as models:
+        async with opened(one, two, circuit={"failures": 1, "rest_s": 1.5}) as models:
             await completed(models)
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(1.5)
             for _ in range(4):
                 assert await completed(models) == "I am two."
         assert len(one.requests) == 2
@@ -234,7 +235,7 @@ class TestCircuit:
     async def test_lets_one_probe_through_at_a_time(self, peers: list[LanguageModelPeer]) -> None:
         one, two, _ = peers
         one.status = 500
-        async with opened(one, two, first_token_s=0.5, circuit={"failures": 1, "rest_s": 0.2}) as models:
+        async with opened(one, two, first_token_s=1, circuit={"failures": 1, "rest_s": 0.2}) as models:
             await streamed(models)
             misbehave(one, status=0, hang=True)
             await asyncio.sleep(0.2)
@@ -302,9 +303,9 @@ class TestCircuit:
         one, two, _ = peers
         one.hang = True
         async with opened(one, two, whole_s=4, circuit={"failures": 1, "rest_s": 60}) as models:
-            for patience_s, asked in ((0.1, 1), (1.1, 2)):
+            for patience_s, asked in ((FAIR_CHANCE_S / 2, 1), (FAIR_CHANCE_S + 0.2, 2)):
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(completed(models, budget(30)), patience_s)
+                    await asyncio.wait_for(completed(models), patience_s)
                 assert len(one.requests) == asked
             assert await completed(models) == "I am two."
         assert len(one.requests) == 2
@@ -343,18 +344,18 @@ class TestHedging:
     @pytest.mark.parametrize("call", [streamed, completed])
     async def test_the_second_wins_when_the_first_is_slow(self, peers: list[LanguageModelPeer], call: Any) -> None:
         one, two, _ = peers
-        one.ttft_s = 5.0
+        one.ttft_s = 30.0
         async with opened(one, two, hedge_after_s=0.1) as models:
             within = budget()
             assert await call(models, within) == "I am two."
             await idle(peers)
-        assert within.elapsed_ms() < 1500
+        assert within.elapsed_ms() < 20_000
         assert within.tokens["main.completion"] == 3
 
     @pytest.mark.parametrize("call", [streamed, completed])
     async def test_the_first_wins_when_the_second_is_slower(self, peers: list[LanguageModelPeer], call: Any) -> None:
         one, two, _ = peers
-        one.ttft_s, two.hang = 0.4, True
+        one.ttft_s, two.hang = 1.0, True
         async with opened(one, two, hedge_after_s=0.1) as models:
             assert await call(models) == "I am one."
             await idle(peers)
@@ -363,7 +364,7 @@ class TestHedging:
     async def test_an_only_endpoint_is_asked_twice(self, peers: list[LanguageModelPeer]) -> None:
         one = peers[0]
         one.hang = True
-        async with opened(one, hedge_after_s=0.2) as models:
+        async with opened(one, hedge_after_s=1) as models:
             asked = asyncio.create_task(streamed(models))
             while not one.requests:
                 await asyncio.sleep(0.005)
@@ -376,16 +377,16 @@ class TestHedging:
     async def test_a_fast_failure_needs_no_hedge(self, peers: list[LanguageModelPeer]) -> None:
         one, two, _ = peers
         one.status = 500
-        async with opened(one, two, hedge_after_s=2) as models:
+        async with opened(one, two, hedge_after_s=30) as models:
             within = budget()
             assert await streamed(models, within) == "I am two."
-        assert within.elapsed_ms() < 1000
+        assert within.elapsed_ms() < 20_000
 
     async def test_both_of_a_hedge_may_fail_and_the_third_answers(self, peers: list[LanguageModelPeer]) -> None:
         one, two, _ = peers
         one.hang = True
         two.status = 500
-        async with opened(*peers, hedge_after_s=0.1, first_token_s=0.3) as models:
+        async with opened(*peers, hedge_after_s=0.1, first_token_s=0.8) as models:
             assert await streamed(models) == "I am three."
             await idle(peers)
         assert [len(peer.requests) for peer in peers] == [1, 1, 1]
@@ -402,8 +403,9 @@ class TestHedging:
 
     async def test_a_crowd_cannot_double_its_own_load(self, peers: list[LanguageModelPeer]) -> None:
         one, two, _ = peers
-        one.ttft_s = 0.5
-        async with opened(one, two, hedge_after_s=0.05, hedge_share=0.1) as models:
+        # Whoever is given up for the second one has reached the first one by then.
+        one.ttft_s = 1.5
+        async with opened(one, two, hedge_after_s=0.7, hedge_share=0.1) as models:
             await asyncio.gather(*(completed(models) for _ in range(30)))
         assert len(one.requests) == 30
         assert 1 <= len(two.requests) <= 4
@@ -411,9 +413,9 @@ class TestHedging:
     async def test_a_call_is_hedged_once(self, peers: list[LanguageModelPeer]) -> None:
         for peer in peers:
             peer.hang = True
-        async with opened(*peers, hedge_after_s=0.05, hedge_share=1, first_token_s=0.2) as models:
+        async with opened(*peers, hedge_after_s=0.05, hedge_share=1, first_token_s=0.6) as models:
             with pytest.raises(ModelError):
-                await streamed(models, budget(0.8))
+                await streamed(models, budget(1.8))
             await idle(peers)
         assert [len(peer.requests) for peer in peers] == [1, 1, 1]
 
@@ -448,7 +450,7 @@ class TestRetry:
             for call in (streamed, completed):
                 one.failures, within = 1, budget()
                 assert await call(models, within) == "I am one."
-                assert 400 <= within.elapsed_ms() < 1500
+                assert 400 <= within.elapsed_ms() < 20_000
         assert len(one.requests) == 4
 
     async def test_a_server_error_is_retried_once(self, peers: list[LanguageModelPeer]) -> None:
@@ -465,10 +467,10 @@ class TestRetry:
         one = peers[0]
         misbehave(one, status=429, retry_after=20)
         async with opened(one) as models:
-            within = budget(5)
+            within = budget(30)
             with pytest.raises(ModelError, match="status 429"):
                 await streamed(models, within)
-        assert within.elapsed_ms() < 1000
+        assert within.elapsed_ms() < 20_000
         assert len(one.requests) == 1
 
     @pytest.mark.parametrize("status", [401, 404])
@@ -482,11 +484,11 @@ class TestRetry:
 
     async def test_with_a_fallback_nobody_waits(self, peers: list[LanguageModelPeer]) -> None:
         one, two, _ = peers
-        misbehave(one, status=429, retry_after=1)
+        misbehave(one, status=429, retry_after=20)
         async with opened(one, two) as models:
             within = budget()
             assert await streamed(models, within) == "I am two."
-        assert within.elapsed_ms() < 800
+        assert within.elapsed_ms() < 15_000
         assert len(one.requests) == 1
 
 
@@ -531,12 +533,16 @@ def test_the_secrets_of_fallbacks_are_known(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_reader_who_leaves_takes_the_connection_along(peers: list[LanguageModelPeer]) -> None:
     one = peers[0]
     one.tokens_per_s = 1
-    async with opened(one, peers[1], hedge_after_s=3) as models:
+    arrived = list[str]()
+    async with opened(one, peers[1], hedge_after_s=30) as models:
         with suppress(TimeoutError):
             async with (
-                asyncio.timeout(0.2),
+                asyncio.timeout(0.7),
                 aclosing(models.stream("", ASK, role="main", budget=budget())) as pieces,
             ):
-                async for _piece in pieces:
+                async for piece in pieces:
                     assert one.active == 1
+                    arrived.append(piece)
+        assert "".join(arrived) != "I am one."
         await idle(peers)
+    assert arrived

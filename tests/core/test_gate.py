@@ -586,7 +586,7 @@ def test_people_and_plans_are_told_from_matters() -> None:
 
 
 def test_hostile_texts_are_judged_in_time() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     for text in (
         "ha" * 2000,
         "no " * 1300,
@@ -601,7 +601,7 @@ def test_hostile_texts_are_judged_in_time() -> None:
         for_somebody_else(text)
         nothing_to_answer(text)
         resolved(text)
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_weights_are_learnt_from_examples() -> None:

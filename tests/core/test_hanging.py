@@ -15,14 +15,14 @@ from core.answer_cache import AnswerCache
 from core.budget import Budget
 from core.database import Database
 from core.ports import Sink
-from core.settings import Settings
+from core.settings import BudgetSettings, Settings
 from core.types import AgentScore, Passage, Question, Reply, Turn
 from tests.core.pictures import png
 from tests.core.scripted import LIGHT, ScriptedPeer, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 from tests.core.test_strategies import left_behind
 
-DEADLINE_S = 2.5
+DEADLINE_S = 6.0
 FOLLOW_UP = Question(
     "Does it need a database?",
     (Turn("user", "What does the memory module do?"), Turn("assistant", "It stores messages.")),
@@ -80,7 +80,7 @@ async def test_what_hangs_is_cut_and_the_first_token_is_in_time(peer: ScriptedPe
     library.stages = frozenset(stages)
     budget = {"deadline_s": DEADLINE_S, "choose": 0.1, "rewrite": 0.1, "route": 0.05, "search": 0.1, "rerank": 0.05}
     configuration = settings(
-        budget={**budget, "look_back": 0.1},
+        budget={**budget, "context": 0.1, "look_back": 0.1},
         sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "other")},
         strategies={"allowed": ["single", "planning"]},
     )
@@ -100,7 +100,7 @@ async def test_what_hangs_is_cut_and_the_first_token_is_in_time(peer: ScriptedPe
 
 # Every optional stage at once, with the shares of the default configuration
 
-EVERY_S = 3.0
+EVERY_S = 5.0
 ALONE_NOW = Question("Which database does the long-term memory module need to store the messages of an agent?")
 ALLOWED = (
     *(("single",), ("parallel",), ("planning",), ("react",), ("simple",)),
@@ -230,6 +230,9 @@ async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
     library = Stuck((INSTALL, MEMORY, OTHER))
     library.broken = {"other"}
     configuration = _everything(("planning", "single"), context={"head_start": False})
+    # What fails must not be late before it has said so.
+    budget = BudgetSettings(deadline_s=EVERY_S, context=0.2)
+    configuration = configuration.model_copy(update={"budget": budget})
     opened = models(peer)
     await opened.warm_up()
     reply = await answer(FOLLOW_UP, MemorySink(), parts(library, opened, configuration))
@@ -245,14 +248,14 @@ async def test_an_answer_given_up_leaves_nothing_behind(peer: ScriptedPeer) -> N
     peer.hanging = {"rewrite", "context", "write"}
     opened = models(peer)
     task = asyncio.create_task(answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened)))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while "write" not in peer.agents:
             await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert left_behind() == []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while peer.active:
             await asyncio.sleep(0.02)
     await opened.close()
@@ -272,8 +275,8 @@ async def test_an_answer_begun_early_is_kept_when_the_rewrite_finds_the_same(pee
     await opened.close()
     assert sorted(peer.agents) == ["context", "look_back", "rewrite", "write"]
     assert reply.trace.query == peer.replies["rewrite"]
-    # One after the other, the rewrite and the first token would take more than 1.5 s.
-    assert reply.trace.timings_ms["first_token"] < 1450
+    # One after the other, the rewrite and the first token take the time of both.
+    assert reply.trace.timings_ms["first_token"] < reply.trace.timings_ms["rewrite"] + 600
 
 
 async def test_one_that_does_not_fit_is_written_again(peer: ScriptedPeer) -> None:
@@ -302,18 +305,19 @@ ALONE = Question(
 async def test_a_question_that_stands_alone_is_begun_on_a_guess_of_what_matters(
     peer: ScriptedPeer, selected: str, written: int
 ) -> None:
-    peer.ttft_s = 0.4
+    peer.ttft_s = 1.0
     peer.replies["context"] = f"{selected}\nWhich database it needs."
     opened = models(peer)
     await opened.warm_up()
-    reply = await answer(ALONE, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened))
+    configuration = settings(budget={"context": 0.2})
+    reply = await answer(ALONE, MemorySink(), parts(Stuck((INSTALL, MEMORY)), opened, configuration))
     await opened.close()
     assert "rewrite" not in peer.agents
     assert peer.agents.count("write") == written
     # The prompt that the answer was written from holds what was selected, guessed or not.
     assert ("bill" in str(peer.sent("write")[-1]["messages"])) == (written == 2)
-    # One after the other, the two calls need 0.8 s to the first token.
-    assert (reply.trace.timings_ms["first_token"] < 780) == (written == 1)
+    # One after the other, the two calls need 2 s to the first token.
+    assert (reply.trace.timings_ms["first_token"] < 1980) == (written == 1)
     assert reply.trace.cut == ()
 
 

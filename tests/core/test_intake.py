@@ -62,7 +62,7 @@ async def deliver(journal: Journal, answer: Answer, /, *messages: Message, **cha
     intake = Intake(settings(**changes), journal, answer)
     for message in messages:
         await intake.receiver(room)(message)
-    assert await intake.drain(5) == 0
+    assert await intake.drain(60) == 0
     return room
 
 
@@ -88,7 +88,7 @@ async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_mid
         delivering.cancel()
     await asyncio.gather(delivering, return_exceptions=True)
     await intake.receiver(room)(ASKED)
-    assert await intake.drain(5) == 0
+    assert await intake.drain(60) == 0
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
 
 
@@ -105,7 +105,7 @@ async def test_conversations_do_not_wait_for_each_other(journal: Journal) -> Non
     both = asyncio.Barrier(2)
 
     async def meet(question: Question, sink: Sink) -> Reply:
-        await asyncio.wait_for(both.wait(), 5)
+        await asyncio.wait_for(both.wait(), 60)
         return await echo(question, sink)
 
     elsewhere = replace(ASKED, id="2", key=replace(CHAT, thread="side"))
@@ -188,24 +188,28 @@ async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: J
     assert await intake.drain(0.05) == 1
     again = Intake(settings(), journal, echo)
     await again.resume(room)
-    await again.drain(5)
+    assert await again.drain(60) == 0
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
 
 
 async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> None:
+    begun = asyncio.Event()
+
     async def begin(question: Question, sink: Sink) -> Reply:
         await room.deliveries["1"].posting()
         await room.deliveries["1"].posted("77")
+        begun.set()
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
     room = Room()
     intake = Intake(settings(), journal, begin)
     await intake.receiver(room)(ASKED)
-    await intake.drain(0.1)
+    await asyncio.wait_for(begun.wait(), 60)
+    assert await intake.drain(0) == 1
     again = Intake(settings(), journal, echo)
     await again.resume(room)
-    await again.drain(5)
+    assert await again.drain(60) == 0
     assert room.previous["1"] == "77"
 
 
@@ -213,7 +217,7 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
     turn = asyncio.Event()
 
     async def wait(question: Question, sink: Sink) -> Reply:
-        await asyncio.wait_for(turn.wait(), 5)
+        await asyncio.wait_for(turn.wait(), 60)
         return await echo(question, sink)
 
     room = Room()
@@ -223,7 +227,7 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
     await intake.receiver(room)(second)
     await intake.receiver(room)(replace(second, text="What?", reference={"edited": True}))
     turn.set()
-    await intake.drain(5)
+    assert await intake.drain(60) == 0
     assert room.sinks["2"].replies[0].text == "2: What?"
 
 
@@ -241,10 +245,12 @@ async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_histor
 @pytest.mark.parametrize(("posted", "left"), [("77", "77"), ("", "")])
 async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: str, left: str) -> None:
     posting: list[asyncio.Task[None]] = []
+    begun = asyncio.Event()
 
     async def post() -> None:
         delivery = room.deliveries["1"]
         await delivery.posting()
+        begun.set()
         await asyncio.sleep(0.2)
         await (delivery.posted(posted) if posted else delivery.refused())
 
@@ -256,7 +262,7 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
     room = Room()
     intake = Intake(settings(), journal, begin)
     await intake.receiver(room)(ASKED)
-    await asyncio.sleep(0.1)
+    await asyncio.wait_for(begun.wait(), 60)
     assert await intake.drain(0) == 1
     assert await journal.uncertain("test") == 0
     assert await journal.pending("test") == [(ASKED, left)]
@@ -322,7 +328,7 @@ def automatic(journal: Journal, answer: Answer, **changes: object) -> tuple[Room
 
 async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]:
     """Return the states and reasons of messages as soon as all are settled."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             states = [await state_of(journal, message) for message in messages]
             if all(state in ("answered", "silent", "failed") for state, _ in states):
@@ -336,11 +342,11 @@ async def test_a_question_to_everybody_is_answered_when_nobody_else_does(journal
     await intake.receiver(room)(asked)
     assert await settled(journal, asked) == [("answered", "")]
     assert room.sinks["1"].replies[0].text == f"0: {asked.text}"
-    await intake.drain(1)
+    assert await intake.drain(60) == 0
 
 
 async def test_while_it_leaves_a_question_to_people_others_are_answered(journal: Journal) -> None:
-    room, intake = automatic(journal, echo)
+    room, intake = automatic(journal, echo, wait_s=3)
     waiting, addressed = asked_now(1), asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob")
     human = asked_now(3, "Just use pip, it is on the index", author_id="44", author="Eve")
     for message in (waiting, addressed, human):
@@ -349,7 +355,7 @@ async def test_while_it_leaves_a_question_to_people_others_are_answered(journal:
     assert (await state_of(journal, waiting))[0] == "received"
     assert await settled(journal, waiting, human) == [("silent", "a human replied"), ("silent", "not a question")]
     assert set(room.sinks) == {"2"}
-    await intake.drain(1)
+    assert await intake.drain(60) == 0
 
 
 async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journal) -> None:
@@ -357,13 +363,13 @@ async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journa
     asked = asked_now(1)
     await intake.receiver(room)(asked)
     await asyncio.sleep(0.2)
-    async with asyncio.timeout(5):
-        assert await intake.drain(30) == 0
+    async with asyncio.timeout(30):
+        assert await intake.drain(60) == 0
     assert (await state_of(journal, asked))[0] == "received"
     _, again = automatic(journal, echo, wait_s=0)
     await again.resume(room)
     assert await settled(journal, asked) == [("answered", "")]
-    await again.drain(1)
+    assert await again.drain(60) == 0
 
 
 @pytest.mark.parametrize("addressed", [True, False])
@@ -380,7 +386,7 @@ async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, addres
     await intake.receiver(room)(asked)
     assert await settled(journal, asked) == [("failed", "Today's limit is used up.")]
     assert room.sinks["1"].failures == (["Today's limit is used up."] if addressed or begun else [])
-    await intake.drain(1)
+    assert await intake.drain(60) == 0
 
 
 async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
@@ -401,7 +407,7 @@ async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
     await settled(journal, taken)
     assert seen[0].text == "yes please"
     assert asked.text in [turn.text for turn in seen[0].history], "what it is about is in the conversation"
-    await intake.drain(1)
+    assert await intake.drain(60) == 0
 
 
 async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> None:

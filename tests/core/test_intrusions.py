@@ -149,7 +149,7 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
     room = Room()
     intake = Intake(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
     await intake.receiver(room)(ASKED)
-    assert await intake.drain(5) == 0
+    assert await intake.drain(60) == 0
     assert intake.in_hand == 0
     assert room.said("1~h") == ENGLISH.call.format(author="Ann")
 
@@ -208,14 +208,21 @@ async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
 
     bot = Bot.of(journal)
     intake = Intake(administration.configured(), journal, held, desk=bot.desk)
-    await intake.receiver(bot.room)(replace(says(""), text="How?"))
+    question = replace(says(""), text="How?")
+    await intake.receiver(bot.room)(question)
     pause = says("pause")
     await intake.receiver(bot.room)(pause)
-    async with asyncio.timeout(5):
-        while not bot.desk.steering.paused("test:room"):
+    sinks = bot.room.sinks
+    async with asyncio.timeout(60):
+        while pause.id not in sinks or not sinks[pause.id].replies:
             await asyncio.sleep(0.005)
+    assert "until /resume" in sinks[pause.id].replies[0].text
+    assert bot.desk.steering.paused("test:room")
+    assert not sinks[question.id].replies
     hold.set()
-    await intake.drain(5)
+    assert await intake.drain(60) == 0
+    assert bot.desk.steering.paused("test:room")
+    assert (await bot.state(question))[0] == "answered"
 
 
 class LateDatabase(Database):
@@ -298,9 +305,9 @@ async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
 @pytest.mark.parametrize("filling", [b"\xff", b"\xff\x01", b"\xff\xe0\x00\x02"])
 def test_a_picture_made_of_filling_is_given_up_at_once(filling: bytes) -> None:
     data = b"\xff\xd8\xff" + filling * ((MOST_BYTES - 3) // len(filling))
-    begun = time.perf_counter()
+    begun = time.thread_time()
     assert sniffed(data) is None
-    assert time.perf_counter() - begun < 0.1
+    assert time.thread_time() - begun < 0.1
 
 
 async def answered(question: Question, sink: object) -> Reply:

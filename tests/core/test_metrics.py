@@ -271,7 +271,7 @@ class TestPlaces:
             assert models is not None
             await models.warm_up()
 
-            async def ask(deadline_s: float = 5.0) -> None:
+            async def ask(deadline_s: float = 30.0) -> None:
                 budget = Budget(BudgetSettings(deadline_s=deadline_s))
                 asked = [Turn("user", "How are you?")]
                 await models.complete("", asked, role="main", budget=budget, agent="summarizer")
@@ -317,14 +317,14 @@ async def test_counting_costs_next_to_nothing(metrics: Metrics) -> None:
 
     reply = Reply("Yes.", trace=replace(TRACE, timings_ms={f"stage-{number}": 1.0 for number in range(12)}))
     counted, question, sink, times = metrics.answering(answer), Question("How?"), MemorySink(), 500
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(times):
         await counted(question, sink)
         metrics.settled("telegram", "answered")
         for _ in range(4):
             metrics.called("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
             metrics.consumed("summarizer", 100, 20, 0.001)
-    each_ms = (time.perf_counter() - began) / times * 1000
+    each_ms = (time.thread_time() - began) / times * 1000
     assert each_ms < 2, f"{each_ms:.3f} ms for an answer of twelve stages and four calls"
 
 

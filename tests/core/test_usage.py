@@ -247,7 +247,8 @@ async def test_many_at_once_do_not_go_far_beyond_a_limit(
 ) -> None:
     await answering(database, model).answer(HOW, MemorySink())
     one = (await ledger.by_day(today()))[0].consumed.tokens
-    peer.ttft_s = 0.1
+    # All twelve ask while the first are in the making.
+    peer.ttft_s = 1.5
     line = answering(database, model, limits={"daily_tokens": 4 * one})
     outcomes = await asyncio.gather(
         *(line.answer(replace(HOW, id=str(number)), MemorySink()) for number in range(12)), return_exceptions=True
@@ -281,7 +282,8 @@ async def test_the_first_answers_of_all_are_bounded_too(
     limits: dict[str, float], database: Database, model: RoleModels, peer: ScriptedPeer
 ) -> None:
     """As long as nothing is known, an answer counts as the most that one call may take: 4000 + 1024 tokens."""
-    peer.ttft_s = 0.1
+    # All nine ask while the first are in the making.
+    peer.ttft_s = 1.5
     priced = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "price_completion": 1.0}
     line = answering(database, model, limits=limits, models={"main": priced})
     outcomes = await asyncio.gather(*(line.answer(HOW, MemorySink()) for _ in range(9)), return_exceptions=True)
@@ -302,7 +304,7 @@ async def test_an_answer_that_is_given_up_frees_its_place(
     line = answering(database, model, limits={"daily_tokens": 5000})
     peer.hanging = {"write"}
     stuck = asyncio.create_task(line.answer(HOW, MemorySink()))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not peer.requests:
             await asyncio.sleep(0.01)
     with pytest.raises(UsageError, match="in a moment"):

@@ -126,10 +126,10 @@ async def test_what_cannot_be_looked_at_is_left_out(peer: ScriptedPeer, bad: Fet
 
 async def test_a_model_that_hangs_or_fails_costs_its_share_and_no_more(peer: ScriptedPeer) -> None:
     peer.hanging.add("see")
-    configuration = configured(peer, budget={"deadline_s": 2, "vision": 0.2})
+    configuration = configured(peer, budget={"deadline_s": 30, "vision": 0.02})
     started = time.monotonic()
     sink = await ask(Question("How do I install it?", pictures=(picture(),)), configuration)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 15
     assert sink.opened == 1
     assert sink.replies[0].text.endswith(ENGLISH.not_seen)
     peer.hanging.clear()
@@ -150,7 +150,7 @@ async def test_a_file_that_never_comes_is_given_up(peer: ScriptedPeer) -> None:
             given_up.set()
         return b""
 
-    configuration = configured(peer, budget={"deadline_s": 1, "vision": 0.1})
+    configuration = configured(peer, budget={"deadline_s": 30, "vision": 0.01})
     sink = await ask(Question("How do I install it?", pictures=(never,)), configuration)
     assert given_up.is_set()
     assert sink.replies[0].text.endswith(ENGLISH.not_seen)

@@ -220,7 +220,9 @@ def test_nothing_is_lost_and_lines_are_exact(kind: str) -> None:
     for seed in range(30):
         document = Document("folder/file.x", random_text(kind, seed), kind)
         for tokens in (50, 200):
-            check(document, chunk(document, tokens), tokens)
+            pieces = chunk(document, tokens)
+            check(document, pieces, tokens)
+            assert bool(pieces) == bool(bare(document.text))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -37,9 +37,11 @@ SERVER_MOMENTS = (
     *(("replacing", 2, 0.1), ("deleting", 1, 0.03)),
 )
 
+MOSTLY = "most of them had ended before they could be killed"
+
 
 class Announced:
-    """Hands everything on to a store, and says on standard output when a write begins and when it has ended."""
+    """Hands everything on to a store, but says what it does on standard output, and waits for a line before it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -48,13 +50,19 @@ class Announced:
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
     ) -> None:
-        print("replacing" if rows else "deleting", flush=True)
+        await _announced("replacing" if rows else "deleting")
         await self._store.replace(source, paths, rows, empty)
-        print("replaced", flush=True)
+        await _announced("replaced")
 
     async def optimise(self) -> None:
-        print("optimising", flush=True)
+        await _announced("optimising")
         await self._store.optimise()
+
+
+async def _announced(what: str) -> None:
+    """Say what comes, and go on when told: a copy must not run ahead of a slow machine's killer."""
+    print(what, flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
 
 
 async def _copy(origin: str, target: str) -> None:
@@ -68,11 +76,14 @@ async def _copied_until(origin: Place, target: Place, moment: tuple[str, int, fl
     """Copy in a process that is killed then; return whether it was still at work."""
     told, times, delay = moment
     command = (sys.executable, "-m", "tests.knowledge.test_copying_killed", origin.text(), target.text())
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=pipe, stdout=pipe)
+    assert process.stdin is not None
     assert process.stdout is not None
     try:
         while times and (line := await process.stdout.readline()):
             times -= line.decode().strip() == told
+            process.stdin.write(b"\n")
         await asyncio.sleep(delay)
     finally:
         # Not `process.kill()`: where the process has just ended by itself, that takes its exit code away.
@@ -123,9 +134,12 @@ async def _honest(target: Store, before: Mapping[str, Held], wanted: Mapping[str
 
 
 async def _killed_over_and_over(
-    origin: Place, target: Place, moments: Sequence[tuple[str, int, float]], fewest: int, *, words: float = 1e-4
-) -> None:
-    """Kill a copy at each moment, the next one going on; then let one end. `words`: how far BM25 scores may differ."""
+    origin: Place, target: Place, moments: Sequence[tuple[str, int, float]], *, words: float = 1e-4
+) -> int:
+    """Kill a copy at each moment, the next one going on; then let one end, and check that it is whole.
+
+    Return how many were still at work when they were killed. `words`: how far BM25 scores may differ.
+    """
     wanted = await _filled(origin)
     async with opened(origin) as store:
         answers = await _found(store)
@@ -138,7 +152,6 @@ async def _killed_over_and_over(
             await _honest(store, before, wanted)
         async with opened(origin) as store:
             assert (await store.manifest("docs"), await _found(store)) == (wanted, answers)
-    assert killed >= fewest, "most of them had ended before they could be killed"
     async with opened(origin) as one, opened(target) as other:
         there = await other.manifest("docs")
         done = await copy_source(one, other, "docs", DIMENSION, batch_passages=BATCH)
@@ -155,10 +168,12 @@ async def _killed_over_and_over(
             assert found[name][1] == pytest.approx(cosine, rel=1e-4, abs=1e-6), name
             assert found[name][2] == pytest.approx(lexical, rel=words, abs=1e-6), name
         assert (await copy_source(one, other, "docs", DIMENSION)).copied == 0
+    return killed
 
 
 async def test_files_to_files(tmp_path: Path) -> None:
-    await _killed_over_and_over(Place(tmp_path / "one", {}), Place(tmp_path / "two", {}), FILE_MOMENTS, 4)
+    places = Place(tmp_path / "one", {}), Place(tmp_path / "two", {})
+    assert await _killed_over_and_over(*places, FILE_MOMENTS) >= 4, MOSTLY
 
 
 @pytest.fixture
@@ -171,12 +186,14 @@ async def server() -> AsyncIterator[WeaviateSettings]:
 async def test_files_to_a_server(tmp_path: Path, server: WeaviateSettings) -> None:
     target = Place(server, {"claim_seconds": 0.5})
     # After many kills a server's BM25 was seen to be off by 0.2 for a while, probably by what it has deleted.
-    await _killed_over_and_over(Place(tmp_path / "one", {}), target, SERVER_MOMENTS, 4, words=0.5)
+    origin = Place(tmp_path / "one", {})
+    assert await _killed_over_and_over(origin, target, SERVER_MOMENTS, words=0.5) >= 4, MOSTLY
 
 
 async def test_a_server_to_files(tmp_path: Path, server: WeaviateSettings) -> None:
     origin = Place(server, {"claim_seconds": 0.5})
-    await _killed_over_and_over(origin, Place(tmp_path / "two", {}), FILE_MOMENTS[::3], 2)
+    target = Place(tmp_path / "two", {})
+    assert await _killed_over_and_over(origin, target, FILE_MOMENTS[::3]) >= 2, MOSTLY
 
 
 async def _command(deployment: Deployment, seconds: float | None) -> tuple[int, float]:

@@ -142,17 +142,22 @@ async def test_a_cache_that_cannot_be_written_names_the_place(tmp_path: Path) ->
 
 
 async def test_questions_overtake_an_ingest_and_it_can_be_cancelled(local: LocalEmbedder) -> None:
+    async def asked() -> float:
+        started = time.perf_counter()
+        await local.embed(["How do agents exchange messages?"])
+        return time.perf_counter() - started
+
+    alone = float(np.median([await asked() for _ in range(5)]))
     passage = "Agents exchange messages through a hub that broadcasts to each of its participants. " * 12
     ingest = asyncio.create_task(local.embed([f"{number} {passage}" for number in range(500)]))
     await asyncio.sleep(0.2)
     waits = []
     for _ in range(25):
-        started = time.perf_counter()
-        await local.embed(["How do agents exchange messages?"])
-        waits.append(time.perf_counter() - started)
+        waits.append(await asked())
         await asyncio.sleep(0.02)
     assert not ingest.done()
-    assert float(np.median(waits)) < 0.05
+    # The whole ingest would take a thousand times as long as a question.
+    assert float(np.median(waits)) < 20 * alone + 0.05
     ingest.cancel()
     with pytest.raises(asyncio.CancelledError):
         await ingest

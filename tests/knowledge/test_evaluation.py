@@ -219,7 +219,7 @@ class TestMixes:
         queries = units(20)
         mix = Mix(np.array([0.3, 0.3, 0.7]), np.array([[0.5, 1.0, 0.8], [1.0, 1.0, 1.0], [0.5, 1.0, 0.8]]))
         expected = [[score(query, index) for index in indexes] for query in queries]
-        np.testing.assert_allclose(cosines_of(queries, indexes).mixed(mix), expected, atol=1e-5)
+        assert np.allclose(cosines_of(queries, indexes).mixed(mix), expected, atol=1e-5)
 
     def test_a_side_that_misleads_is_weighed_less(self) -> None:
         dice = np.random.default_rng(8)

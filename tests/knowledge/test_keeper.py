@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,14 +21,14 @@ from core.upkeep_record import UpkeepRecord
 from knowledge.keeper import FETCHING, Keeper
 from knowledge.library import KnowledgeLibrary
 from knowledge.locks import source_lock
-from knowledge.ports import Store
+from knowledge.ports import Store, Vectors
 from knowledge.refresh import Refreshing, refresh_source
 from knowledge.sources.git_state import CloneState, write_state
 from tests.knowledge.conftest import WordEmbedder
 from tests.knowledge.test_sources_feed import rss
 from tests.peers.web import WebPeer
 
-SOON_S = 10
+SOON_S = 60
 
 
 @dataclass
@@ -69,6 +69,17 @@ class Upkept:
     async def tries(self, name: str) -> int:
         entry = await self.record.entry(name)
         return 0 if entry.last_try is None else round(entry.last_try.timestamp() * 1e6)
+
+
+@dataclass
+class GatedEmbedder(WordEmbedder):
+    """Embeds only while its gate is open."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        await self.gate.wait()
+        return await super().embed(texts)
 
 
 @pytest.fixture
@@ -133,6 +144,7 @@ async def test_changed_settings_and_lost_passages_make_a_source_due(upkept: Upke
         async with asyncio.timeout(SOON_S):
             while not await upkept.store.manifest("fruit"):
                 await asyncio.sleep(0.02)
+        assert set(await upkept.store.manifest("fruit")) == {"a.md"}
 
 
 async def test_a_start_forgets_the_sources_that_were_removed(upkept: Upkept) -> None:
@@ -166,10 +178,12 @@ async def test_by_interval_one_run_at_a_time(upkept: Upkept, web: WebPeer) -> No
 
 async def test_asked_for_during_a_run_means_one_more_and_no_third(upkept: Upkept, web: WebPeer) -> None:
     settings = upkept.settings({"news": feed(web)})
+    upkept.embedder = gated = GatedEmbedder()
+    gated.gate.set()
     async with upkept.keeper(settings) as keeper:
         await until(keeper, "news", lambda one: one.last_success and not one.running)
         assert len(web.requests) == 1
-        upkept.embedder.delay = 0.4
+        gated.gate.clear()
         web.pages["/feed"] = rss(("two", "Rocket 2 is out.", 0))
         await keeper.refresh(["news"])
         await true(lambda: len(web.requests) == 2)
@@ -177,6 +191,7 @@ async def test_asked_for_during_a_run_means_one_more_and_no_third(upkept: Upkept
         for _ in range(5):
             await keeper.refresh(["news"])
         web.pages["/feed"] = rss(("three", "Rocket 3 is out.", 0))
+        gated.gate.set()
         await true(lambda: len(web.requests) == 3)
         await until(keeper, "news", lambda one: not one.running and one.documents == 3)
         await asyncio.sleep(0.3)
@@ -219,7 +234,7 @@ async def test_slow_servers_hold_nobody_up(upkept: Upkept, web: WebPeer) -> None
 
 async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(upkept: Upkept, web: WebPeer) -> None:
     web.fault = "slow"
-    slow = {f"slow-{number}": feed(web, timeout_s=1) for number in range(FETCHING)}
+    slow = {f"slow-{number}": feed(web, timeout_s=5) for number in range(FETCHING)}
     sources = {**slow, "fruit": upkept.files("fruit", a="apple"), "trees": upkept.files("trees", a="oak")}
     settings = upkept.settings(sources)
     for name in ("fruit", "trees"):
@@ -341,8 +356,11 @@ async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(up
 
     async with keeper.keeping():
         await until(keeper, "fruit", lambda one: one.last_success)
-        await asyncio.sleep(1.1)
+        async with asyncio.timeout(SOON_S):
+            while len(await library.search("fruit", "apple edition", 100)) < 40:
+                await asyncio.sleep(0.02)
         asking = asyncio.create_task(ask())
+        await true(lambda: seen)
         upkept.files("fruit", **{f"f{n}": f"apple {n} edition two" for n in range(40)})
         before = await upkept.tries("fruit")
         await keeper.refresh()

@@ -103,6 +103,6 @@ def test_documents_of_files_lose_it_and_keep_their_lines() -> None:
     ],
 )
 def test_nothing_takes_long(part: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     without_hidden(part * (60_000 // len(part)), lines=True)
-    assert time.monotonic() - started < 3
+    assert time.thread_time() - started < 3

@@ -214,7 +214,7 @@ LISTS = {
     "Starts": "RuntimeError: cannot start",
     "Raises": "RuntimeError: cannot list",
     "Tells": "the wiki is away",
-    "Hangs": "no answer within 0.2 s",
+    "Hangs": "no answer within 1 s",
     "Talks": "TypeError: it returned a list in place of a Listing",
     "Numbers": "TypeError: it listed a path or a fingerprint that is no text",
     "Surrogates": "UnicodeEncodeError",
@@ -228,7 +228,7 @@ LISTS = {
 }
 READS = {
     "Breaks": "ValueError: lost the rest",
-    "Stalls": "no answer within 0.2 s",
+    "Stalls": "no answer within 1 s",
     "Gives_up": "CancelledError",
     "Strange": "TypeError: it returned a dict in place of a Document",
     "Untold": "ValueError: it returned 'zzz', which was not asked for or came twice",
@@ -246,7 +246,7 @@ def broken(packages: Path) -> Path:
 
 
 def own(plugin: str) -> OwnSource:
-    return OwnSource(kind="own", plugin=plugin.lower(), timeout_s=0.2 if plugin in ("Hangs", "Stalls") else 10)
+    return OwnSource(kind="own", plugin=plugin.lower(), timeout_s=1 if plugin in ("Hangs", "Stalls") else 60)
 
 
 @pytest.mark.parametrize(("plugin", "words"), (LISTS | READS).items())
@@ -258,7 +258,7 @@ async def test_one_that_breaks_is_named_and_loses_nothing(
     step = "listing" if plugin in LISTS else "reading"
     with pytest.raises(SourceError) as caught:
         await update(own(plugin))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert str(caught.value).startswith(f"source own: its plug-in '{plugin.lower()}' failed in {step}: ")
     assert words in str(caught.value)
     found = await store.search("good", None, ["own"], 9)

@@ -261,7 +261,7 @@ async def test_a_secondary_limit_is_believed_within_reason(
     assert listing.fingerprints == before.fingerprints
     assert "rate limit is reached" in listing.stale
     left = json.loads((tmp_path / "items.json").read_text("utf-8"))["blocked_until"] - time.time()
-    assert longest - 5 < left <= longest
+    assert longest - 50 < left <= longest
     with pytest.raises(SourceError, match="rate limit"):
         await source.probe()
 
@@ -298,10 +298,9 @@ async def test_a_server_that_fails_leaves_what_is_known(
     forge: ForgePeer, tmp_path: Path, fault: str, message: str
 ) -> None:
     changes = {"timeout_s": 0.3 if fault == "slow" else 20, "max_page_kb": 256, "take": ["issues"]}
-    source = project(forge, tmp_path, **changes)
-    before = await source.listing()
+    before = await project(forge, tmp_path, take=["issues"]).listing()
     forge.fault = fault
-    listing = await source.listing()
+    listing = await project(forge, tmp_path, **changes).listing()
     assert listing.fingerprints == before.fingerprints
     assert message in listing.stale
     with pytest.raises(SourceError, match=f"source tickets: .*{message}"):
@@ -467,7 +466,7 @@ async def test_a_first_round_that_is_interrupted_goes_on(forge: ForgePeer, tmp_p
     forge.tickets = {age: Ticket(age, f"T{age}", age=age, remarks=[Remark("Yes.")]) for age in range(1, 61)}
     forge.holds = f"/api{ISSUES}/55/comments"
     task = asyncio.create_task(project(forge, tmp_path).listing())
-    await asyncio.wait_for(forge.held.wait(), 20)
+    await asyncio.wait_for(forge.held.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -513,6 +512,6 @@ def test_what_nobody_sees_is_dropped(text: str, kept: str) -> None:
 
 @pytest.mark.parametrize("piece", ["<script>", "<!--", "```\n~~~\n", "<svg ", "`", "# ", "<!-- ` "])
 def test_cleaning_takes_no_longer_for_odd_texts(piece: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     clean(piece * (60_000 // len(piece)))
-    assert time.perf_counter() - began < 1.0
+    assert time.thread_time() - began < 1.0

@@ -335,13 +335,13 @@ async def test_a_silent_server_is_given_up_and_git_is_killed(silent_url: str, tm
     started = time.monotonic()
     with pytest.raises(SourceError, match=r"no answer within 0\.5 s"):
         await source(silent_url, tmp_path, timeout_s=0.5).listing()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert silent_url not in processes()
 
 
 async def test_a_cancelled_listing_kills_git(silent_url: str, tmp_path: Path) -> None:
     task = asyncio.create_task(source(silent_url, tmp_path).listing())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "git-remote-http" not in processes() or silent_url not in processes():
             await asyncio.sleep(0.02)
     task.cancel()

@@ -96,7 +96,7 @@ async def test_a_token_stands_in_no_command_line(tmp_path: Path, monkeypatch: py
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/r.git"
         task = asyncio.create_task(with_token(url, tmp_path).listing())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "git-remote-http" not in processes() or url not in processes():
                 await asyncio.sleep(0.02)
         assert TOKEN not in processes()
@@ -333,7 +333,7 @@ async def sshd(key: Path, tmp_path: Path) -> AsyncIterator[Sshd]:
     with (tmp_path / "sshd.log").open("w") as log:
         process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(server.folder / "config")], stderr=log)
         try:
-            ends = time.monotonic() + 10
+            ends = time.monotonic() + 60
             while True:
                 with socket.socket() as probe:
                     if probe.connect_ex(("127.0.0.1", server.port)) == 0:
@@ -386,5 +386,5 @@ async def test_a_connection_that_ssh_keeps_open_holds_nobody_up(
     began = time.monotonic()
     with pytest.raises(GitFailure, match="refused"):
         await Git(tmp_path, 30).run("ls-remote", "--", "git@example.org:team/handbook")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
     os.kill(int(kept.read_text()), signal.SIGKILL)

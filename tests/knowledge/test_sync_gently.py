@@ -35,5 +35,9 @@ async def test_it_rests_twice_as_long_as_it_cut_a_document(
         [seconds] = source.gaps
         return seconds
 
-    quickest = min([await gap(f"plain{number}", gently=False) for number in range(5)])
-    assert await gap("gentle", gently=True) > 2 * quickest
+    # By turns, so that the machine is as busy for the ones as for the others.
+    plain, gentle = list[float](), list[float]()
+    for number in range(3):
+        plain.append(await gap(f"plain{number}", gently=False))
+        gentle.append(await gap(f"gentle{number}", gently=True))
+    assert min(gentle) > 2 * min(plain)

@@ -65,8 +65,11 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
             await asyncio.sleep(0.01)
 
     looking = asyncio.create_task(look())
+    async with asyncio.timeout(60):
+        while not states:
+            await asyncio.sleep(0.01)
     second = await refresh(edition("banana"), store, embedder, chunk_tokens=50)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while states[-1:] != [("banana",)]:
             await asyncio.sleep(0.05)
     looking.cancel()

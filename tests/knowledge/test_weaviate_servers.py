@@ -52,7 +52,7 @@ async def test_keys_and_tls_and_going_away(tmp_path: Path, monkeypatch: pytest.M
         (node,) = cluster.nodes
         await _check_keys(node, monkeypatch)
         await _check_tls(node, tmp_path, monkeypatch)
-        await _check_going_away(node)
+        assert {"a", "b"} <= await _check_going_away(node)
 
 
 def _composed(key: str) -> Mapping[str, str]:
@@ -97,7 +97,8 @@ async def _check_tls(node: Node, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("SSL_CERT_FILE")
 
 
-async def _check_going_away(node: Node) -> None:
+async def _check_going_away(node: Node) -> set[str]:
+    """Check what is said while the server is away; return what is found when it is back."""
     async with opened(node.settings(api_key=Secret(env=KEY), read_timeout_s=3)) as store:
         searches = [asyncio.create_task(found(store)) for _ in range(20)]
         await asyncio.sleep(0.02)
@@ -107,17 +108,17 @@ async def _check_going_away(node: Node) -> None:
         began = time.monotonic()
         with pytest.raises(StoreError, match="could not be read"):
             await found(store)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         with pytest.raises(StoreError, match="could not be written"):
             await put(store, [row("b", "b.md")])
         await node.start()
         await node.ready()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await _answers(store):
                 await asyncio.sleep(0.2)
         assert len(await found(store)) > 50
         await put(store, [row("b", "b.md", tokens="word1")])
-        assert "b" in await found(store)
+        return await found(store)
 
 
 async def _answers(store: WeaviateStore) -> bool:
@@ -173,7 +174,7 @@ def _missing(folder: Path, limit: int) -> int:
 
 async def _filled(folder: Path, node: Node, limit: int) -> None:
     """Fill the disk until the server takes nothing more. Others may free some of it meanwhile."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while "Set READONLY" not in await asyncio.to_thread((node.folder / "log").read_text):
             with (folder / "ballast").open("ab") as file:
                 os.posix_fallocate(file.fileno(), file.tell(), _missing(folder, limit))
@@ -215,7 +216,7 @@ async def test_replicas(tmp_path: Path) -> None:
             began = time.monotonic()
             with pytest.raises(StoreError, match="could not be written"):
                 await put(store, random_rows(100, seed=3))
-            assert time.monotonic() - began < 45
+            assert time.monotonic() - began < 60
 
 
 async def _catches_up(node: Node) -> None:

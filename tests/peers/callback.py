@@ -90,7 +90,7 @@ class CallbackPeer:
 
     async def until(self, state: str, count: int = 1) -> list[dict[str, Any]]:
         """Wait for so many callbacks of a state and return them."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(found := self.of(state)) < count:
                 await asyncio.sleep(0.005)
         return found

@@ -411,7 +411,7 @@ class DiscordPeer:
             recent = [(call.name, call.status, call.body) for call in self.calls[-8:]]
             raise TimeoutError(f"not within {timeout} s; the last calls: {recent}") from None
 
-    async def connected(self, timeout: float = 10) -> None:
+    async def connected(self, timeout: float = 60) -> None:
         """Wait until the bot has a session."""
         await self.wait_until(lambda: bool(self.gateway.live), timeout)
 

@@ -71,7 +71,7 @@ class Gateway:
         self.token = token
         self.url = ""
         self.granted = MESSAGE_CONTENT
-        self.beat_ms = 400
+        self.beat_ms = 5000
         self.sessions: dict[str, Session] = {}
         self.identified = 0
         self.resumed = 0

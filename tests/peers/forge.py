@@ -96,7 +96,7 @@ class ForgePeer(WebPeer):
         self.versions: list[Version] = []
         self.page_size = 100
         self.remaining: int | None = None
-        self.reset = NOW + 600
+        self.reset = time.time() + 600
         self.slow_down = 0
         self.retry_after = ""
         self.renamed = False
