@@ -59,8 +59,10 @@ def settled(text: str) -> str:
 
 def marks(text: str, *, bare: bool = True) -> list[Mark]:
     """Return the marks of a text in order; code has none. Bare numbers count where nothing names a passage's id."""
-    form = _MARK if not bare or _in_prose(_MARK, text) else _BARE
-    return [Mark(match.start(), match.end(), tuple(_positions(match[1]))) for match in _in_prose(form, text)]
+    found = _in_prose(_MARK, text)
+    if bare and not found:
+        found = _in_prose(_BARE, text)
+    return [Mark(match.start(), match.end(), tuple(_positions(match[1]))) for match in found]
 
 
 def resolve(

@@ -82,6 +82,8 @@ def defuse(text: str) -> str:
     # What is open to see is broken by now. Joiners belong to emoji and to some scripts, wide letters to others: they
     # are replaced only where a tag still hides behind them.
     plain = unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
+    if plain == text:
+        return text
     return _broken(plain) if _FENCE.search(plain) or _TEMPLATE.search(plain) else text
 
 

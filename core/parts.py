@@ -14,7 +14,7 @@ from core.tasks import Turns
 class Parts:
     """The collaborators of the line. `model` is None when no language model is configured.
 
-    Selecting evidence and writing prompts go by `turns`.
+    Selecting evidence, writing prompts and comparing answers with their evidence go by `turns`.
     """
 
     settings: Settings

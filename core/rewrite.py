@@ -65,8 +65,11 @@ def leans_on_history(question: str) -> bool:
 
 def content_words(text: str) -> list[str]:
     """Return the words that carry meaning, lower-case, in order; runs of Chinese, kana and Hangul as pairs."""
+    found = _WORD.findall(text.lower())
+    if text.isascii():
+        return [word for word in found if word not in _COMMON]
     words: list[str] = []
-    for word in _WORD.findall(text.lower()):
+    for word in found:
         if _PAIRED_START.match(word):
             words += [word[at : at + 2] for at in range(len(word) - 1)]
         elif word not in _COMMON:

@@ -13,7 +13,7 @@ from core.types import Passage
 _SHINGLE = 3
 _MOST_BLANK_LINES = 2
 # Of signs those that make it another word: -1, C++, C#, and what compares.
-_SIGNS = r"(?<!\w)-\d+|[<>!=]=|(?<= )[<>](?= )"
+_SIGNS = r"-(?<!\w-)\d+|[<>!=]=|[<>](?<= [<>])(?= )"
 _WIDE = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_WIDE}]|[^\W_{_WIDE}]+(?:\+\+|#)?|{_SIGNS}")
 _ASCII_WORD = re.compile(rf"[a-z0-9]+(?:\+\+|#)?|{_SIGNS}")
@@ -131,6 +131,8 @@ def _with_neighbours(chosen: Sequence[_Chosen], passage: Passage) -> list[_Chose
     while found:
         found = False
         for at, one in enumerate(rest):
+            if one.passage.path != whole.path:
+                continue
             # The better of two is the one that was chosen earlier.
             better, other = (one.passage, whole) if at < place else (whole, one.passage)
             if joined := join(better, other):

@@ -19,6 +19,7 @@ from core.logs import logger
 from core.parts import Parts
 from core.ports import Library
 from core.support import Known, Verdict, comparable, judge, rarities
+from core.tasks import Turns
 from core.types import Passage
 
 # A claim less alike than this to all that a passage says is about something else. Chosen on one half of
@@ -62,7 +63,7 @@ async def resolve_supported(
         return resolve(text, passages, bare=bare)
     with budget.timed("support"):
         seconds = min(SECONDS, budget.share("look_back"))
-        check = await unsupported(text, passages, parts.library, seconds, asked=asked, bare=bare)
+        check = await unsupported(text, passages, parts.library, seconds, asked=asked, bare=bare, turns=parts.turns)
     if check.overran:
         budget.cut_off("support", "late")
     return resolve(text, passages, check.refused, bare=bare)
@@ -76,14 +77,15 @@ async def unsupported(
     *,
     asked: str = "",
     bare: bool = True,
+    turns: Turns | None = None,
 ) -> Check:
     """Return the citations of a text that its passages do not support.
 
     `asked` is the question: what it says itself needs no support. Comparing meanings may take `seconds`; without a
-    library only words decide. `bare` as for `core.citations.marks`.
+    library only words decide. `bare` as for `core.citations.marks`. Words are compared by `turns`.
     """
     # Some milliseconds for a long answer: longer than the event loop should wait.
-    refused, undecided = await asyncio.to_thread(_compare_words, text, passages, asked, bare)
+    refused, undecided = await (turns or Turns()).aside(_compare_words, text, passages, asked, bare)
     if library is None or not undecided:
         return Check(frozenset(refused))
     try:

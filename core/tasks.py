@@ -40,11 +40,21 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self._aside = asyncio.Lock()
 
     async def next(self) -> None:
         """Return when it is the caller's turn: no other step has begun in this round of the event loop."""
         async with self._lock:
             await asyncio.sleep(0)
+
+    async def aside(self, work: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs) -> Result:
+        """Return what the work returns, done in a thread when the caller's turn has come.
+
+        For longer steps. Every thread that has some would get the interpreter in turn with the event loop: with six of
+        them the loop stood still six times as long whenever it had let go of it.
+        """
+        async with self._aside:
+            return await asyncio.to_thread(work, *arguments, **named)
 
 
 def unbroken(method: Callable[Given, Coroutine[Any, Any, Result]]) -> Callable[Given, Coroutine[Any, Any, Result]]:

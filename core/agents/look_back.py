@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 
@@ -28,7 +27,7 @@ async def look_back(
     """
     said = await budget.within("look_back", ask_model(model, text, passages, parts, budget), dict)
     cut = "look_back" in budget.cut
-    support = await asyncio.to_thread(overlap_support, text, passages, asked) if cut else said
+    support = await parts.turns.aside(overlap_support, text, passages, asked) if cut else said
     return mark_sentences(text, support)
 
 

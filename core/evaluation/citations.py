@@ -105,14 +105,14 @@ def _summed(outcomes: Sequence[_Outcome]) -> Measured:
 async def _measure(case: Case, parts: Parts) -> _Outcome:
     text = _with_handles(case)
     bare = resolve(text, ()).text
-    found = {"words": await asyncio.to_thread(overlap_support, bare, case.passages, case.question)}
+    found = {"words": await parts.turns.aside(overlap_support, bare, case.passages, case.question)}
     if parts.model:
         found["model"] = await ask_model(parts.model, bare, case.passages, parts, Budget(parts.settings.budget))
     if not marks(text):
         everything = range(len(case.passages))
         text = mark_sentences(text, dict.fromkeys(range(len(sentences(text))), everything))
     given = {one.passage_id for one in resolve(text, case.passages).citations}
-    check = await unsupported(text, case.passages, parts.library, _SECONDS, asked=case.question)
+    check = await unsupported(text, case.passages, parts.library, _SECONDS, asked=case.question, turns=parts.turns)
     kept = {one.passage_id for one in resolve(text, case.passages, check.refused).citations}
     true = given & case.cited
     return _Outcome(
