@@ -20,6 +20,7 @@ from bots.played.lines import PLATFORM
 from bots.terminal import OWNER
 from core.administration.desk import Desk
 from core.database import Database
+from core.errors import StoreError
 from core.feedback.desk import NO_ANSWER
 from core.intake import Intake
 from core.journal import Journal
@@ -27,6 +28,7 @@ from core.meter import Settled, Unmetered
 from core.settings import Settings
 from core.tasks import task_group
 from core.types import Message
+from knowledge.locks import play_lock
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,12 +64,13 @@ class Overheard(Unmetered):
 async def play(settings: Settings, descriptor: int | None = None, folder: Path | None = None) -> int:
     """Play a group until the end of input, which is standard input or a file descriptor.
 
-    A folder keeps its journal, and the next play in it goes on with what was said.
+    A folder keeps its journal, and the next play in it goes on with what was said. Raises `StoreError`, and
+    `StoreLocked` while somebody else plays there.
     """
     settings, out = _open_to_all(settings), console()
     group = Group(sys.stdin.fileno() if descriptor is None else descriptor, out)
     async with AsyncExitStack() as stack:
-        kept = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kimas-group-")))
+        kept = _kept(folder, stack)
         journal = Journal(await Database.open(kept / "group.db"), Overheard(out))
         stack.push_async_callback(journal.close)
         app = await stack.enter_async_context(open_app(settings, database=journal.database))
@@ -89,6 +92,21 @@ async def play(settings: Settings, descriptor: int | None = None, folder: Path |
             # Whoever has said everything waits for what the bot says to it, also where that leaves people time first.
             await _settled(intake, settings.gate.wait_s + settings.budget.deadline_s + GRACE_S)
     return 0
+
+
+def _kept(folder: Path | None, stack: AsyncExitStack) -> Path:
+    """Return the folder of the journal, held for as long as the play lasts. Raises `StoreError`, `StoreLocked`."""
+    if folder is None:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kimas-group-")))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise StoreError(
+            f"--keep {folder} cannot be used: {fault.strerror or fault}; choose a folder that you may write to"
+        ) from fault
+    # What is pending there would be taken up by two plays, and answered twice.
+    stack.enter_context(play_lock(folder))
+    return folder
 
 
 def _welcome(settings: Settings, folder: Path | None) -> str:

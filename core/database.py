@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, event, inspect, select, text
+from sqlalchemy import URL, Connection, event, inspect, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -35,7 +35,7 @@ class Database:
         Raises `StoreError` for one of another version.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+        engine = create_async_engine(URL.create("sqlite+aiosqlite", database=str(path)))
         event.listen(engine.sync_engine, "connect", _prepare)
         database = cls(engine, str(path))
         try:

@@ -53,8 +53,11 @@ class Turns:
         For longer steps. Every thread that has some would get the interpreter in turn with the event loop: with six of
         them the loop stood still six times as long whenever it had let go of it.
         """
-        async with self._aside:
-            return await asyncio.to_thread(work, *arguments, **named)
+        await self._aside.acquire()
+        working = asyncio.create_task(asyncio.to_thread(work, *arguments, **named))
+        # A thread works on when its caller is cut off: the next one's turn comes after it all the same.
+        working.add_done_callback(lambda _: self._aside.release())
+        return await asyncio.shield(working)
 
 
 def unbroken(method: Callable[Given, Coroutine[Any, Any, Result]]) -> Callable[Given, Coroutine[Any, Any, Result]]:

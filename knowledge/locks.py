@@ -19,6 +19,7 @@ from core.logs import logger
 
 REFRESH_LOCK = "refresh.lock"
 DAEMON_LOCK = "daemon.lock"
+PLAY_LOCK = "group.lock"
 SOURCE_LOCKS = "locks"
 WRITING_LOCK = "writing.lock"
 GOES = "the lock goes with the process, the file may stay"
@@ -114,6 +115,15 @@ def daemon_lock(data_dir: Path) -> Iterator[None]:
         f"another `kimas run` answers from {data_dir} and holds {path}; stop it, or give this one its own data_dir "
         f"({GOES})"
     )
+    with _held(path, taken):
+        yield
+
+
+@contextmanager
+def play_lock(folder: Path) -> Iterator[None]:
+    """Hold the right to play a group in a folder. Raises `StoreLocked` when somebody else plays there."""
+    path = folder / PLAY_LOCK
+    taken = f"another `kimas chat --group` is at {folder} and holds {path}; end it, or name another folder ({GOES})"
     with _held(path, taken):
         yield
 

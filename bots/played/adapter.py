@@ -25,6 +25,7 @@ from bots.played.lines import (
     to_press,
 )
 from bots.played.sink import NoteSink, ReplySink
+from core.feedback.calling import first_id
 from core.feedback.thumbs import is_press
 from core.types import ConversationKey, Message
 
@@ -65,7 +66,7 @@ class Group:
             if isinstance(heard, Message):
                 await receive(heard)
             elif isinstance(heard, Deleted):
-                self._deleted.add(heard.id)
+                self.delete(heard.id)
             else:
                 self.skipped[heard.reason] += 1
                 self._out.print(f"(ignored: {printable(heard.reason)})", style="dim", markup=False, soft_wrap=True)
@@ -95,9 +96,13 @@ class Group:
         if rated:
             self._rated[key] = number
 
+    def delete(self, number: str) -> None:
+        """Note that what has this id was deleted."""
+        self._deleted.add(number)
+
     def is_deleted(self, message: Message) -> bool:
         """Say whether a message was deleted."""
-        return message.id in self._deleted
+        return first_id(message.id) in self._deleted
 
     def next_id(self) -> str:
         """Return the id of what is said next."""
@@ -113,8 +118,13 @@ class Group:
     def _changed(self, said: Line) -> Message | Deleted | Ignored:
         """Change what its author said last."""
         heard = to_change(said, self._newest.get((said.key, said.author_id), ""))
-        if isinstance(heard, Message) and self._at(said).id == heard.id:
-            self._last[said.key] = replace(self._at(said), text=heard.text)
+        last = self._at(said)
+        if isinstance(heard, Message) and last.id == heard.id:
+            self._last[said.key] = replace(last, text=heard.text)
+        if isinstance(heard, Deleted):
+            del self._newest[said.key, said.author_id]
+            if last.id == heard.id:
+                del self._last[said.key]
         return heard
 
 

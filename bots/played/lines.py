@@ -21,7 +21,8 @@ NO_NEW_TEXT = f"write the new text behind {EDIT}"
 ABOUT_ANSWERS = {GOOD: thumbs.UP, BAD: thumbs.DOWN, AGAIN: thumbs.AGAIN}
 
 # What stands in brackets behind a name is none of what is said.
-_MARK = r"(?:bot|alone|in\s+\w[\w.-]{0,39})"
+# The thread of presses is nobody's to speak in.
+_MARK = r"(?:bot|alone|in\s+(?!thumbs[,)])\w[\w.-]{0,39})"
 _SAID = re.compile(
     rf"(?:(?P<name>[^\W\d_][\w-]{{0,30}})(?:\s+\((?P<marks>{_MARK}(?:,\s*{_MARK})*)\))?:\s+)?"
     r"(?P<reply>\^\s*)?(?P<text>.*)",

@@ -50,7 +50,13 @@ class Records:
     def take(self, places: NDArray[np.intp]) -> Iterator[Sequence[Any]]:
         """Yield the columns of some passages."""
         for bounds, lines in zip(self.bounds[places].tolist(), self.lines[places].tolist(), strict=True):
-            yield [str(self.data[start:end], "utf-8") for start, end in pairwise(bounds)] + lines
+            first, last = bounds[0], bounds[-1]
+            whole = str(self.data[first:last], "utf-8")
+            # Where every character is a byte, pieces of the whole are had for less than half.
+            if len(whole) == last - first:
+                yield [whole[start - first : end - first] for start, end in pairwise(bounds)] + lines
+            else:
+                yield [str(self.data[start:end], "utf-8") for start, end in pairwise(bounds)] + lines
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -43,8 +43,8 @@ def light_import() -> Iterator[None]:
 def import_lancedb() -> None:
     """Import lancedb, once; call it in a thread, for it takes a second.
 
-    Arrow's own allocator kept some 70 MB of what a refresh had used, and 60 MB more while one was on: the C library's
-    gives it back.
+    Arrow's own allocator keeps some 40 MB more after a refresh, and takes 80 MB more during one: the C library's gives
+    it back.
     """
     with light_import():
         import lancedb.index  # noqa: F401

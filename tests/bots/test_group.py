@@ -6,16 +6,25 @@ import asyncio
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from bots.actions import ingest
+from bots.cli import main
+from bots.console import console
 from bots.group import play
+from bots.played.adapter import Group
 from bots.rating import USAGE
 from core.configuration import load_settings
+from core.errors import StoreError, StoreLocked
+from core.feedback.calling import SECOND
 from core.feedback.words import ENGLISH
 from core.settings import Settings
+from core.types import Message
+from knowledge.locks import play_lock
 from tests.deployment import README, Deployment
 
 QUESTION = "How do I rotate the signing keys of sessions?"
@@ -163,3 +172,33 @@ async def test_with_a_folder_the_next_play_goes_on(
     with closing(sqlite3.connect(folder / "group.db")) as connection:
         states = connection.execute("SELECT state FROM messages ORDER BY number").fetchall()
     assert [one for (one,) in states] == ["answered", "silent", "silent", "answered", "answered", "answered"]
+
+
+async def test_a_folder_is_for_one_play_at_a_time(whole: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "why?not"
+    with play_lock(folder), pytest.raises(StoreLocked, match=r"chat --group. is at .*why\?not.* name another folder"):
+        await played(whole, "Hello", folder=folder)
+    await played(whole, "Hello", folder=folder)
+    assert (folder / "group.db").is_file()
+
+
+async def test_a_folder_that_cannot_be_one_is_said(whole: Settings, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file", "utf-8")
+    with pytest.raises(StoreError, match=r"--keep .*taken/inside cannot be used: Not a directory; choose a folder"):
+        await played(whole, "Hello", folder=tmp_path / "taken" / "inside")
+
+
+def test_keep_belongs_to_a_group(whole: Settings, tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["chat", "--keep", str(tmp_path)])
+    assert (told.exit_code, "--keep belongs to --group" in told.output) == (2, True)
+
+
+def test_a_second_try_goes_with_its_question() -> None:
+    group = Group(0, console())
+    question = group.hear("Ben: @kimas Why?")
+    assert isinstance(question, Message)
+    second = replace(question, id=f"{question.id}{SECOND}")
+    assert not group.is_deleted(second)
+    group.delete(question.id)
+    assert group.is_deleted(question)
+    assert group.is_deleted(second)

@@ -128,10 +128,25 @@ def test_who_said_something_last_may_change_it(group: Group) -> None:
     heard(group, "Cleo: /edit Why?")
     reply = heard(group, "Dan: ^ Because.")
     assert (reply.reply_to, reply.quoted) == (other.id, "Why?")
-    assert group.hear("Ben: /delete") == Deleted(first.id)
     assert group.hear("Ben: /edit") == Ignored(NO_NEW_TEXT)
+    assert group.hear("Ben: /delete") == Deleted(first.id)
+    for again in ("/edit @kimas Who?", "/delete"):
+        assert group.hear(f"Ben: {again}") == Ignored(NOTHING_TO_CHANGE), "it is gone"
     assert group.hear("Ben (in release): /delete") == Ignored(NOTHING_TO_CHANGE)
     assert group.hear("Eve: /edit What?") == Ignored(NOTHING_TO_CHANGE)
+
+
+def test_what_was_deleted_is_quoted_no_more(group: Group) -> None:
+    heard(group, "Ben: Hwo?")
+    group.hear("Ben: /delete")
+    reply = heard(group, "Cleo: ^ What?")
+    assert (reply.reply_to, reply.quoted) == ("", "")
+
+
+def test_nobody_speaks_in_the_thread_of_presses(group: Group) -> None:
+    said = heard(group, "Ben (alone, in thumbs): /thumbs up")
+    assert (said.author_id, said.text, is_press(said)) == ("owner", "Ben (alone, in thumbs): /thumbs up", False)
+    assert heard(group, "Ben (in thumbs-up): Yes").key.thread == "thumbs-up"
 
 
 def test_ids_of_two_plays_are_different() -> None:

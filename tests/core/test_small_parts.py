@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -75,6 +76,41 @@ async def test_who_is_cancelled_holds_up_no_turn() -> None:
         await waiting[2]
         await turns.next()
     assert [one.cancelled() for one in waiting] == [True, True, False]
+
+
+async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_them() -> None:
+    turns, at_work, most, done = Turns(), 0, 0, []
+    may_end = threading.Event()
+
+    def work(number: int) -> int:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        assert may_end.wait(60)
+        at_work -= 1
+        done.append(number)
+        return number
+
+    steps = [asyncio.create_task(turns.aside(work, number)) for number in range(4)]
+    while not at_work:
+        await asyncio.sleep(0.01)
+    steps[0].cancel()
+    steps[2].cancel()
+    await asyncio.wait({steps[0], steps[2]}, timeout=60)
+    await asyncio.sleep(0.1)
+    may_end.set()
+    async with asyncio.timeout(60):
+        assert (await steps[1], await steps[3]) == (1, 3)
+    assert (done, most) == ([0, 1, 3], 1), "the first one worked on, and the next one waited for it"
+    assert [one.cancelled() for one in steps] == [True, False, True, False]
+
+
+async def test_a_step_that_fails_says_so_and_holds_up_no_turn() -> None:
+    turns = Turns()
+    with pytest.raises(ZeroDivisionError):
+        await turns.aside(lambda: 1 // 0)
+    async with asyncio.timeout(60):
+        assert await turns.aside(max, 1, 2) == 2
 
 
 async def test_recurring_work_runs_now_again_and_never_twice_at_once() -> None:
