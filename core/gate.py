@@ -107,6 +107,10 @@ class Gate:
         self._spoken = {**self._still_cooling(), chat_of(message): time.monotonic()}
         return Verdict(True, text=verdict.text, unasked=True)
 
+    def unspoken(self, message: Message) -> None:
+        """Take back that the bot spoke unasked: nothing came of it, and the next question need not wait for that."""
+        self._spoken = {chat: at for chat, at in self._spoken.items() if chat != chat_of(message)}
+
     async def left_to_another(self, message: Message) -> str:
         """Return why another bot of ours in the chat takes this message, or nothing."""
         return await left_to_another(message, self._room, self._whole)

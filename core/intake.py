@@ -188,6 +188,8 @@ class Intake:
             raise
         except MessageGone:
             await self._journal.silent(message, "the question was deleted before it was answered")
+            if verdict.unasked:
+                self._gate.unspoken(message)
         except PlatformError as fault:
             logger(__name__).error("reply.refused", error=str(fault))
             await self._journal.failed(message, str(fault))
@@ -195,6 +197,8 @@ class Intake:
             # Nobody asked for it, so nobody misses it: an apology would only disturb.
             needless = verdict.unasked or (isinstance(fault, Refused) and self._gate.place.is_off(message))
             await self._tell(message, None if needless and not delivery.seen else sink, fault)
+            if verdict.unasked and not delivery.seen:
+                self._gate.unspoken(message)
         else:
             await self._journal.answered(message, reply)
             logger(__name__).info(

@@ -389,6 +389,24 @@ async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, addres
     assert await intake.drain(60) == 0
 
 
+@pytest.mark.parametrize("fault", [MessageGone("gone"), UsageError("Today's limit is used up."), None])
+async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal, fault: Exception | None) -> None:
+    async def answer(question: Question, sink: Sink) -> Reply:
+        if fault and question.author_id == NOW_ASKED.author_id:
+            raise fault
+        return await echo(question, sink)
+
+    room, intake = automatic(journal, answer, wait_s=0, cooldown_s=600)
+    first = asked_now(1)
+    other = asked_now(2, "Does the memory module need a vector database?", author_id="43", author="Bob")
+    for asked in (first, other):
+        await intake.receiver(room)(asked)
+        await settled(journal, asked)
+    [(state, reason)] = await settled(journal, other)
+    assert (state, "gate.cooldown_s" in reason) == (("answered", False) if fault else ("silent", True))
+    assert await intake.drain(60) == 0
+
+
 async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
     seen: list[Question] = []
 
