@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import click
 
@@ -17,9 +17,6 @@ from bots.command import configured as _configured
 from bots.command import load as _settings
 from bots.command import run as _run
 from bots.evaluation.cli import evaluate
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,6 +39,8 @@ def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, 
 @click.argument("question")
 def ask(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, question: str) -> None:
     """Answer one question, with citations. QUESTION may be - for standard input."""
+    if question == "-":
+        _require_input()
 
     async def work() -> int:
         from bots.actions import ask
@@ -65,6 +64,7 @@ def chat(files: tuple[Path, ...], overrides: tuple[str, ...], group: bool, keep:
     """Hold a conversation in the terminal."""
     if keep and not group:
         raise click.UsageError("--keep belongs to --group")
+    _require_input()
 
     async def work() -> int:
         from bots.chat import chat
@@ -212,6 +212,12 @@ def copy_store(
         return await copy(_settings(files, overrides), to, as_json=as_json)
 
     _run(work())
+
+
+def _require_input() -> None:
+    # Python has none where whoever started it closed it.
+    if sys.stdin is None:
+        raise click.UsageError("there is no standard input to read from")
 
 
 main.add_command(evaluate)

@@ -32,8 +32,12 @@ class Database:
     async def open(cls, path: Path) -> Database:
         """Open the file, making it and the tables and columns that it lacks.
 
-        Raises `StoreError` for one of another version.
+        Raises `StoreError` for one of another version, and where a folder stands in its place.
         """
+        if await asyncio.to_thread(path.is_dir):
+            raise StoreError(
+                f"the journal {path} cannot be opened: it is a folder; move it away, or name another place"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         engine = create_async_engine(URL.create("sqlite+aiosqlite", database=str(path)))
         event.listen(engine.sync_engine, "connect", _prepare)

@@ -7,7 +7,7 @@ import os
 import select
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,15 +36,24 @@ if TYPE_CHECKING:
 
 LOOKS_EVERY_S, READS = 0.05, 65536
 
+DELETED, DELETED_LATE = "deleted", "deleted; what came of it before stays"
+# Settles what was deleted, by its id; False when it was settled before.
+SettleDeleted = Callable[[str], Awaitable[bool]]
+
+
+async def _settled_before(_number: str) -> bool:
+    return False
+
 
 class Group:
     """Implements `core.ports.Adapter`. `skipped` counts lines that became no message, by reason."""
 
     name = PLATFORM
 
-    def __init__(self, descriptor: int, out: Console) -> None:
+    def __init__(self, descriptor: int, out: Console, settle_deleted: SettleDeleted = _settled_before) -> None:
         self._descriptor = descriptor
         self._out = out
+        self._settle_deleted = settle_deleted
         # A journal that is kept knows the ids of earlier runs.
         self._run = uuid.uuid4().hex[:8]
         self._count = 0
@@ -67,9 +76,10 @@ class Group:
                 await receive(heard)
             elif isinstance(heard, Deleted):
                 self.delete(heard.id)
+                self._note(DELETED if await self._settle_deleted(heard.id) else DELETED_LATE)
             else:
                 self.skipped[heard.reason] += 1
-                self._out.print(f"(ignored: {printable(heard.reason)})", style="dim", markup=False, soft_wrap=True)
+                self._note(f"ignored: {printable(heard.reason)}")
 
     def hear(self, line: str) -> Message | Deleted | Ignored:
         """Return what a line is in the group."""
@@ -111,6 +121,9 @@ class Group:
 
     async def close(self) -> None:
         """Do nothing: the terminal stays."""
+
+    def _note(self, told: str) -> None:
+        self._out.print(f"({told})", style="dim", markup=False, soft_wrap=True)
 
     def _at(self, said: Line) -> Last:
         return self._last.get(said.key, Last())

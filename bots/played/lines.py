@@ -28,7 +28,8 @@ _SAID = re.compile(
     r"(?P<reply>\^\s*)?(?P<text>.*)",
     re.DOTALL,
 )
-_COMMAND = re.compile(r"/(?P<name>[A-Za-z_]+)(?:@\w+)?(?:\s+(?P<text>.*))?", re.DOTALL)
+# A command for another bot is left to that. The second name is how a command is copied from Telegram.
+_COMMAND = re.compile(r"/(?P<name>[A-Za-z_]+)(?i:@kimas(?:_bot)?)?(?:\s+(?P<text>.*))?", re.DOTALL)
 _MENTION = re.compile(r"@kimas\b[,:]?\s*", re.IGNORECASE)
 
 
@@ -50,7 +51,11 @@ class Line:
     @property
     def author_id(self) -> str:
         """Who says it, as the configuration names people."""
-        return OWNER if self.name == YOU else self.name.lower()
+        if self.name == YOU:
+            return OWNER
+        lowered = self.name.lower()
+        # No name has a dot, so that this is nobody else either.
+        return f"{lowered}." if lowered == OWNER else lowered
 
     @property
     def key(self) -> ConversationKey:
@@ -60,8 +65,13 @@ class Line:
     @property
     def word(self) -> str:
         """The word with which it says something about a message, as a button or a menu does elsewhere, or ""."""
-        first = self.text.split(maxsplit=1)[:1]
+        first = self.text.lower().split(maxsplit=1)[:1]
         return next((one for one in (*ABOUT_ANSWERS, EDIT, DELETE) if [one] == first), "")
+
+    @property
+    def rest(self) -> str:
+        """What stands behind the first word."""
+        return "".join(self.text.split(maxsplit=1)[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +141,7 @@ def to_press(line: Line, number: str, answer: str) -> Message | Ignored:
     """Return what a line says about an answer as a press of a button. `answer` is the answer's id, "" for none."""
     if line.bot:
         return Ignored(BY_BOT)
-    choice, given = ABOUT_ANSWERS[line.word], line.text.removeprefix(line.word).strip()
+    choice, given = ABOUT_ANSWERS[line.word], line.rest.lower()
     if given and (choice != thumbs.DOWN or given not in thumbs.REASONS):
         return Ignored(USAGE)
     return thumbs.press(
@@ -150,7 +160,7 @@ def to_press(line: Line, number: str, answer: str) -> Message | Ignored:
 
 def to_change(line: Line, number: str) -> Message | Deleted | Ignored:
     """Return what a line makes of a message of its author's, whose id is "" where there is none."""
-    text = _MENTION.sub("", line.text.removeprefix(line.word).strip())
+    text = _MENTION.sub("", line.rest)
     if line.bot:
         return Ignored(BY_BOT)
     if not number:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from contextlib import closing
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +17,20 @@ from click.testing import CliRunner
 from bots.actions import ingest
 from bots.cli import main
 from bots.console import console
-from bots.group import play
-from bots.played.adapter import Group
+from bots.group import Overheard, play, settled
+from bots.played.adapter import DELETED, DELETED_LATE, Group
+from bots.played.record import EDITED, EDITED_LATE, WAS_DELETED, PlayedJournal
+from bots.played.upkeep import Looking
 from bots.rating import USAGE
 from core.configuration import load_settings
-from core.errors import StoreError, StoreLocked
+from core.database import Database
+from core.errors import StoreError, StoreLocked, UsageError
 from core.feedback.calling import SECOND
 from core.feedback.words import ENGLISH
+from core.intake import Intake
+from core.ports import Sink
 from core.settings import Settings
-from core.types import Message
+from core.types import Message, Question, Reply
 from knowledge.locks import play_lock
 from tests.deployment import README, Deployment
 
@@ -44,15 +51,25 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return settings
 
 
-async def played(settings: Settings, *lines: str, folder: Path | None = None) -> None:
+async def played(settings: Settings, *lines: str, folder: Path | None = None, code: int = 0) -> None:
     """Type these lines, the end of input behind them."""
     reading, writing = os.pipe()
     try:
         os.write(writing, "\n".join(lines).encode())
         os.close(writing)
-        assert await play(settings, reading, folder) == 0
+        assert await play(settings, reading, folder) == code
     finally:
         os.close(reading)
+
+
+@asynccontextmanager
+async def open_journal(folder: Path, heard: Overheard | None = None) -> AsyncIterator[PlayedJournal]:
+    database = await Database.open(folder / "group.db")
+    journal = PlayedJournal(database, heard or Overheard(console()), console())
+    try:
+        yield journal
+    finally:
+        await journal.close()
 
 
 async def test_the_bot_is_silent_until_it_is_meant(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,6 +203,124 @@ async def test_a_folder_that_cannot_be_one_is_said(whole: Settings, tmp_path: Pa
     (tmp_path / "taken").write_text("a file", "utf-8")
     with pytest.raises(StoreError, match=r"--keep .*taken/inside cannot be used: Not a directory; choose a folder"):
         await played(whole, "Hello", folder=tmp_path / "taken" / "inside")
+
+
+async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_play(
+    whole: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = whole.model_copy(update={"gate": whole.gate.model_copy(update={"wait_s": 60.0})})
+    await played(whole, "/mode auto", "/delete", folder=tmp_path)
+    assert f"({DELETED_LATE})" in capsys.readouterr().out
+    with monkeypatch.context() as hurry:
+        hurry.setattr("bots.group.TYPING_S", 0.3)
+        hurry.setattr("bots.group.GRACE_S", -1000.0)
+        capsys.readouterr()
+        lines = (
+            "/mode auto",
+            f"Ben: {QUESTION}",
+            f"Cleo: {QUESTION}",
+            "Ben: /edit How do I rotate keys?",
+            "Cleo: /delete",
+        )
+        await played(waiting, *lines, folder=tmp_path, code=1)
+        shown = capsys.readouterr().out
+    told = [line for line in shown.splitlines() if line.startswith("(")]
+    assert told == [EDITED, f"({DELETED})", "(1 not answered: the play is over)"]
+    await played(whole, "Dan: Good morning.", folder=tmp_path)
+    assert capsys.readouterr().out.count("kimas:") == 1
+    with closing(sqlite3.connect(tmp_path / "group.db")) as connection:
+        found = connection.execute("SELECT author_id, text, state, reason FROM messages WHERE command = ''").fetchall()
+    assert found[0] == ("ben", "How do I rotate keys?", "answered", "")
+    assert found[1] == ("cleo", QUESTION, "silent", WAS_DELETED)
+
+
+async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    group = Group(0, console())
+    async with open_journal(tmp_path) as journal:
+        question = group.hear("Ben: @kimas Hwo?")
+        assert isinstance(question, Message)
+        await journal.received(question)
+        assert await journal.edited(replace(question, text="How?"))
+        assert await journal.begin(question) == "How?"
+        assert not await journal.edited(replace(question, text="Who?"))
+        assert capsys.readouterr().out == f"{EDITED}\n{EDITED_LATE}\n"
+        second = replace(question, id=f"{question.id}{SECOND}")
+        await journal.received(second)
+        assert await journal.deleted(question.id)
+        assert not await journal.deleted(question.id)
+        assert not await journal.pending("console"), "the second try goes with it"
+        shown = replace(question, id="shown")
+        await journal.received(shown)
+        await journal.posting(shown)
+        await journal.posted(shown, "9")
+        assert not await journal.deleted("shown"), "its answer is there"
+
+
+async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_is_settled(
+    whole: Settings, tmp_path: Path
+) -> None:
+    stuck = asyncio.Event()
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        await (stuck.wait() if "stuck" in question.text else asyncio.sleep(0.1))
+        return Reply("So.")
+
+    heard, group = Overheard(console()), Group(0, console())
+    async with open_journal(tmp_path, heard) as journal:
+        intake = Intake(whole, journal, answer)
+        receive = intake.receiver(group)
+
+        async def ask(*texts: str) -> None:
+            for text in texts:
+                said = group.hear(f"Ben (alone): {text}")
+                assert isinstance(said, Message)
+                await receive(said)
+
+        await ask(*["How?"] * 6)
+        assert await settled(intake, 0.3) > 0, "in all that is too little"
+        await ask(*["How?"] * 4)
+        assert await settled(intake, 0.3, lambda: heard.count - intake.in_hand) == 0
+        await ask("How?", "I am stuck", "How?")
+        assert await settled(intake, 0.3, lambda: heard.count - intake.in_hand) == 2
+        await intake.drain(0)
+
+
+async def test_the_sources_are_shown_as_they_stand(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    await played(whole, "/sources", "/refresh", "/refresh", "/status")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "kept elsewhere" not in shown
+    assert "in 1 document, refreshed" in shown, shown
+    assert "1 kept, all well" in shown
+    assert shown.count("I cannot refresh sources here: ") == 2
+    with pytest.raises(UsageError, match="kimas sources pause NAME"):
+        await Looking(whole).pause("docs")
+
+
+async def test_a_name_is_not_the_owner_and_one_with_a_figure_may_look_after_it(
+    whole: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    await played(whole, "Owner: /pause", "B42: /pause", "/admins add b42", "B42: /pause")
+    shown = capsys.readouterr().out
+    assert (shown.count("Only those who"), shown.count("I am silent in")) == (2, 1)
+
+
+async def test_a_folder_in_place_of_the_journal_is_said(whole: Settings, tmp_path: Path) -> None:
+    (tmp_path / "group.db").mkdir()
+    with pytest.raises(StoreError, match=r"group\.db cannot be opened: it is a folder; move it away"):
+        await played(whole, "Hello", folder=tmp_path)
+
+
+@pytest.mark.parametrize("group", [(), ("--group",)])
+def test_without_a_standard_input_that_is_said(group: tuple[str, ...], tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(tmp_path)}}})
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", *deployment.command("chat", *group)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=deployment.variables()
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "there is no standard input to read from" in done.stderr
 
 
 def test_keep_belongs_to_a_group(whole: Settings, tmp_path: Path) -> None:

@@ -102,6 +102,32 @@ def test_alone_every_command_is_one(group: Group) -> None:
     assert heard(group, "Ben (alone): /usr/bin is where?").command == ""
 
 
+def test_nobody_has_the_rights_of_the_owner_by_a_name(group: Group) -> None:
+    for line in ("Owner: /mode off", "OWNER (alone): Hello", "owner: ^ Hello"):
+        said = heard(group, line)
+        assert (said.author_id, said.key.chat in ("group", "@owner.")) == ("owner.", True), line
+    assert heard(group, "You: /mode off").author_id == "owner"
+
+
+def test_a_command_for_another_bot_is_left_to_that(group: Group) -> None:
+    for line in ("/mode@other auto", "/mode@kimasbot auto", "Ben: /ask@other_bot How?"):
+        said = heard(group, line)
+        assert (said.command, said.addressed, said.text) == ("", False, line.removeprefix("Ben: "))
+    for line in ("/mode@kimas auto", "/MODE@Kimas auto", "/mode@kimas_bot auto"):
+        said = heard(group, line)
+        assert (said.command, said.addressed, said.text) == ("mode", True, "auto")
+
+
+def test_words_about_messages_may_have_capitals(group: Group) -> None:
+    first = heard(group, "Ben: Hwo?")
+    group.said(GROUP, "9", "So.", rated=True)
+    pressed = [heard(group, f"Ben: {word}").text for word in ("/Good", "/BAD", "/Bad  Outdated", "/AGAIN")]
+    assert pressed == ["up", "down", "outdated", "again"]
+    edited = heard(group, "Ben: /Edit How does Kimas work?")
+    assert (edited.id, edited.text) == (first.id, "How does Kimas work?")
+    assert group.hear("Ben: /DELETE") == Deleted(first.id)
+
+
 def test_thumbs_are_presses_about_the_last_answer_of_the_place(group: Group) -> None:
     heard(group, "Ben: @kimas How?")
     group.said(GROUP, "9", "So.", rated=True)
