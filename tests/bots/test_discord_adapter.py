@@ -489,16 +489,19 @@ async def test_no_error_and_no_log_line_holds_the_token(
 
 async def test_nothing_is_left_behind(peer: DiscordPeer, make: Make) -> None:
     before = asyncio.all_tasks()
-    async with listening(peer, make(), Inbox().receive):
-        await peer.say(peer.channel(), "one")
-    peer.gateway.drop()
 
     def left() -> set[asyncio.Task[Any]]:
         return {one for one in asyncio.all_tasks() - before if "adapter" in repr(one) or "discord.py" in repr(one)}
 
+    async with listening(peer, make(), Inbox().receive):
+        await peer.say(peer.channel(), "one")
+        assert left(), "it works in tasks of its own"
+    peer.gateway.drop()
     await until(lambda: not left())
     alive = {thread for thread in threading.enumerate() if thread.name.startswith("keep-alive")}
     await until(lambda: not any(thread.is_alive() for thread in alive))
+    assert left() == set()
+    assert not [thread.name for thread in alive if thread.is_alive()]
 
 
 async def test_an_unknown_channel_is_asked_for_once(peer: DiscordPeer, make: Make) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -398,9 +399,15 @@ async def test_one_refusal_of_a_good_token_does_not_end_it(peer: TelegramPeer, m
 
 async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:
     before = asyncio.all_tasks()
+
+    def left() -> set[asyncio.Task[Any]]:
+        return {one for one in asyncio.all_tasks() - before if "RequestHandler" not in repr(one)}
+
     async with listening(make(), Inbox().receive):
         await peer.wait_until(lambda: bool(peer.offsets), 30)
-    await until(lambda: {one for one in asyncio.all_tasks() if "RequestHandler" not in repr(one)} <= before)
+        assert left(), "it works in tasks of its own"
+    await until(lambda: not left())
+    assert left() == set()
 
 
 async def test_an_idle_bot_polls_slowly(peer: TelegramPeer, make: Make) -> None:

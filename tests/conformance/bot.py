@@ -24,7 +24,7 @@ from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skippi
 from tests.conformance.played import Played, printed
 from tests.core.stand import settings
 
-GRACE_S = 8
+GRACE_S = 60
 ELSEWHERE = Person(77, "Elsewhere")
 
 

@@ -112,7 +112,7 @@ async def test_a_connection_that_breaks_in_the_middle_of_an_answer_loses_nothing
     room = bot.group()
     bot.script.before, bot.script.held = Gate(), "slow"
     message = await bot.driver.say(room, f"{bot.driver.mention}the slow question")
-    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.driver.lose_connection()
     bot.script.before.open.set()
     assert (await bot.settled(room, message)).state == "answered"

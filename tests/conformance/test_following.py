@@ -118,7 +118,7 @@ async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> N
     thread = await _answered_thread(bot)
     known = len(await bot.entries(thread))
     await bot.driver.attach(thread)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(60):
         while len(entries := await bot.entries(thread)) == known:
             await asyncio.sleep(0.02)
     entry = await bot.settled(thread, entries[-1].id)

@@ -24,7 +24,7 @@ async def test_ended_when_received_it_answers_once_and_in_order(bot: Bot, ending
     room = bot.private()
     bot.script.before = Gate()
     first = await bot.driver.say(room, "the first question")
-    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     second = await bot.driver.say(room, "the second question")
     await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
     await ended(bot, ending)
@@ -41,7 +41,7 @@ async def test_ended_while_answering_it_answers_once(bot: Bot, ending: str) -> N
     room = bot.group()
     bot.script.before = Gate()
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await ended(bot, ending)
     assert bot.shown(room) == []
     bot.script.before = None
@@ -57,7 +57,7 @@ async def test_killed_between_posting_and_its_confirmation_it_posts_no_second_an
     room = bot.group()
     bot.script.before = Gate()
     message = await bot.driver.say(room, f"{bot.driver.mention}How?")
-    await asyncio.wait_for(bot.script.before.reached.wait(), 5)
+    await asyncio.wait_for(bot.script.before.reached.wait(), 60)
     await bot.kill(while_posting=True)
     bot.script.before = None
     await bot.start()

@@ -65,6 +65,8 @@ async def test_whoever_looks_at_a_lock_is_in_nobodys_way(tmp_path: Path) -> None
     finally:
         enough.set()
         await looking
+    assert min(looks, taken) >= 50, "it was taken again and again while somebody looked"
+    assert not being_refreshed(tmp_path, "docs")
 
 
 async def test_the_whole_store_and_a_source_exclude_each_other(tmp_path: Path) -> None:
