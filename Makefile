@@ -38,15 +38,13 @@ demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
 	@echo "      $(BIN)/kimas init                             write a configuration for your sources"
 	@echo "      docs/telegram.md                              put it into a Telegram group"
 
-test: $(VENV)/.dev  ## lint, types and every test
-	$(BIN)/ruff check $(CODE)
-	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy
+test: lint  ## lint, types and every test
 	$(BIN)/pytest
 
-lint: $(VENV)/.dev  ## style and types only
+lint: $(VENV)/.dev  ## style, layers and types only
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 
 format: $(VENV)/.dev  ## write the house style
@@ -57,7 +55,7 @@ bench: $(VENV)/.dev  ## measure; prints tables
 	$(BIN)/python -m tests.benchmarks
 
 schema: $(VENV)/.runtime  ## write config/schema.json from the settings model
-	$(BIN)/python -m core.schema > config/schema.json
+	$(BIN)/python -m core.settings.schema > config/schema.json
 
 lock: $(UV)  ## pin again what pyproject.toml asks for
 	$(COMPILE) --group build -o requirements.lock

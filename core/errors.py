@@ -88,3 +88,7 @@ class StoreMismatch(StoreError):
 
 class StoreLocked(StoreError):
     """Another process refreshes the same data, or already answers on it."""
+
+
+class Withheld(PlatformError):
+    """A comment was kept back; the text is the reason that the journal keeps. Nothing was posted."""

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from core.budget import Budget
 from core.types import AgentScore, Attachment, Message, Passage, Reply, SourceState, Turn
 
 Role = Literal["main", "light", "vision"]
@@ -29,6 +28,28 @@ class Form:
     tool: bool = False
 
 
+class CallBudget(Protocol):
+    """What one call of a language model may take, and where its consumption is counted."""
+
+    @property
+    def tokens(self) -> Mapping[str, int]:
+        """Tokens used so far, by "agent.prompt" and "agent.completion"."""
+        ...
+
+    @property
+    def cost(self) -> Mapping[str, float]:
+        """Cost so far by agent, in the currency of the configured prices."""
+        ...
+
+    def remaining(self) -> float:
+        """Return the seconds left before the deadline, never below zero."""
+        ...
+
+    def count(self, agent: str, prompt: int, completion: int, cost: float = 0.0) -> None:
+        """Add what one call consumed: tokens, and the cost in the currency of the configured prices."""
+        ...
+
+
 class ChatModel(Protocol):
     """A language model behind named roles.
 
@@ -37,7 +58,7 @@ class ChatModel(Protocol):
     """
 
     def stream(
-        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: Role, budget: CallBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece; the pieces joined are the whole reply. Never retried after the first."""
         ...
@@ -48,7 +69,7 @@ class ChatModel(Protocol):
         turns: Sequence[Turn],
         *,
         role: Role,
-        budget: Budget,
+        budget: CallBudget,
         form: Form | None = None,
         agent: str = "",
     ) -> str:

@@ -217,3 +217,20 @@ class SourceState:
     paused: bool = False
     running: bool = False
     next_run: datetime | None = None
+
+
+ESCALATION_COMMAND = "handoff"
+
+
+# What a call and a second answer's question are named by, behind the id of the question.
+CALL, SECOND = "~h", "~2"
+
+
+RATING_COMMAND = "thumbs"
+
+
+UP, DOWN, AGAIN = "up", "down", "again"
+
+
+# What adapters say in a message's reference: that it is a post, and that another bot wrote it.
+KIND, POST, BY_BOT = "kind", "post", "by_bot"

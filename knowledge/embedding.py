@@ -9,8 +9,11 @@ import asyncio
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
 import shutil
+import sys
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -19,15 +22,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.endpoint import Endpoint
 from core.errors import EmbeddingError
+from core.llm.client import Endpoint
 from core.settings import EmbeddingSettings
 from knowledge.ports import Embedder, Vectors
-from knowledge.priority import give_way
 
 if TYPE_CHECKING:
     from ctranslate2 import Encoder
     from tokenizers import Tokenizer
+
+NICENESS = 10
+
+
+def give_way() -> None:
+    """Lower the priority of this thread and of those it starts, where the system has priorities by thread.
+
+    The event loop does little at a time and must get its turn at once: with several texts in work on few processors
+    every conversation stood still for tens of milliseconds.
+    """
+    if sys.platform == "linux":
+        this = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, this, max(NICENESS, os.getpriority(os.PRIO_PROCESS, this)))
+
 
 Batch = Sequence[int]  # indices of texts
 

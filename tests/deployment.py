@@ -16,8 +16,8 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from bots.cli import main
-from core.logs import OWN
+from bots.cli.main import main
+from core.observability.logs import OWN
 
 ROOT = Path(__file__).parents[1]
 GIT = ("git", "-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
@@ -102,7 +102,7 @@ class Deployment:
         return path
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-W", "error", "-m", "bots.cli", "--config", str(self.config), *arguments]
+        return [sys.executable, "-W", "error", "-m", "bots.cli.main", "--config", str(self.config), *arguments]
 
     def variables(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(ROOT), **self.environment}

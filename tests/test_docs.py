@@ -18,11 +18,11 @@ from pathlib import Path
 import click
 import pytest
 
-from core.configuration import load_settings
 from core.errors import ConfigurationError
-from core.keys import Key, known_keys
 from core.settings import Section
-from core.yaml_file import read_yaml
+from core.settings.loader import load_settings
+from core.settings.paths import Key, known_keys
+from core.settings.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -124,7 +124,7 @@ def parse(arguments: list[str]) -> str:
 
     There is none where `--help` or `--version` leave before it. Raises `click.UsageError`.
     """
-    from bots.cli import main
+    from bots.cli.main import main
 
     name: str | None = ""
     # --help and --version leave while they are parsed.

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bots.app import App, open_app
+from bots.daemon.bootstrap import App, open_app
 from core.settings import Settings
 from core.types import Question, Reply, Turn
 from knowledge.embedding import open_embedder

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bots.cli import main
-from core.configuration import load_settings
+from bots.cli.main import main
 from core.settings import SearchApiSource
-from core.yaml_file import read_yaml
-from knowledge.library import LIVE_SHARE
+from core.settings.loader import load_settings
+from core.settings.yaml_file import read_yaml
+from knowledge.retrieval.library import LIVE_SHARE
 from tests.core.scripted import Body, ScriptedPeer
 from tests.deployment import README, ROOT, SERVER, logging_as_it_was, make_repository
 from tests.peers.web import KEY, Hit, Page, WebPeer

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from core.configuration import default_files
 from core.errors import ConfigurationError
 from core.settings import RunSettings
+from core.settings.loader import default_files
 
 SYSTEMD = Path(__file__).parents[1] / "systemd"
 UNIT = SYSTEMD / "kimas.service"
@@ -73,7 +73,7 @@ def test_systemd_would_complain(tmp_path: Path, right: str, wrong: str) -> None:
 def test_the_unit_starts_the_daemon_with_the_system_configuration(
     service: configparser.SectionProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bots.cli import main
+    from bots.cli.main import main
 
     _, *arguments = service["ExecStart"].split()
     assert arguments[-1] in main.commands

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from core.budget import Budget
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings, Strategy
 from tests.benchmarks.drawing import Bar, Waterfall, draw
 from tests.benchmarks.waterfall import CASES, PICTURES, Case

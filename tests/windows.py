@@ -21,7 +21,7 @@ from pathlib import Path
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
-from bots.console import ConsoleSink
+from bots.console.render import ConsoleSink
 from core.types import Citation, Reply
 from tests.deployment import ROOT, Deployment
 from tests.peers.discord import Author, DiscordPeer
@@ -246,7 +246,7 @@ async def slack(deployment: Deployment) -> str:
 def demo(folder: Path) -> tuple[str, str]:
     """Do what `make demo` does for the first time; return the picture of its answer, and what it prints into a file."""
     configured = ["--config", str(ROOT / "config" / "demo.yaml"), "--set", f"data_dir={folder}"]
-    kimas = [sys.executable, "-m", "bots.cli", *configured]
+    kimas = [sys.executable, "-m", "bots.cli.main", *configured]
     subprocess.run([*kimas, "ingest"], check=True, capture_output=True, cwd=ROOT)
     done = subprocess.run([*kimas, "ask", DEMO, "--json"], check=True, capture_output=True, text=True, cwd=ROOT)
     found = json.loads(done.stdout)

@@ -9,28 +9,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
+from bots.common.connection import Line
+from bots.common.proactive import muted
+from bots.discord.application_commands import application_commands, is_hidden, message_commands
+from bots.discord.connection import (
+    INTERRUPTED,
+    GatewayRefused,
+    IntentRefused,
+    Pace,
+    RetryLater,
+    TokenRefused,
+    outage_of,
+)
 from bots.discord.convert import Identity
-from bots.discord.desk import Desk
-from bots.discord.failures import GatewayRefused, IntentRefused, RetryLater, TokenRefused
 from bots.discord.feedback import PRESSED, PressSink, take_press
+from bots.discord.history import Places, Positions, Reader
+from bots.discord.interactions import Desk
 from bots.discord.loading import load_client
-from bots.discord.markup import plain
-from bots.discord.menu import application_commands, is_hidden, message_commands
-from bots.discord.outage import INTERRUPTED, outage_of
-from bots.discord.pace import Pace
-from bots.discord.places import Places, Positions
-from bots.discord.reader import Reader
-from bots.discord.sink import DiscordSink
-from bots.discord.targets import ByCommand, InChannel
+from bots.discord.render import plain
+from bots.discord.sink import ByCommand, DiscordSink, InChannel
 from bots.discord.typing import Typing
-from bots.posting.line import Line
-from bots.posting.muted import muted
-from core.commands import COMMANDS
 from core.errors import PlatformError
-from core.feedback.calling import called
-from core.feedback.thumbs import UNSATISFYING, is_press
-from core.logs import logger
-from core.tasks import task_group
+from core.messaging.feedback.escalation import called
+from core.messaging.feedback.rating_buttons import UNSATISFYING, is_press
+from core.messaging.policy.command_table import COMMANDS
+from core.observability.logs import logger
+from core.runtime.tasks import task_group
 from core.types import Attachment, ConversationKey, Message
 
 if TYPE_CHECKING:

@@ -15,12 +15,19 @@ import aiohttp
 import discord
 from discord.http import Route
 
-from bots.discord.convert import Identity
-from bots.discord.failures import Acknowledged, Expired, NotAllowed, ReplyRefused, RetryLater, TokenRefused, Unreachable
-from bots.discord.files import address_of
+from bots.discord.connection import (
+    Acknowledged,
+    Expired,
+    NotAllowed,
+    Pace,
+    ReplyRefused,
+    RetryLater,
+    TokenRefused,
+    Unreachable,
+)
+from bots.discord.convert import Identity, address_of
 from bots.discord.gateway import Take, connect
 from bots.discord.http import Http
-from bots.discord.pace import Pace
 from core.errors import MessageGone, PlatformError
 
 Json = dict[str, Any]

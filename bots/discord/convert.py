@@ -6,18 +6,67 @@ Works on the plain JSON of the API, which the gateway and the history of a chann
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
-from bots.discord.files import attached_to, attachments_of
-from bots.discord.menu import manages, written
-from core.commenting.rules import BY_BOT, KIND, POST
-from core.gating.room import CLOSED, FOLLOWED
-from core.types import ConversationKey, Message
+from bots.discord.application_commands import manages, written
+from core.storage.chat_history import CLOSED, FOLLOWED
+from core.types import BY_BOT, KIND, POST, Attachment, AttachmentKind, ConversationKey, Message
 
 Json = Mapping[str, Any]
+
+OFFICIAL = "https://discord.com/"
+FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+_PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+
+
+def attachments_of(event: Json) -> tuple[Attachment, ...]:
+    """Return what came with a message, its forwards included.
+
+    `reference` names a picture by `channel`, `message` and `id`: addresses are asked for when it is fetched, for they
+    expire.
+    """
+    found = [_attachment(one, event) for one in _files(event)]
+    found += [Attachment("sticker", str(one.get("name") or "")) for one in event.get("sticker_items") or ()]
+    return (*found, *([Attachment("other", "poll")] if event.get("poll") else ()))
+
+
+def attached_to(event: Json, answered: Json) -> tuple[Attachment, ...]:
+    """Return what came with a message, or the pictures that it replies to."""
+    return attachments_of(event) or tuple(one for one in attachments_of(answered) if one.kind == "picture")
+
+
+def address_of(event: Json, number: str, api_url: str) -> str:
+    """Return the address of one of a message's files; empty where it is gone, or not on Discord's own servers."""
+    url = next((str(one.get("url") or "") for one in _files(event) if str(one.get("id")) == number), "")
+    parts = urlsplit(url)
+    if api_url.startswith(OFFICIAL):
+        return url if parts.scheme == "https" and parts.hostname in FILE_HOSTS else ""
+    api = urlsplit(api_url)
+    return url if (parts.scheme, parts.netloc) == (api.scheme, api.netloc) else ""
+
+
+def _files(event: Json) -> Iterator[Json]:
+    yield from event.get("attachments") or ()
+    for snapshot in event.get("message_snapshots") or ():
+        yield from (snapshot.get("message") or {}).get("attachments") or ()
+
+
+def _attachment(file: Json, event: Json) -> Attachment:
+    kind, size = _kind(str(file.get("content_type") or "").split(";")[0]), int(file.get("size") or 0)
+    where = {"channel": str(event.get("channel_id") or ""), "message": str(event["id"]), "id": str(file["id"])}
+    return Attachment(kind, str(file.get("filename") or ""), size, where if kind == "picture" else {})
+
+
+def _kind(media_type: str) -> AttachmentKind:
+    if media_type in _PICTURES:
+        return "picture"
+    kinds: dict[str, AttachmentKind] = {"audio": "voice", "video": "video"}
+    return kinds.get(media_type.partition("/")[0], "file")
+
 
 EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
 MESSAGE, REPLY = 0, 19

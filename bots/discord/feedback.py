@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bots.discord.application_commands import manages
+from bots.discord.connection import Acknowledged, Unreachable
 from bots.discord.convert import Identity, Ignored, place_of, sent_at
-from bots.discord.failures import Acknowledged, Unreachable
-from bots.discord.menu import manages
-from bots.discord.reader import deliver
-from core.feedback.thumbs import Offer, offered, press, read_button
-from core.logs import logger
+from bots.discord.history import deliver
+from core.messaging.feedback.rating_buttons import Offer, offered, press, read_button
+from core.observability.logs import logger
 from core.types import Message, Reply
 
 if TYPE_CHECKING:
     from bots.discord.client import Client
-    from bots.discord.pace import Pace
+    from bots.discord.connection import Pace
     from core.ports import Receive
 
 PRESSED = 3

@@ -14,10 +14,8 @@ from typing import Any
 import aiohttp
 import discord
 
-from bots.discord.failures import GatewayRefused, IntentRefused, TokenRefused, Unreachable
+from bots.discord.connection import INTERRUPTED, GatewayRefused, IntentRefused, Pace, TokenRefused, Unreachable
 from bots.discord.http import Http
-from bots.discord.outage import INTERRUPTED
-from bots.discord.pace import Pace
 from core.errors import PlatformError
 
 Take = Callable[[str, dict[str, Any]], None]

@@ -17,9 +17,8 @@ import aiohttp
 import discord
 from discord.http import HTTPClient, Route
 
-from bots.discord.failures import Unreachable
-from bots.discord.pace import Pace
-from bots.posting.download import content_of
+from bots.common.downloads import content_of
+from bots.discord.connection import Pace, Unreachable
 
 ANSWER_TIMEOUT_S = 20
 HANDSHAKE_TIMEOUT_S = 20

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bots.actions import print_json
-from bots.evaluation.charts import check_plot
-from bots.evaluation.opening import opened, read_entries
-from bots.evaluation.plots import gate_charts
-from bots.evaluation.showing import as_yaml, print_lines, save, score_table, scores_as_json
-from core.evaluation.gate import FORM, Measured, judge, measure, read_case, refuse_too_few
-from core.evaluation.lines import read_cases
-from core.evaluation.scores import LEVEL
+from bots.common.terminal import print_json
+from bots.evaluation.datasets import Line, read_cases
+from bots.evaluation.output import as_yaml, opened, print_lines, read_entries, save, score_table, scores_as_json
+from bots.evaluation.plots import INTERVALS, Chart, Point, Series, check_plot
+from core.messaging.gate.calibration import Case, Measured, judge, measure, refuse_too_few
+from core.messaging.gate.scores import LEVEL
 from core.settings import Settings
+
+if TYPE_CHECKING:
+    from core.messaging.gate.calibration import Judged, Measured
+    from core.settings import GateSettings
 
 
 async def gate(
@@ -63,3 +65,40 @@ def gate_as_json(measured: Measured, *, fit: bool) -> Mapping[str, Any]:
 
 def _shown(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+FORM = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
+
+
+def read_case(line: Line) -> Case:
+    """Read one line of labelled data."""
+    return Case(line.text("id"), line.text("text"), line.flag("should_answer"))
+
+
+def gate_charts(judged: Sequence[Judged], measured: Measured, settings: GateSettings) -> Sequence[Chart]:
+    """Return precision against recall over thresholds, where the configured one stands, and what fitting brings."""
+    sure = [(one.sure(settings.weights), one.case.should_answer) for one in judged]
+    series = [Series("each threshold, as configured", precision_recall(sure))]
+    outcomes = (
+        ("as configured", measured.configured, f"threshold {settings.threshold:g}"),
+        ("fitted, cross-validated", measured.crossed, ""),
+    )
+    for name, outcome, label in outcomes:
+        recall, precision = outcome.scores.recall.value, outcome.scores.precision
+        if recall is not None and precision.value is not None:
+            point = Point(recall, precision.value, precision.low, precision.high)
+            series.append(Series(name, [point], joined=False, label=label))
+    return [Chart(f"When to speak, {measured.cases} messages; {INTERVALS}", "recall", "precision", series)]
+
+
+def precision_recall(sure: Sequence[tuple[float, bool]]) -> Sequence[Point]:
+    """Return the curve over all thresholds that part the cases, from the strictest on; empty where none is wanted."""
+    wanted = sum(truth for _, truth in sure)
+    ordered = sorted(sure, reverse=True)
+    points, right = [], 0
+    for count, (chance, truth) in enumerate(ordered, 1):
+        right += truth
+        # Cases that look the same are spoken to together.
+        if wanted and chance > 0 and (count == len(ordered) or ordered[count][0] < chance):
+            points.append(Point(right / wanted, right / count))
+    return points

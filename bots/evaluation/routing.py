@@ -4,25 +4,110 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bots.actions import print_json
-from bots.evaluation.charts import check_plot
-from bots.evaluation.opening import opened, read_entries, without_live
-from bots.evaluation.plots import routing_charts
-from bots.evaluation.showing import figures_as_json, fitted_lines, judged_as_json, print_lines, save, shown, title
-from bots.explained import table_lines
+import numpy as np
+
+from bots.common.terminal import print_json, table_lines
+from bots.evaluation.datasets import Case, at_once, queries, read_cases, read_routing, with_corpus
+from bots.evaluation.metrics import ROUTED, mean, rate_routing, summed
+from bots.evaluation.output import (
+    figures_as_json,
+    fitted_lines,
+    judged_as_json,
+    opened,
+    print_lines,
+    read_entries,
+    save,
+    shown,
+    title,
+    without_live,
+)
+from bots.evaluation.plots import INTERVALS, Chart, Point, Series, check_plot
+from bots.evaluation.tuning import enough
+from bots.evaluation.tuning_routing import Compared, RoutingFitted, Weights, asked_agents, compare, fit_routing
+from core.answering.context.dependencies import Parts
 from core.errors import UsageError
-from core.evaluation.lines import read_cases
-from core.evaluation.scores import LEVEL
+from core.messaging.gate.scores import LEVEL, Figure
 from core.settings import Settings
-from knowledge.evaluation.asking import Case, read_routing
-from knowledge.evaluation.corpus import with_corpus
-from knowledge.evaluation.fitting import enough
-from knowledge.evaluation.fitting_routing import RoutingFitted, fit_routing
-from knowledge.evaluation.routing import ROUTED, ROUTING_FORM, Routed, measure_routing
-from knowledge.evaluation.routing_curve import routing_curve
+from knowledge.ports import Embedder, Store
+
+ROUTING_FORM = '{"id", "question", "agents": [name], "history"?} (docs/evaluate.md)'
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """The measures of `cases` questions by way to make the query; `cut` rewrites of the model were the rule's."""
+
+    cases: int
+    agents: int
+    cut: int
+    ways: Mapping[str, Mapping[str, Figure]]
+
+
+async def measure_routing(cases: Sequence[Case], parts: Parts) -> Routed:
+    """Route every question in every way."""
+    asked, cut = await queries(cases, parts)
+    chosen: dict[str, Sequence[str]] = {}
+
+    async def route(query: str) -> str:
+        chosen[query] = [agent.name for agent in await parts.library.route(query)]
+        return query
+
+    await at_once(route, sorted({query for way in asked.values() for query in way}))
+    names = list(parts.settings.retrieval_agents())
+    ways = {
+        way: summed(rate_routing([chosen[query] for query in texts], [case.wanted for case in cases], len(names)))
+        for way, texts in asked.items()
+    }
+    return Routed(len(cases), len(names), cut, ways)
+
+
+STEPS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class AtThreshold:
+    """Coverage and saved searches with one threshold."""
+
+    threshold: float
+    coverage: Figure
+    saved: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingCurve:
+    """The rules' queries over thresholds from low to high, and with the configured one."""
+
+    points: Sequence[AtThreshold]
+    configured: AtThreshold
+
+
+async def routing_curve(cases: Sequence[Case], parts: Parts, store: Store, embedder: Embedder) -> RoutingCurve:
+    """Route questions with many thresholds, all else as configured; those that are routed by words are left out.
+
+    Raises `StoreError`, `EmbeddingError`.
+    """
+    return await asyncio.to_thread(_curve, await compare(cases, parts, store, embedder), parts)
+
+
+def _curve(compared: Compared, parts: Parts) -> RoutingCurve:
+    scores = compared.cosines.mixed(compared.configured)
+    wanted = [case.wanted for case in compared.cases]
+    routing, agents = parts.settings.knowledge.routing, len(parts.settings.retrieval_agents())
+
+    def at(threshold: float) -> AtThreshold:
+        rows = asked_agents(scores, Weights(compared.scales, threshold), routing.agents)
+        rated = rate_routing([[compared.names[agent] for agent in row] for row in rows], wanted, agents)
+        figures: Mapping[str, Figure] = {name: mean(rated[name]) for name in ("coverage", "saved")}
+        return AtThreshold(threshold, figures["coverage"], figures["saved"])
+
+    scaled = scores * compared.scales
+    # Steps of equal numbers of scores: where many lie the threshold tells most.
+    between = np.quantile(scaled, np.linspace(0, 1, STEPS)) if scaled.size else np.empty(0)
+    return RoutingCurve([at(float(step)) for step in between], at(routing.threshold))
 
 
 async def routing(
@@ -103,3 +188,21 @@ def _weights(fitted: RoutingFitted, settings: Settings) -> Mapping[str, Any]:
         for name, scale in fitted.scales.items()
     }
     return {"agents": agents, "knowledge": {"routing": {"threshold": fitted.threshold}}}
+
+
+def routing_charts(curve: RoutingCurve) -> Sequence[Chart]:
+    """Return coverage against saved searches over thresholds, and where the configured one stands."""
+    over = [point for one in curve.points if (point := _trade(one))]
+    configured = _trade(curve.configured)
+    series = [Series("each threshold from low to high", over)]
+    if configured:
+        label = f"threshold {curve.configured.threshold:g}"
+        series.append(Series("as configured", [configured], joined=False, label=label))
+    title = f"What a threshold saves; {INTERVALS}"
+    return [Chart(title, "saved: share of the agents not asked", "coverage", series)]
+
+
+def _trade(one: AtThreshold) -> Point | None:
+    if one.saved.value is None or one.coverage.value is None:
+        return None
+    return Point(one.saved.value, one.coverage.value, one.coverage.low, one.coverage.high)

@@ -7,19 +7,17 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.http.client import Client
-from bots.http.convert import Deleted, to_message
+from bots.common.connection import Line
+from bots.common.proactive import muted
+from bots.http.client import Client, Pace
+from bots.http.convert import Deleted, content_of, to_message
 from bots.http.feedback import PressSink
-from bots.http.files import content_of
-from bots.http.memory import Deletions
-from bots.http.pace import Pace
+from bots.http.idempotency import Deletions
 from bots.http.server import Server
 from bots.http.sink import HttpSink, Shared
-from bots.posting.line import Line
-from bots.posting.muted import muted
 from core.errors import PlatformError
-from core.feedback.thumbs import is_press
-from core.logs import logger
+from core.messaging.feedback.rating_buttons import is_press
+from core.observability.logs import logger
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:

@@ -7,16 +7,29 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from bots.http.failures import RetryLater, Unreachable
+from bots.common.connection import BasicPace, RetryLater, Unreachable
 from bots.http.signing import SIGNATURE, TIMESTAMP, sign
-from core.commenting.withheld import Withheld
-from core.errors import MessageGone, PlatformError, SourceError
+from core.errors import MessageGone, PlatformError, SourceError, Withheld
 from core.settings import HttpSettings
 from knowledge.web.addresses import check_url
 from knowledge.web.client import Request, Response, WebClient
+
+
+@dataclass(frozen=True, slots=True)
+class Pace(BasicPace):
+    """All intervals in seconds. `partial_s` is the pause between two states of a reply that is being written."""
+
+    partial_s: float = 1.0
+    retry_s: float = 0.5
+    longest_retry_s: float = 30.0
+
+
+__all__ = ["RetryLater", "Unreachable"]
+
 
 LONGEST_REPLY_KB = 64
 LONGEST_WAIT_S = 3600.0

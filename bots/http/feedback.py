@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bots.common.delivery_retry import Patience
 from bots.http.client import Client, key_of
-from bots.posting.patience import Patience
-from core.feedback.thumbs import Offer, offered, read_button
+from core.messaging.feedback.rating_buttons import Offer, offered, read_button
 from core.types import Message, Reply
 
 if TYPE_CHECKING:
-    from bots.http.pace import Pace
+    from bots.http.client import Pace
 
 
 class PressSink:

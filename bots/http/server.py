@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from bots.http.convert import Malformed, identity_of
-from bots.http.memory import Taken
+from bots.http.idempotency import Taken
 from bots.http.signing import SIGNATURE, TIMESTAMP, WINDOW_S, fault_of
 from core.errors import PlatformError
-from core.logs import logger
+from core.observability.logs import logger
 from core.settings import HttpSettings
 
 # Makes an event durable. Raises `Malformed`, and whatever kept it from being safe.

@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from bots.http.client import Client, key_of
-from bots.http.failures import RetryLater, Unreachable
-from bots.http.memory import Deletions
-from bots.http.pace import Pace
-from bots.posting.delivery import announced
-from bots.posting.patience import Patience
-from bots.posting.showing import Showing
-from core.commenting.held import MOST
+from bots.common.delivery_retry import Patience, announced
+from bots.common.live_preview import Showing
+from bots.http.client import Client, Pace, RetryLater, Unreachable, key_of
+from bots.http.idempotency import Deletions
 from core.errors import MessageGone
-from core.feedback.calling import called
-from core.logs import logger
+from core.messaging.auto_comment.guarded_sink import MOST
+from core.messaging.feedback.escalation import called
+from core.observability.logs import logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:

@@ -7,29 +7,26 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bots.posting.line import Line
-from bots.posting.muted import muted
-from bots.posting.outage import Outage
-from bots.slack.administration import Administrators
-from bots.slack.chosen import CHOSEN, to_lesson
-from bots.slack.commands import ACKNOWLEDGED, CommandSink
+from bots.common.connection import Line, Outage
+from bots.common.proactive import muted
+from bots.slack.administrators import Administrators
+from bots.slack.commands import ACKNOWLEDGED, CHOSEN, CommandSink, to_lesson
 from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event
-from bots.slack.failures import TokenRefused
+from bots.slack.errors import Pace, TokenRefused, Turns
 from bots.slack.feedback import PRESSED, PressSink, to_press
-from bots.slack.memory import AnsweredIn, Memory
-from bots.slack.pace import Pace, Turns
-from bots.slack.settings import FIELD, SUBMITTED, FieldSink, Submission, Submissions, to_submission, view_of
-from bots.slack.sign import Lacking
+from bots.slack.settings_modal import FIELD, SUBMITTED, FieldSink, Submission, Submissions, to_submission, view_of
 from bots.slack.sink import Shared, SlackSink
-from core.commenting.rules import by_bot
+from bots.slack.status import Lacking
+from bots.slack.thread_cache import AnsweredIn, Memory
 from core.errors import PlatformError
-from core.feedback.thumbs import is_press
-from core.logs import logger
+from core.messaging.feedback.rating_buttons import is_press
+from core.messaging.policy.posts import by_bot
+from core.observability.logs import logger
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import Client
-    from core.administration.form import Form
+    from core.messaging.commands.form import Form
     from core.ports import Delivery, Receive, Sink
     from core.settings import Secret, SlackSettings
 

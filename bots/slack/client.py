@@ -15,11 +15,9 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bots.posting.download import content_of
-from bots.slack.convert import Identity
-from bots.slack.failures import RetryLater, Unreachable
-from bots.slack.files import address_of
-from bots.slack.meanings import failure_of, retry_after
+from bots.common.downloads import content_of
+from bots.slack.convert import Identity, address_of
+from bots.slack.errors import RetryLater, Unreachable, failure_of, retry_after
 from core.errors import MessageGone, PlatformError
 
 CHUNK = 65536

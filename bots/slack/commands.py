@@ -3,21 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from bots.posting.delivery import announced
-from bots.posting.patience import Patience
+from bots.common.delivery_retry import Patience, announced
+from bots.slack.convert import Identity, Ignored, plain
+from bots.slack.errors import Pace
 from bots.slack.feedback import blocks_of, mentions
-from bots.slack.markup import render
-from bots.slack.pace import Pace
-from core.feedback.calling import called
-from core.feedback.thumbs import Offer, thumbs
-from core.types import Citation, Message, Reply
+from bots.slack.render import render
+from core.messaging.feedback.escalation import called
+from core.messaging.feedback.message_reference import BEFORE, SHORTCUT
+from core.messaging.feedback.rating_buttons import Offer, thumbs
+from core.types import Citation, ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, Client
     from core.ports import Delivery
+
+CHOSEN = "message_action"
+
+
+def to_lesson(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
+    """Convert the choice of a message, or say why it is none of ours; `reference` as that of a slash command.
+
+    What the message says comes with it, so that it need not have been seen before. Raises `KeyError` and the like for a
+    malformed payload.
+    """
+    if payload["callback_id"] != SHORTCUT:
+        return Ignored("a shortcut that is not ours", expected=False)
+    user, chosen, channel = payload["user"], payload["message"], str(payload["channel"]["id"])
+    author_id, ts = str(user["id"]), str(payload["message_ts"])
+    thread = str(chosen.get("thread_ts") or ts)
+    # The bot's own answers are in the journal, as they were before they were made to fit a message.
+    own = chosen.get("user") == me.user_id
+    return Message(
+        id=str(payload["trigger_id"]),
+        key=ConversationKey("slack", channel, f"command:{author_id}"),
+        author_id=author_id,
+        author=str(user.get("name") or user.get("username") or author_id),
+        text="",
+        sent_at=datetime.now(UTC),
+        private=channel.startswith("D"),
+        addressed=True,
+        command="learn",
+        reply_to=ts,
+        quoted="" if own else plain(str(chosen.get("text") or ""), me),
+        bot=me.user_id,
+        reference={
+            "channel": channel,
+            "user": author_id,
+            "response_url": str(payload["response_url"]),
+            BEFORE: "" if thread == ts else thread,
+        },
+    )
+
 
 # How often Slack takes an answer to one command.
 USES = 5

@@ -7,14 +7,57 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import unescape
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from bots.slack.administration import sub_command
-from bots.slack.files import attachments_of
-from core.commenting.rules import BY_BOT, KIND
-from core.gating.following import BEGUN
-from core.gating.room import FOLLOWED, IN_CHAT
-from core.types import ConversationKey, Message
+from core.messaging.gate.follow_up import BEGUN
+from core.messaging.policy.command_table import find, may_be
+from core.storage.chat_history import FOLLOWED, IN_CHAT
+from core.types import BY_BOT, KIND, Attachment, AttachmentKind, ConversationKey, Message
+
+if TYPE_CHECKING:
+    pass
+
+Json = Mapping[str, Any]
+
+OFFICIAL = "https://slack.com/"
+_PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+
+
+def attachments_of(event: Json) -> tuple[Attachment, ...]:
+    """Return what came with a message. `reference` holds the `file` id of a picture."""
+    files = event.get("files")
+    found = [one for one in files if isinstance(one, Mapping)] if isinstance(files, list) else []
+    # What was deleted or hidden is still listed.
+    return tuple(_attachment(one) for one in found if one.get("mode") not in ("tombstone", "hidden_by_limit"))
+
+
+def address_of(file: Json, api_url: str) -> str:
+    """Return the address of a file; empty where it is not on Slack's own servers, for the token is sent there."""
+    url = str(file.get("url_private_download") or file.get("url_private") or "")
+    parts = urlsplit(url)
+    if api_url.startswith(OFFICIAL):
+        host = parts.hostname or ""
+        return url if parts.scheme == "https" and (host == "slack.com" or host.endswith(".slack.com")) else ""
+    api = urlsplit(api_url)
+    return url if (parts.scheme, parts.netloc) == (api.scheme, api.netloc) else ""
+
+
+def _attachment(file: Json) -> Attachment:
+    kind = _kind(str(file.get("mimetype") or ""), str(file.get("subtype") or ""))
+    size = file.get("size")
+    reference = {"file": str(file.get("id") or "")} if kind == "picture" else {}
+    return Attachment(kind, str(file.get("name") or ""), size if isinstance(size, int) else 0, reference)
+
+
+def _kind(media_type: str, subtype: str) -> AttachmentKind:
+    if media_type in _PICTURES:
+        return "picture"
+    # A clip of the voice comes as a video without a picture.
+    if media_type.startswith("audio/") or subtype == "slack_audio":
+        return "voice"
+    return "video" if media_type.startswith("video/") else "file"
+
 
 # What people write themselves; every other subtype is a notice of something that happened.
 _WRITTEN = ("", "file_share", "thread_broadcast", "me_message")
@@ -197,3 +240,25 @@ def _text(mapping: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name} is missing")
     return value
+
+
+# In a link to a message its timestamp stands without the dot.
+_LINK = re.compile(r"https://\S+/p(\d{10})(\d{6})\b\S*")
+
+
+def sub_command(words: str) -> tuple[str, str]:
+    """Return the command that the words behind `/kimas` name, and what is given to it.
+
+    Words that name none are a question, and so is one that merely begins with a command's name: `why does it fail?`.
+    """
+    if not words.strip():
+        return "help", ""
+    first, *others = words.split(maxsplit=1)
+    rest = "".join(others)
+    command = find(first.lower().removeprefix("/"))
+    if command is None or not (first.startswith("/") or may_be(command, rest)):
+        return "ask", words
+    if command.name == "learn":
+        return command.name, _LINK.sub(r"\1.\2", rest.strip(), count=1).removeprefix("<")
+    found = _LINK.search(rest) if command.name == "why" else None
+    return command.name, f"{found[1]}.{found[2]}" if found else rest.strip()

@@ -19,9 +19,9 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
 from bots.slack.client import quiet, without_secrets
-from bots.slack.failures import Unreachable
+from bots.slack.errors import Unreachable
 from core.errors import PlatformError
-from core.logs import logger
+from core.observability.logs import logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

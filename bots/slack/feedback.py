@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bots.posting.patience import Patience
+from bots.common.delivery_retry import Patience
 from bots.slack.convert import Identity, Ignored
-from bots.slack.parts import split
-from core.feedback.calling import called
-from core.feedback.thumbs import Offer, offered, press, read_button
+from bots.slack.render import split
+from core.messaging.feedback.escalation import called
+from core.messaging.feedback.rating_buttons import Offer, offered, press, read_button
 from core.types import Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import Client
-    from bots.slack.pace import Pace
+    from bots.slack.errors import Pace
 
 PRESSED = "block_actions"
 # A section takes 3,000 characters, a message 50 blocks.

@@ -7,24 +7,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bots.posting.delivery import announced
-from bots.posting.pace import wait_for
-from bots.posting.patience import Patience
-from bots.posting.showing import Showing
-from bots.slack.failures import NotEditable, RetryLater, StillStreaming, StreamOver, Unavailable, Unreachable
+from bots.common.connection import wait_for
+from bots.common.delivery_retry import Patience, announced
+from bots.common.live_preview import Showing
+from bots.slack.errors import NotEditable, Pace, RetryLater, StillStreaming, StreamOver, Turns, Unavailable, Unreachable
 from bots.slack.feedback import blocks_of, mentions
-from bots.slack.markup import EMPTY, render, streamable
-from bots.slack.pace import Pace, Turns
-from bots.slack.parts import STREAM_LIMIT
-from bots.slack.sign import Lacking, Sign
+from bots.slack.render import EMPTY, STREAM_LIMIT, render, streamable
+from bots.slack.status import Lacking, Sign
 from core.errors import MessageGone
-from core.feedback.thumbs import Offer, thumbs
-from core.logs import logger
+from core.messaging.feedback.rating_buttons import Offer, thumbs
+from core.observability.logs import logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, Client
-    from bots.slack.memory import Memory
+    from bots.slack.thread_cache import Memory
     from core.ports import Delivery
 
 PLACEHOLDER = "_Looking it up…_"

@@ -7,21 +7,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from bots.posting.line import Line
-from bots.posting.muted import muted
-from bots.posting.outage import Outage
-from bots.telegram.administration import Administrators, menus
-from bots.telegram.convert import Identity, Ignored, to_message
-from bots.telegram.failures import Conflict, TokenRefused
+from bots.common.connection import Line, Outage
+from bots.common.proactive import muted
+from bots.telegram.client import Conflict, Pace, TokenRefused
+from bots.telegram.commands import Administrators, menus
+from bots.telegram.convert import ALBUM_S, Identity, Ignored, ends_in_album, joined, to_message
 from bots.telegram.feedback import PressSink, to_press
-from bots.telegram.files import ALBUM_S, ends_in_album, joined
 from bots.telegram.loading import load_client
-from bots.telegram.pace import Pace
 from bots.telegram.sink import TelegramSink
-from core.commands import COMMANDS
 from core.errors import PlatformError
-from core.feedback.thumbs import is_press
-from core.logs import logger
+from core.messaging.feedback.rating_buttons import is_press
+from core.messaging.policy.command_table import COMMANDS
+from core.observability.logs import logger
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:

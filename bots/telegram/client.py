@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiogram import Bot, types
@@ -52,24 +53,65 @@ from aiogram.types import (
 from aiogram.utils.token import TokenValidationError
 from pydantic import ValidationError
 
-from bots.posting.download import content_of
-from bots.telegram.convert import Identity
-from bots.telegram.failures import (
-    Conflict,
-    MarkupRejected,
-    Moved,
-    NotAllowed,
-    NotEditable,
-    NotModified,
-    RetryLater,
-    TokenRefused,
-    Unreachable,
-)
-from bots.telegram.raw import RawAdministrators, RawUpdates
+from bots.common.connection import BasicPace, NotAllowed, RetryLater, TokenRefused, Unreachable
+from bots.common.downloads import content_of
+from bots.telegram.convert import Identity, RawAdministrators, RawUpdates
 from core.errors import MessageGone, PlatformError
 
 if TYPE_CHECKING:
     from aiogram.methods.base import TelegramType
+
+
+@dataclass(frozen=True, slots=True)
+class Pace(BasicPace):
+    """All intervals in seconds. The defaults keep within the limits of Telegram's own servers.
+
+    A group takes about 20 messages and edits a minute from one bot, which is what `edit_s` is made for; drafts in
+    private chats are cheaper. The typing notice fades after 5 s.
+    """
+
+    poll_s: int = 25
+    edit_s: float = 3.0
+    draft_s: float = 1.0
+    typing_s: float = 4.5
+
+
+__all__ = [
+    "Conflict",
+    "MarkupRejected",
+    "Moved",
+    "NotAllowed",
+    "NotEditable",
+    "NotModified",
+    "RetryLater",
+    "TokenRefused",
+    "Unreachable",
+]
+
+
+class Conflict(PlatformError):
+    """Somebody else takes this bot's updates: a second poller, or a webhook."""
+
+
+class MarkupRejected(PlatformError):
+    """Telegram cannot parse the entities of a text."""
+
+
+class NotModified(PlatformError):
+    """An edit changes nothing."""
+
+
+class NotEditable(PlatformError):
+    """A message can no longer be edited."""
+
+
+class Moved(PlatformError):
+    """A group was upgraded to a supergroup and has the id `chat_id` now."""
+
+    def __init__(self, message: str, chat_id: int) -> None:
+        super().__init__(message)
+        self.chat_id = chat_id
+
 
 ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
 ANSWER_TIMEOUT_S = 20

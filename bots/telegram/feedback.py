@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from bots.telegram.client import NotEditable, NotModified, RetryLater, Unreachable
 from bots.telegram.convert import Identity, Ignored
-from bots.telegram.failures import NotEditable, NotModified, RetryLater, Unreachable
 from core.errors import MessageGone
-from core.feedback.calling import called
-from core.feedback.thumbs import Offer, offered, press, read_button, thumb_buttons
-from core.logs import logger
+from core.messaging.feedback.escalation import called
+from core.messaging.feedback.rating_buttons import Offer, offered, press, read_button, thumb_buttons
+from core.observability.logs import logger
 from core.types import Message, Reply
 
 if TYPE_CHECKING:

@@ -6,29 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bots.posting.delivery import announced
-from bots.posting.patience import Patience
-from bots.posting.showing import Showing
-from bots.telegram.failures import (
-    MarkupRejected,
-    Moved,
-    NotAllowed,
-    NotEditable,
-    NotModified,
-    RetryLater,
-    Unreachable,
-)
+from bots.common.delivery_retry import Patience, announced
+from bots.common.live_preview import Showing
+from bots.telegram.client import MarkupRejected, Moved, NotAllowed, NotEditable, NotModified, RetryLater, Unreachable
 from bots.telegram.feedback import mentions, rows_of
-from bots.telegram.markup import EMPTY, render
-from bots.telegram.parts import plain
+from bots.telegram.render import EMPTY, plain, render
 from core.errors import MessageGone, PlatformError
-from core.feedback.thumbs import thumbs
-from core.logs import logger
+from core.messaging.feedback.rating_buttons import thumbs
+from core.observability.logs import logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.telegram.client import Client, Rows
-    from bots.telegram.pace import Pace
+    from bots.telegram.client import Client, Pace, Rows
     from core.ports import Delivery
 
 

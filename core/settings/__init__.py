@@ -11,16 +11,17 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from core.settings.administration import AdministrationSettings
-from core.settings.agents import AgentSettings
-from core.settings.answering import AnswerSettings, BudgetSettings, ContextSettings, Strategy, StrategySettings
-from core.settings.base import VARIABLE, Name, Secret, Section, Share
-from core.settings.bots import BotSettings, Platform, PlatformSettings
-from core.settings.commenting import AutoCommentSettings
-from core.settings.discord import DiscordSettings
-from core.settings.evidence import EvidenceSettings
-from core.settings.feedback import FeedbackSettings, HandoffSettings
-from core.settings.http import HttpSettings
+from core.settings.answering import (
+    AgentSettings,
+    AnswerSettings,
+    BudgetSettings,
+    CacheSettings,
+    ContextSettings,
+    EvidenceSettings,
+    LimitsSettings,
+    StrategySettings,
+)
+from core.settings.base import VARIABLE, Name, Secret, Section, Share, Strategy
 from core.settings.knowledge import (
     ChunkingSettings,
     EmbeddingSettings,
@@ -30,11 +31,27 @@ from core.settings.knowledge import (
     StoreSettings,
     WeaviateSettings,
 )
-from core.settings.live import HttpApiSource, LiveSource, RemoteRagSource, SearchApiSource
+from core.settings.messaging import (
+    AdministrationSettings,
+    AutoCommentSettings,
+    FeedbackSettings,
+    HandoffSettings,
+    JournalSettings,
+    LogSettings,
+    MetricsSettings,
+    RunSettings,
+)
 from core.settings.models import FallbackSettings, ModelSettings, ModelsSettings
-from core.settings.platforms import GateSettings, TelegramSettings
-from core.settings.running import JournalSettings, LogSettings, MetricsSettings, RunSettings
-from core.settings.slack import SlackSettings
+from core.settings.platforms import (
+    BotSettings,
+    DiscordSettings,
+    GateSettings,
+    HttpSettings,
+    Platform,
+    PlatformSettings,
+    SlackSettings,
+    TelegramSettings,
+)
 from core.settings.sources import (
     FaqSource,
     FeedSource,
@@ -43,17 +60,20 @@ from core.settings.sources import (
     GithubSource,
     GitlabSource,
     GitSource,
+    HttpApiSource,
     LearnedSource,
     LinkedSource,
+    LiveSource,
     OwnSource,
     RefreshSettings,
+    RemoteRagSource,
+    SearchApiSource,
     SourceSettings,
     StandingSource,
     StoredSource,
     WebsiteSource,
     WebSource,
 )
-from core.settings.usage import CacheSettings, LimitsSettings
 
 __all__ = [
     "VARIABLE",

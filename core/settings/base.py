@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -45,3 +45,6 @@ class Secret(Section):
     def value(self) -> str:
         """Return the secret. Raises `KeyError` or `OSError` when it is missing (`configuration` checks that first)."""
         return os.environ[self.env] if self.env is not None else Path(self.file or "").read_text("utf-8").strip()
+
+
+Strategy = Literal["none", "single", "parallel", "planning", "react", "simple"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from knowledge.chunking.code import LANGUAGES, chunk_code
+from knowledge.chunking.lines import chunk_faq, chunk_plain
 from knowledge.chunking.markdown import chunk_markdown
-from knowledge.chunking.plain import chunk_faq, chunk_plain
 from knowledge.chunking.python import chunk_python
 from knowledge.chunking.rst import chunk_rst
 from knowledge.ports import Chunk, Document

@@ -1,8 +1,4 @@
-"""What all chunkers share: lines with their sizes, sections, and how these become chunks of a bounded size.
-
-Sizes are estimated tokens: a quarter per character, one per CJK character. A chunk aims at `tokens`; to keep a fence, a
-table or a statement whole it may reach one and a half times that.
-"""
+"""Plain text, and everything that has no better chunker: paragraphs, packed up to the size."""
 
 from __future__ import annotations
 
@@ -281,3 +277,22 @@ def cut_line(line: str, tokens: int) -> list[str]:
         if piece := window.strip():
             pieces.append(piece)
     return pieces
+
+
+def chunk_plain(document: Document, tokens: int) -> list[Chunk]:
+    """Split at blank lines, then at lines, then inside lines."""
+    lines = Lines.of(document.text)
+    whole = Section((root_name(document),), 1, len(lines))
+    return chunks_of(lines, [whole], tokens, lambda section: paragraphs(lines, section.span))
+
+
+def chunk_faq(document: Document, tokens: int) -> list[Chunk]:
+    """Keep a question and its answer in one chunk, up to twice the size; longer answers are split at paragraphs."""
+    lines = Lines.of(document.text)
+    title = root_name(document)
+    if lines.size(1, len(lines)) <= 2 * tokens and not lines.blank(1, len(lines)):
+        first = next(number for number in range(1, len(lines) + 1) if lines[number].strip())
+        end = max(number for number in range(1, len(lines) + 1) if lines[number].strip())
+        return [Chunk("\n".join(lines.lines[first - 1 : end]).rstrip(), title, first, end)]
+    whole = Section((title,), 1, len(lines))
+    return chunks_of(lines, [whole], tokens, lambda section: [Span(1, len(lines))])

@@ -9,8 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from knowledge.chunking.lines import SLACK, Lines, Section, Span, chunks_of, root_name, spans_from
-from knowledge.chunking.plain import chunk_plain
+from knowledge.chunking.lines import SLACK, Lines, Section, Span, chunk_plain, chunks_of, root_name, spans_from
 from knowledge.chunking.tutorial import chunk_tutorial, is_tutorial
 from knowledge.ports import Chunk, Document
 

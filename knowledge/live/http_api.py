@@ -14,12 +14,11 @@ from urllib.parse import quote
 from core.errors import SourceError
 from core.settings import HttpApiSource
 from core.types import Passage
-from knowledge.live.allowance import Allowance
-from knowledge.live.kept import Found, Kept
+from knowledge.live.cache import Found, Kept
+from knowledge.live.quota import Allowance
 from knowledge.web.addresses import SCHEMES, shown
-from knowledge.web.client import Request, Response, WebClient
-from knowledge.web.keys import key_of
-from knowledge.web.replies import text_of
+from knowledge.web.client import Request, Response, WebClient, text_of
+from knowledge.web.secrets import key_of
 
 if TYPE_CHECKING:
     from jmespath.parser import ParsedResult

@@ -11,16 +11,15 @@ from typing import Any
 from urllib.parse import quote
 
 from core.errors import SourceError
-from core.logs import logger
+from core.observability.logs import logger
 from core.settings import RemoteRagSource
 from core.types import Passage
-from knowledge.live.allowance import Allowance
-from knowledge.live.kept import Found, Kept
+from knowledge.live.cache import Found, Kept
+from knowledge.live.quota import Allowance
 from knowledge.web.addresses import SCHEMES, shown
-from knowledge.web.client import Request, Response, WebClient
-from knowledge.web.keys import key_of
+from knowledge.web.client import Request, Response, WebClient, line_of, read_json, text_of
 from knowledge.web.markup import without_hidden
-from knowledge.web.replies import line_of, read_json, text_of
+from knowledge.web.secrets import key_of
 
 MAX_TEXT = 4000
 # How long a base without the enhanced call is asked in the standard way before it is tried again.

@@ -3,17 +3,157 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
+import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from core.errors import SourceError
 from core.settings import FaqSource
+from core.settings.yaml_file import read_yaml
 from knowledge.ports import Document, Listing
-from knowledge.sources.faq_formats import Entry, read_entries
-from knowledge.sources.links import fill
-from knowledge.sources.reading import fingerprint
+from knowledge.sources.common.documents import decode, fill, fingerprint
+
+_NAMES = {
+    "question": "question questions q query prompt title 问题 問題 提问 提問 问 问句 标准问题",
+    "answer": "answer answers a response reply text 答案 回答 答复 答覆 答 解答 标准答案",
+    "url": "url link source 链接 鏈接 網址 网址 地址",
+    "tags": "tags tag keywords keyword category 标签 標籤 关键词 分类",
+}
+_SPELLINGS = {field: spellings.split() for field, spellings in _NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One question with its answer. `line` is where it starts in the file, 1-based."""
+
+    question: str
+    answer: str
+    url: str = ""
+    tags: tuple[str, ...] = ()
+    line: int = 1
+
+
+Read = tuple[list[Entry], int]
+
+
+def read_entries(path: Path) -> Read:
+    """Return the entries of a file in their order, and how many lacked a question or an answer.
+
+    Raises `ValueError` with file and line when the file is broken, `OSError` when it cannot be read.
+    """
+    match path.suffix.lower():
+        case ".yaml" | ".yml":
+            return _from_yaml(path)
+        case ".csv" | ".tsv":
+            return _from_csv(path)
+        case ".jsonl" | ".ndjson":
+            return _from_json_lines(path)
+        case ".json":
+            return _from_json(path)
+        case suffix:
+            known = ".yaml, .yml, .csv, .tsv, .json, .jsonl, .ndjson"
+            raise ValueError(f"{path}: {suffix or 'no suffix'} is not a known FAQ format (known: {known})")
+
+
+def _from_yaml(path: Path) -> Read:
+    file = read_yaml(path)
+    above, rows = _rows(path, file.data)
+    return _collect((row, file.line_of((*above, key))) for key, row in rows)
+
+
+def _from_json(path: Path) -> Read:
+    return _collect((row, 1) for _, row in _rows(path, _parse(path, decode(path.read_bytes()), 1))[1])
+
+
+def _from_json_lines(path: Path) -> Read:
+    lines = enumerate(decode(path.read_bytes()).split("\n"), 1)
+    return _collect((_parse(path, line, number), number) for number, line in lines if line.strip())
+
+
+def _parse(path: Path, text: str, first: int) -> Any:
+    try:
+        # Numbers stay as they are spelled: all of them are text here.
+        return json.loads(text, parse_int=str, parse_float=str)
+    except json.JSONDecodeError as error:
+        line = first + error.lineno - 1
+        raise ValueError(f"{path}:{line}:{error.colno}: not valid JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path}:{first}: is nested too deeply") from error
+
+
+def _from_csv(path: Path) -> Read:
+    text = decode(path.read_bytes())
+    header = text.partition("\n")[0]
+    delimiter = max(",;\t", key=header.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[tuple[Any, int]] = []
+    try:
+        names = next(reader, [])
+        if not _fields(dict.fromkeys(names, "")).keys() >= {"question", "answer"}:
+            raise ValueError(f"{path}:1: the header names no question and answer columns (it says: {header.strip()!r})")
+        start = reader.line_num + 1
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                rows.append((dict(zip(names, cells, strict=False)), start))
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}:{reader.line_num}: not valid CSV: {error}") from error
+    return _collect(rows)
+
+
+def _rows(path: Path, data: Any) -> tuple[tuple[str | int, ...], list[tuple[str | int, Any]]]:
+    """Return where the entries are in a file, and the entries under their keys.
+
+    A list of entries, a mapping from question to answer, or either of them under one name (`faq:`).
+    """
+    above: tuple[str | int, ...] = ()
+    if isinstance(data, dict) and len(data) == 1 and isinstance(next(iter(data.values())), list | dict):
+        name, data = next(iter(data.items()))
+        above = (name,)
+    if data is None:
+        return above, []
+    if isinstance(data, list):
+        return above, list(enumerate(data))
+    if isinstance(data, dict):
+        return above, [(key, {"question": key, "answer": value}) for key, value in data.items()]
+    raise ValueError(f"{path}:1: expected a list of questions with answers, or a mapping from question to answer")
+
+
+def _collect(rows: Iterable[tuple[Any, int]]) -> Read:
+    entries = []
+    incomplete = 0
+    for row, line in rows:
+        fields = _fields(row) if isinstance(row, Mapping) else {}
+        question, answer = _plain(fields.get("question")), _plain(fields.get("answer"))
+        if question and answer:
+            url, tags = _plain(fields.get("url")), _tags(fields.get("tags"))
+            entries.append(Entry(" ".join(question.split()), answer, url, tags, line))
+        else:
+            incomplete += 1
+    return entries, incomplete
+
+
+def _fields(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a row under our names; the more exact spelling of a field wins."""
+    given = {str(key).strip().lower(): value for key, value in row.items()}
+    known = ((field, next((word for word in words if word in given), "")) for field, words in _SPELLINGS.items())
+    return {field: given[word] for field, word in known if word}
+
+
+def _plain(value: Any) -> str:
+    return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else _plain(value).replace("，", ",").replace(";", ",").split(",")
+    return tuple(tag for tag in map(_plain, items) if tag)
+
 
 _SLUG_CHARS = 40
 

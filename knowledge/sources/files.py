@@ -11,10 +11,9 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import FilesSource
 from knowledge.ports import Document, Listing
+from knowledge.sources.common.documents import defect, fill, fingerprint
+from knowledge.sources.common.path_filter import PACKED, Selection
 from knowledge.sources.formats import readable
-from knowledge.sources.links import fill
-from knowledge.sources.reading import defect, fingerprint
-from knowledge.sources.selection import PACKED, Selection
 
 
 class FilesFolder:

@@ -23,6 +23,6 @@ async def open_store(
         from knowledge.stores.weaviate import open_weaviate
 
         return await open_weaviate(settings.weaviate, embedder_name, dimension, rebuild=rebuild)
-    from knowledge.stores.lance import open_lance
+    from knowledge.stores.lance.store import open_lance
 
     return await open_lance(data_dir / "passages", embedder_name, dimension, rebuild=rebuild)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from core.errors import StoreError
 from knowledge.ports import Held, Row, Store
-from knowledge.stores.lance import LanceStore
-from knowledge.stores.lance_rows import lance_rows
+from knowledge.stores.lance.rows import lance_rows
+from knowledge.stores.lance.store import LanceStore
 from knowledge.stores.weaviate import WeaviateStore
 
 BATCH_PASSAGES = 2000

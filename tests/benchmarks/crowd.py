@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from bots.app import App, open_app
-from core.answer import answer
-from core.configuration import load_settings
+from bots.daemon.bootstrap import App, open_app
+from core.answering.pipeline import answer
+from core.settings.loader import load_settings
 from core.types import Question
 from tests.benchmarks.corpus import ingested
 from tests.benchmarks.figures import Figure, median, percentile

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from bots.app import open_app
-from core.answer import answer
-from core.budget import Budget
-from core.configuration import load_settings
+from bots.daemon.bootstrap import open_app
+from core.answering.pipeline import answer
+from core.runtime.budget import Budget
+from core.settings.loader import load_settings
 from core.types import Question, Turn
 from tests.benchmarks.corpus import ingested
 from tests.benchmarks.figures import Figure, median, percentile

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from knowledge.locks import being_refreshed
+from core.runtime.locks import being_refreshed
 from tests.benchmarks.figures import Figure
 from tests.deployment import Deployment
 

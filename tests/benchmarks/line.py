@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bots.app import open_app
-from core.answer import answer
-from core.configuration import load_settings
-from core.endpoint import Endpoint
+from bots.daemon.bootstrap import open_app
+from core.answering.pipeline import answer
+from core.llm.client import Endpoint
+from core.settings.loader import load_settings
 from core.types import Question, Reply
 from tests.benchmarks.corpus import ingested
 from tests.benchmarks.figures import Figure, median, percentile

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from core.text.tokens import lexical_tokens, query_tokens
 from core.types import Passage
-from knowledge.planned import FORMAT
+from knowledge.ingestion.stored_sources import FORMAT
 from knowledge.ports import Row, Vectors
-from knowledge.tokens import lexical_tokens, query_tokens
 
 DIMENSION, TOPICS = 384, 300
 # A vector's own part beside its topic: the cosine of two of a topic is about 0.67.

@@ -10,9 +10,9 @@ import numpy as np
 from core.settings import EmbeddingSettings, Settings
 from core.types import Passage
 from knowledge.embedding import open_embedder
-from knowledge.library import KnowledgeLibrary
 from knowledge.ports import Row
-from knowledge.stores.lance import open_lance
+from knowledge.retrieval.library import KnowledgeLibrary
+from knowledge.stores.lance.store import open_lance
 from tests.benchmarks.figures import Figure, median, percentile
 
 AGENTS, PASSAGES, TOPICS, QUERIES, ROUNDS = 20, 2_000, 12, 100, 5

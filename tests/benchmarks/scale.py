@@ -20,9 +20,9 @@ from pathlib import Path
 
 import psutil
 
+from knowledge.ingestion.sync import refresh
 from knowledge.ports import Document, Listing, Store, Vectors
-from knowledge.stores.lance import open_lance
-from knowledge.sync import refresh
+from knowledge.stores.lance.store import open_lance
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.passages import CHUNK_TOKENS, DIMENSION, SOURCES, Query, Topics, batches, documents, queries
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from core.settings import EmbeddingSettings
+from core.text.tokens import lexical_tokens, query_tokens
 from core.types import Passage
 from knowledge.embedding import open_embedder
 from knowledge.ports import Row
-from knowledge.stores.lance import open_lance
-from knowledge.tokens import lexical_tokens, query_tokens
+from knowledge.stores.lance.store import open_lance
 from tests.benchmarks.corpus import installed
 from tests.benchmarks.figures import Figure, median, percentile
 

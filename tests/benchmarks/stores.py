@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from core.fusion import fuse
+from core.grounding.fusion import fuse
 from core.settings import WeaviateSettings
 from knowledge.ports import Store
 from knowledge.stores.copying import copy_source
-from knowledge.stores.lance import open_lance
+from knowledge.stores.lance.store import open_lance
 from knowledge.stores.weaviate import open_weaviate
-from knowledge.stores.weaviate.connecting import connect
+from knowledge.stores.weaviate.connection import connect
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.passages import DIMENSION, SOURCES, Query, queries
 from tests.benchmarks.scale import AT_ONCE, LIMIT, fill, searched

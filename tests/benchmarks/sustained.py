@@ -16,11 +16,11 @@ from pathlib import Path
 
 from core.settings import EmbeddingSettings, GitSource
 from knowledge.embedding import open_embedder
+from knowledge.ingestion.sync import SyncReport, refresh
 from knowledge.ports import Embedder, Vectors
-from knowledge.sources import open_source
-from knowledge.stores.lance import open_lance
-from knowledge.stores.writing import WritesInTurn
-from knowledge.sync import SyncReport, refresh
+from knowledge.sources.factory import open_source
+from knowledge.stores.lance.store import open_lance
+from knowledge.stores.locked_store import WritesInTurn
 from tests.benchmarks.corpus import repository_of_500_files
 from tests.benchmarks.figures import Figure
 

@@ -11,13 +11,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bots.app import open_app
-from core.answer import answer
-from core.budget import Budget
-from core.configuration import load_settings
-from core.parts import Parts
+from bots.daemon.bootstrap import open_app
+from core.answering.context.dependencies import Parts
+from core.answering.pipeline import answer
 from core.ports import ChatModel, Form, Role
+from core.runtime.budget import Budget
 from core.settings import Strategy
+from core.settings.loader import load_settings
 from core.types import Question, Turn
 from tests.benchmarks.corpus import ingested
 from tests.benchmarks.drawing import Bar, Waterfall, draw

@@ -9,7 +9,7 @@ BOTS = Path(__file__).parents[2] / "bots"
 
 def code_of(platform: str) -> str:
     """Return the platform's modules, and the ones that all platforms share with its name filled in."""
-    shared = _modules("posting").replace("{self._platform}", platform)
+    shared = _modules("common").replace("{self._platform}", platform)
     return _modules(platform) + shared
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.pace import Pace
+from bots.discord.connection import Pace
 from core.errors import StoreError
 from core.settings import DiscordSettings, Secret
 from core.types import Message

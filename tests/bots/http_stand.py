@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy import text
 
 from bots.http.adapter import HttpAdapter
-from bots.http.pace import Pace
-from core.intake import Answer, Intake
-from core.journal import Journal
+from bots.http.client import Pace
+from core.messaging.processor import Answer, Intake
 from core.ports import Library, Sink
 from core.settings import HttpSettings, Settings
+from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
 from tests.core.stand import settings
 from tests.peers.callback import SECRET, CallbackPeer

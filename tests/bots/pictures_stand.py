@@ -10,13 +10,13 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from core.answer import answer
-from core.intake import Intake
-from core.journal import Journal
-from core.llm import RoleModels
+from core.answering.pipeline import answer
+from core.llm.role_models import RoleModels
+from core.messaging.processor import Intake
 from core.ports import Adapter, Sink
 from core.settings import Settings
-from core.tables import messages
+from core.storage.messages import Journal
+from core.storage.tables import messages
 from core.types import Question, Reply
 from tests.core.scripted import ScriptedPeer
 from tests.core.stand import ShelfLibrary, parts, settings

@@ -23,16 +23,15 @@ from typing import Any, Protocol
 from aiohttp import web
 from sqlalchemy import select
 
-from core.answer import answer
-from core.commenting.rules import BY_BOT
-from core.intake import Intake
-from core.journal import Journal
-from core.llm import RoleModels
+from core.answering.pipeline import answer
+from core.llm.role_models import RoleModels
+from core.messaging.processor import Intake
 from core.ports import Adapter, Receive, Sink
 from core.settings import Settings
-from core.tables import messages
-from core.types import Message, Passage, Question, Reply
-from core.yaml_file import read_yaml
+from core.settings.yaml_file import read_yaml
+from core.storage.messages import Journal
+from core.storage.tables import messages
+from core.types import BY_BOT, Message, Passage, Question, Reply
 from tests.core.scripted import Body, ScriptedPeer
 from tests.core.stand import ShelfLibrary, parts, passage
 from tests.peers.language_model import BODY, pieces_of

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bots.runner import run
-from core.configuration import load_settings
+from bots.daemon.runner import run
 from core.settings import Settings
+from core.settings.loader import load_settings
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.telegram import Author, TelegramPeer

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bots.app import open_app
-from core.database import Database
+from bots.daemon.bootstrap import open_app
 from core.settings import Settings
+from core.storage.engine import Database
 from core.types import Passage
 from knowledge.ports import Held, Row, Store, Vectors
 from tests.knowledge.conftest import WordEmbedder, embedder, store

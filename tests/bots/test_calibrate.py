@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bots.runner import run
-from core.configuration import load_settings
-from core.journal import Journal
+from bots.daemon.runner import run
 from core.settings import Settings
+from core.settings.loader import load_settings
+from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.core.rated import rate
 from tests.deployment import README, Deployment

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bots.check import Finding, Probe, check
+from bots.cli.check import Finding, Probe, check
 from core.settings import Settings
 
 

@@ -20,10 +20,11 @@ import pyte
 import pytest
 from rich.console import Console
 
-from bots.check import Finding
-from bots.console import ConsoleSink, print_findings, print_passages, print_reports
+from bots.cli.check import Finding
+from bots.cli.console import print_findings, print_passages, print_reports
+from bots.console.render import ConsoleSink
 from core.types import Citation, Passage, Reply
-from knowledge.sync import SyncReport
+from knowledge.ingestion.sync import SyncReport
 from tests.deployment import Deployment, make_repository
 from tests.peers.language_model import LanguageModelPeer
 

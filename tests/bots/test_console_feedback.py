@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bots.rating import NO_ANSWER, USAGE, Ratings
-from core.configuration import load_settings
-from core.feedback.effort import Again
-from core.feedback.words import ENGLISH
+from bots.console.rating import NO_ANSWER, USAGE, Ratings
+from core.answering.retry import Again
+from core.settings.loader import load_settings
+from core.text.feedback_messages import ENGLISH
 from core.types import Question, Reply
 from tests.deployment import README, Deployment
 

@@ -11,15 +11,22 @@ from typing import Any
 
 import pytest
 
-from bots.adapters import Positions
+from bots.daemon.adapters import Positions
 from bots.discord.adapter import DiscordAdapter
+from bots.discord.application_commands import (
+    ADMINISTRATOR,
+    MANAGE_GUILD,
+    application_commands,
+    manages,
+    suggestions,
+    written,
+)
 from bots.discord.convert import Identity, to_command
-from bots.discord.menu import ADMINISTRATOR, MANAGE_GUILD, application_commands, manages, suggestions, written
-from core.administration.desk import Desk
-from core.administration.explaining import NOTHING
-from core.commands import COMMANDS, find
-from core.intake import Intake
-from core.journal import Journal
+from core.messaging.commands.dispatcher import Desk
+from core.messaging.commands.explain_command import NOTHING
+from core.messaging.policy.command_table import COMMANDS, find
+from core.messaging.processor import Intake
+from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots import discord_stand
 from tests.conformance.bot import Script

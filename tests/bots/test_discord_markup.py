@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from bots.discord.markup import EMPTY, render, to_markdown
-from bots.discord.parts import length, split
+from bots.discord.render import EMPTY, length, render, split, to_markdown
 from core.types import Citation
 
 CITED = (

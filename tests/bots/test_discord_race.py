@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.pace import Pace
+from bots.discord.connection import Pace
 from core.settings import Settings
 from tests.bots.discord_stand import Positions, settings
 from tests.bots.race_stand import CHATS, NEWS, RIVALS, SCALE, US, raced

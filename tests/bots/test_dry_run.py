@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from bots.dry_run import COPY
-from bots.posting.muted import muted
-from bots.runner import run
-from core.configuration import load_settings
+from bots.common.dry_run import COPY
+from bots.common.proactive import muted
+from bots.daemon.runner import run
 from core.errors import PlatformError
-from core.logs import configure_logs
+from core.observability.logs import configure_logs
 from core.settings import LogSettings
+from core.settings.loader import load_settings
 from tests.bots.http_stand import event
 from tests.bots.ports import free_port
 from tests.deployment import README, Deployment, logging_as_it_was

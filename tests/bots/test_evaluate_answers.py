@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from bots.evaluation.answers import _lines, answers_as_json
-from bots.evaluation.plots import answer_charts
-from core.answer import answer
+from bots.evaluation.answers import ANSWERS_FORM, _lines, answer_charts, answers_as_json, measure_answers, read_answers
+from bots.evaluation.datasets import read_cases
+from core.answering.pipeline import answer
 from core.errors import ModelError
-from core.evaluation.lines import read_cases
 from core.types import Question, Reply
-from knowledge.evaluation.answers import ANSWERS_FORM, measure_answers, read_answers
 from tests.core.scripted import ScriptedPeer, flat, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 from tests.deployment import Deployment

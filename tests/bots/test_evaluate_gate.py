@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from bots.evaluation.gate import gate
-from core.configuration import load_settings
 from core.errors import UsageError
-from core.evaluation.gate import auc
+from core.messaging.gate.calibration import auc
 from core.settings import GateSettings, Settings
+from core.settings.loader import load_settings
 
 FOLDER = Path(__file__).parents[1] / "core" / "data"
 DATA, CORPUS = FOLDER / "gate.jsonl", FOLDER / "gate_corpus.jsonl"

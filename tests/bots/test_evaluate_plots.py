@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from bots.evaluation.charts import COLOURS, Chart, Point, Series, check_plot, draw
 from bots.evaluation.citations import citations
-from bots.evaluation.gate import gate
-from bots.evaluation.plots import precision_recall, retrieval_charts, routing_charts, score_charts
-from bots.evaluation.retrieval import retrieval
-from bots.evaluation.routing import routing
+from bots.evaluation.gate import gate, precision_recall
+from bots.evaluation.plots import COLOURS, Chart, Point, Series, check_plot, draw, score_charts
+from bots.evaluation.retrieval import Retrieved, WayMeasured, retrieval, retrieval_charts
+from bots.evaluation.routing import AtThreshold, RoutingCurve, routing, routing_charts
 from core.errors import UsageError
-from core.evaluation.scores import Counts, Figure, score
+from core.messaging.gate.scores import Counts, Figure, score
 from core.settings import Settings
-from knowledge.evaluation.retrieval import Retrieved, WayMeasured
-from knowledge.evaluation.routing_curve import AtThreshold, RoutingCurve
 from tests.bots.test_evaluate_gate import CORPUS, DATA
 from tests.deployment import Deployment
 

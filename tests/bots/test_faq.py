@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core.feedback.learned import Lessons
-from core.journal import Journal
+from core.storage.lessons import Lessons
+from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.deployment import README, Deployment
 

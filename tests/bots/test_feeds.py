@@ -18,28 +18,28 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
-from bots.adapters import Offsets, Positions
-from bots.check import check
+from bots.cli.check import check
+from bots.common.namespaced import NamedBot
+from bots.daemon.adapters import Offsets, Positions
+from bots.daemon.feeds import FeedFollower, make_followers, misplaced, place_of
+from bots.daemon.runner import run
 from bots.discord.adapter import DiscordAdapter
-from bots.feeds import FeedFollower, make_followers, misplaced, place_of
 from bots.http.adapter import HttpAdapter
-from bots.named import NamedBot
-from bots.runner import run
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
-from core.commenting.entries import heading_of
-from core.commenting.followed import KEPT, FollowedFeeds, known_from
-from core.configuration import load_settings
 from core.errors import ConfigurationError, SourceError, UsageError
-from core.intake import Intake
-from core.journal import Journal
-from core.logs import configure_logs
+from core.messaging.auto_comment.commenter import heading_of
+from core.messaging.processor import Intake
+from core.observability.logs import configure_logs
+from core.observability.silence_kinds import kind_of
 from core.ports import Adapter, Sink
 from core.settings import LogSettings, Settings
-from core.silences import kind_of
-from core.tables import feeds, messages
+from core.settings.loader import load_settings
+from core.storage.feed_state import KEPT, FollowedFeeds, known_from
+from core.storage.messages import Journal
+from core.storage.tables import feeds, messages
 from core.types import Citation, ConversationKey, Message, Question, Reply
-from knowledge.sources.feed_news import LONGEST_WAIT_S, Busy, look
+from knowledge.sources.feed.poll import LONGEST_WAIT_S, Busy, look
 from tests.bots import discord_stand, slack_stand
 from tests.bots.http_stand import QUICK, event, http_settings
 from tests.bots.test_dry_run import daemon, withheld

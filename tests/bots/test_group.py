@@ -14,24 +14,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bots.actions import ingest
-from bots.cli import main
-from bots.console import console
-from bots.group import Overheard, play, settled
-from bots.played.adapter import DELETED, DELETED_LATE, Group
-from bots.played.record import EDITED, EDITED_LATE, WAS_DELETED, PlayedJournal
-from bots.played.upkeep import Looking
-from bots.rating import USAGE
-from core.configuration import load_settings
-from core.database import Database
+from bots.cli.ask import ingest
+from bots.cli.group import EDITED, EDITED_LATE, WAS_DELETED, Looking, Overheard, PlayedJournal, play, settled
+from bots.cli.main import main
+from bots.common.terminal import console
+from bots.console.adapter import DELETED, DELETED_LATE, Group
+from bots.console.rating import USAGE
 from core.errors import StoreError, StoreLocked, UsageError
-from core.feedback.calling import SECOND
-from core.feedback.words import ENGLISH
-from core.intake import Intake
+from core.messaging.processor import Intake
 from core.ports import Sink
+from core.runtime.locks import play_lock
 from core.settings import Settings
-from core.types import Message, Question, Reply
-from knowledge.locks import play_lock
+from core.settings.loader import load_settings
+from core.storage.engine import Database
+from core.text.feedback_messages import ENGLISH
+from core.types import SECOND, Message, Question, Reply
 from tests.deployment import README, Deployment
 
 QUESTION = "How do I rotate the signing keys of sessions?"
@@ -212,8 +209,8 @@ async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_pl
     await played(whole, "/mode auto", "/delete", folder=tmp_path)
     assert f"({DELETED_LATE})" in capsys.readouterr().out
     with monkeypatch.context() as hurry:
-        hurry.setattr("bots.group.TYPING_S", 0.3)
-        hurry.setattr("bots.group.GRACE_S", -1000.0)
+        hurry.setattr("bots.cli.group.TYPING_S", 0.3)
+        hurry.setattr("bots.cli.group.GRACE_S", -1000.0)
         capsys.readouterr()
         lines = (
             "/mode auto",

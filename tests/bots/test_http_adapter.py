@@ -8,11 +8,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bots.adapters import make_adapters
+from bots.daemon.adapters import make_adapters
 from bots.http.adapter import HttpAdapter
 from core.errors import PlatformError
-from core.journal import Journal
 from core.ports import Sink
+from core.storage.messages import Journal
 from core.types import Question, Reply
 from tests.bots.http_stand import echo, event, http_settings, standing
 from tests.core.stand import settings

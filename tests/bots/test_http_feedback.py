@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
-from core.feedback.words import ENGLISH
+from core.text.feedback_messages import ENGLISH
 from tests.bots.http_stand import Stand, event, standing
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bots.http.memory import Deletions, Taken
+from bots.http.idempotency import Deletions, Taken
 from core.ports import Sink
 from core.types import Question, Reply
 from tests.bots.http_stand import CITED, echo, event, standing

@@ -13,17 +13,17 @@ import pytest
 from sqlalchemy import text as sql
 
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.chosen import to_lesson
+from bots.discord.application_commands import MANAGE_GUILD
 from bots.discord.convert import Identity, Ignored
-from bots.discord.menu import MANAGE_GUILD
+from bots.discord.interactions import to_lesson
 from bots.slack.adapter import SlackAdapter
-from bots.slack.administration import sub_command
-from core.feedback.learned import Lessons
-from core.feedback.pointing import LEARN_FROM_THIS, SHORTCUT, pointed
-from core.feedback.words import ENGLISH
-from core.intake import Intake
-from core.journal import Journal
+from bots.slack.convert import sub_command
+from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT, pointed
+from core.messaging.processor import Intake
 from core.ports import Adapter
+from core.storage.lessons import Lessons
+from core.storage.messages import Journal
+from core.text.feedback_messages import ENGLISH
 from core.types import ConversationKey
 from tests.bots import discord_stand, slack_stand
 from tests.conformance.bot import Script

@@ -18,21 +18,21 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bots.common.connection import Line, Watched
+from bots.daemon.monitor import STILL_S, Lag, Monitor, monitoring
+from bots.daemon.runner import run
 from bots.discord.adapter import DiscordAdapter
 from bots.http.adapter import HttpAdapter
-from bots.metrics import STILL_S, Lag, Monitor, monitoring
-from bots.posting.line import Line, Watched
-from bots.runner import run
 from bots.slack.adapter import SlackAdapter
-from core.configuration import load_settings
 from core.errors import StoreError, UsageError
-from core.intake import Intake
-from core.journal import Journal
-from core.meter import Unmetered
-from core.metrics import Metrics, Standing
+from core.messaging.processor import Intake
+from core.observability.metrics import Metrics, Standing
+from core.observability.recorder import Unmetered
 from core.settings import HttpSettings, Settings
+from core.settings.loader import load_settings
+from core.storage.messages import Journal
 from core.types import Passage, SourceState
-from knowledge.live.asking import LiveSources
+from knowledge.live.search import LiveSources
 from tests.bots import discord_stand, slack_stand
 from tests.bots.http_stand import echo
 from tests.bots.ports import free_port

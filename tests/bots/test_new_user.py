@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from bots.cli import main
-from bots.starter import SCHEMA_NAME
+from bots.cli.init_template import SCHEMA_NAME
+from bots.cli.main import main
 from tests.deployment import README, ROOT, Deployment
 
 HALF_A_TERMINAL = 80

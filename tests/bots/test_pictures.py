@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.files import address_of as discord_address
+from bots.discord.convert import address_of as discord_address
 from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
-from bots.slack.files import address_of as slack_address
+from bots.slack.convert import address_of as slack_address
 from bots.telegram.adapter import TelegramAdapter
 from core.errors import PlatformError
-from core.images import MOST_BYTES
-from core.notes import CHINESE, ENGLISH
+from core.llm.images import MOST_BYTES
 from core.settings import Secret, TelegramSettings
+from core.text.messages import CHINESE, ENGLISH
 from core.types import Attachment
 from tests.bots import discord_stand, slack_stand
 from tests.bots.http_stand import QUICK, event, http_settings

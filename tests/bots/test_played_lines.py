@@ -6,18 +6,10 @@ import os
 
 import pytest
 
-from bots.console import console
-from bots.played.adapter import Group
-from bots.played.lines import (
-    BY_BOT,
-    NO_NEW_TEXT,
-    NOTHING_TO_CHANGE,
-    Deleted,
-    Ignored,
-    Line,
-    read,
-)
-from core.feedback.thumbs import is_press
+from bots.common.terminal import console
+from bots.console.adapter import Group
+from bots.console.convert import BY_BOT, NO_NEW_TEXT, NOTHING_TO_CHANGE, Deleted, Ignored, Line, read
+from core.messaging.feedback.rating_buttons import is_press
 from core.types import ConversationKey, Message
 
 GROUP = ConversationKey("console", "group")

@@ -15,10 +15,10 @@ from sqlalchemy import select
 
 from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
-from core.intake import Intake
-from core.journal import Journal
+from core.messaging.processor import Intake
 from core.ports import Adapter, Sink
-from core.tables import messages
+from core.storage.messages import Journal
+from core.storage.tables import messages
 from core.types import Citation, Question, Reply
 from tests.bots import discord_stand, slack_stand
 from tests.core.stand import ShelfLibrary, settings

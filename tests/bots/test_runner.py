@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from bots.runner import run
-from core.configuration import load_settings
+from bots.daemon.runner import run
 from core.errors import PlatformError
-from knowledge.locks import daemon_lock, refresh_lock
+from core.runtime.locks import daemon_lock, refresh_lock
+from core.settings.loader import load_settings
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.telegram import TelegramPeer

@@ -17,19 +17,18 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bots.adapters import make_adapters, same_bot, same_port
-from bots.check import check
-from bots.dry_run import DryRun
-from bots.named import NamedBot
-from bots.probes import make_probes
+from bots.cli.check import check, make_probes
+from bots.common.dry_run import DryRun
+from bots.common.namespaced import NamedBot
+from bots.daemon.adapters import make_adapters, same_bot, same_port
 from core.errors import PlatformError, UsageError
-from core.gating.following import follows_up
-from core.gating.others import left_to_another
-from core.gating.room import FOLLOWED, Room
-from core.journal import Journal
+from core.messaging.gate.bot_arbitration import left_to_another
+from core.messaging.gate.follow_up import follows_up
+from core.messaging.multi_bot import label_of, unfinished
 from core.ports import Adapter, Delivery, Receive, Sink
 from core.settings import Settings
-from core.several import label_of, unfinished
+from core.storage.chat_history import FOLLOWED, Room
+from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Reply
 from tests.bots.ports import free_port
 from tests.core.stand import MemorySink

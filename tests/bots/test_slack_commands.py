@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.administration import Administrators, sub_command
-from bots.slack.failures import Unreachable
-from core.administration.desk import Desk
-from core.intake import Intake
-from core.journal import Journal
+from bots.slack.administrators import Administrators
+from bots.slack.convert import sub_command
+from bots.slack.errors import Unreachable
+from core.messaging.commands.dispatcher import Desk
+from core.messaging.processor import Intake
+from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots import slack_stand
 from tests.conformance.bot import Script

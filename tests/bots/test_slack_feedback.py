@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from bots.slack.adapter import SlackAdapter
 from bots.slack.feedback import SECTION, blocks_of
-from core.feedback.thumbs import Offer, is_press, rated
+from core.messaging.feedback.rating_buttons import Offer, is_press, rated
 from core.types import Message, Reply
 from tests.bots.sink_stand import Delivered
 from tests.bots.slack_stand import PACE, Inbox, Threads, listening, settings

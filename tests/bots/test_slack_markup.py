@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from bots.slack.markup import EMPTY, render, streamable, to_mrkdwn
-from bots.slack.parts import LIMIT, split
+from bots.slack.render import EMPTY, LIMIT, render, split, streamable, to_mrkdwn
 from core.types import Citation
 
 URL = "https://example.org/a?b=1&c=2"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.pace import Pace
-from core.intake import Intake
-from core.journal import Journal
+from bots.slack.errors import Pace
+from core.messaging.processor import Intake
 from core.ports import Sink
 from core.settings import Settings
+from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
 from tests.bots.race_stand import CHATS, NEWS, RIVALS, SCALE, US, end_of, listening, raced
 from tests.bots.slack_stand import Threads, settings

@@ -15,12 +15,12 @@ from urllib.parse import urlencode
 import pytest
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.settings import LATE, MORE, MOST_FIELDS
-from core.administration.desk import Desk
-from core.administration.form import Field, Form
-from core.feedback.words import ENGLISH
-from core.intake import Intake
-from core.journal import Journal
+from bots.slack.settings_modal import LATE, MORE, MOST_FIELDS
+from core.messaging.commands.dispatcher import Desk
+from core.messaging.commands.form import Field, Form
+from core.messaging.processor import Intake
+from core.storage.messages import Journal
+from core.text.feedback_messages import ENGLISH
 from core.types import ConversationKey, Message
 from tests.bots import slack_stand
 from tests.conformance.bot import Gate, Script

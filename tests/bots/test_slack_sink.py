@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.parts import LIMIT
+from bots.slack.render import LIMIT
 from core.errors import MessageGone, PlatformError
 from core.ports import Sink
 from core.types import Citation, Reply

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bots.sources import span
-from core.database import Database
-from core.upkeep_record import UpkeepRecord
-from knowledge.locks import source_lock
+from bots.cli.sources import span
+from core.runtime.locks import source_lock
+from core.storage.engine import Database
+from core.storage.refresh_state import UpkeepRecord
 from tests.deployment import Deployment
 
 

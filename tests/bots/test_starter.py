@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bots.starter import SCHEMA_NAME, write_starter
-from core.configuration import load_settings
+from bots.cli.init_template import SCHEMA_NAME, write_starter
 from core.errors import UsageError
-from core.schema import json_schema
 from core.settings import FilesSource
+from core.settings.loader import load_settings
+from core.settings.schema import json_schema
 
 
 def test_is_valid_where_it_is_written(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ HEAVY = (
     "lancedb",
     "pyarrow",
     "apscheduler",
-    "bots.app",
-    "bots.actions",
-    "knowledge.sync",
+    "bots.daemon.bootstrap",
+    "bots.cli.ask",
+    "knowledge.ingestion.sync",
 )
 LOOK = """
 import sys
-from bots.cli import main
+from bots.cli.main import main
 try:
     main()
 finally:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from bots.adapters import Offsets
+from bots.daemon.adapters import Offsets
 from bots.telegram.adapter import TelegramAdapter
-from bots.telegram.administration import Administrators
-from bots.telegram.failures import Unreachable
-from core.administration.desk import Desk
-from core.commands import COMMANDS
-from core.intake import Intake
-from core.journal import Journal
+from bots.telegram.client import Unreachable
+from bots.telegram.commands import Administrators
+from core.messaging.commands.dispatcher import Desk
+from core.messaging.policy.command_table import COMMANDS
+from core.messaging.processor import Intake
+from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots.test_telegram_adapter import settings as telegram_settings
 from tests.conformance.bot import Script

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from bots.telegram.markup import EMPTY, render, to_html
-from bots.telegram.parts import LIMIT, plain, split
+from bots.telegram.render import EMPTY, LIMIT, plain, render, split, to_html
 from core.types import Citation
 from tests.peers.telegram_text import parse_html, units
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bots.telegram.adapter import TelegramAdapter
-from bots.telegram.pace import Pace
+from bots.telegram.client import Pace
 from bots.telegram.sink import TelegramSink
 from core.errors import MessageGone, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings

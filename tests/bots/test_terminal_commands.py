@@ -10,15 +10,15 @@ import pytest
 from rich.console import Console
 from sqlalchemy import select
 
-from bots.audit import audit
-from bots.chat import Conversation
-from bots.rating import NO_ANSWER, Ratings
-from bots.terminal import Terminal, question_in
-from core.database import Database
+from bots.cli.audit import audit
+from bots.cli.chat import Conversation
+from bots.console.commands import Terminal, question_in
+from bots.console.rating import NO_ANSWER, Ratings
 from core.errors import UsageError
 from core.ports import Sink, Upkeep
 from core.settings import Settings
-from core.tables import feedback, messages
+from core.storage.engine import Database
+from core.storage.tables import feedback, messages
 from core.types import Citation, Question, Reply, Trace
 from tests.core.stand import settings
 from tests.core.test_administration import FolderUpkeep

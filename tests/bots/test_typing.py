@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from bots.common.dry_run import DryRun
+from bots.common.namespaced import NamedBot
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.typing import Typing
-from bots.dry_run import DryRun
-from bots.named import NamedBot
-from core.gating.typing import KnowsTyping, let_them_finish
-from core.intake import Intake
-from core.journal import Journal
+from core.messaging.gate.human_activity import KnowsTyping, let_them_finish
+from core.messaging.processor import Intake
 from core.ports import Sink
-from core.tables import messages
+from core.storage.messages import Journal
+from core.storage.tables import messages
 from core.types import ConversationKey, Question, Reply
 from tests.bots import discord_stand
 from tests.bots.test_several_bots import Plain, message

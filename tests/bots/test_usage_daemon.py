@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bots.runner import run
-from core.configuration import load_settings
-from core.journal import Journal
+from bots.daemon.runner import run
+from core.settings.loader import load_settings
+from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer

@@ -14,11 +14,11 @@ from typing import Any
 from rich.console import Console
 from sqlalchemy import text as sql
 
-from bots.chat import Conversation
-from bots.terminal import question_in
-from core.intake import Answer, Intake
-from core.journal import Journal
+from bots.cli.chat import Conversation
+from bots.console.commands import question_in
+from core.messaging.processor import Answer, Intake
 from core.ports import Sink
+from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
 from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skipping, until
 from tests.conformance.played import Played, printed

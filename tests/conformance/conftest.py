@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.journal import Journal
+from core.storage.messages import Journal
 from tests.conformance.bot import Bot, Terminal
 from tests.conformance.platforms import Discord, Driver, Slack, Telegram
 from tests.conformance.played import Played

@@ -14,13 +14,13 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from bots.adapters import Offsets, Positions
+from bots.daemon.adapters import Offsets, Positions
 from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
-from bots.telegram.pace import Pace as TelegramPace
-from core.journal import Journal
+from bots.telegram.client import Pace as TelegramPace
 from core.ports import Adapter
+from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.bots import discord_stand, slack_stand
 from tests.bots.test_telegram_adapter import settings as telegram_settings

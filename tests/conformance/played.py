@@ -12,9 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from bots.played.adapter import Group
-from bots.played.lines import DELETE, EDIT, Ignored, read
-from core.journal import Journal
+from bots.console.adapter import Group
+from bots.console.convert import DELETE, EDIT, Ignored, read
+from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.conformance.platforms import ANN, Driver, How, Person, Room, Shown, Step, until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.commands import find
+from core.messaging.policy.command_table import find
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, ROBOT, Room, until
 from tests.conformance.scenarios import cannot

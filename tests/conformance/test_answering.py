@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.answer import answer
+from core.answering.pipeline import answer
 from core.errors import ServiceError
-from core.notes import ENGLISH
 from core.ports import Sink
+from core.text.messages import ENGLISH
 from core.types import Question, Reply
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until

@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import text as sql
 
 from core.errors import UsageError
-from core.feedback.thumbs import UP, offers
-from core.feedback.words import ENGLISH
+from core.messaging.feedback.rating_buttons import offers
+from core.text.feedback_messages import ENGLISH
+from core.types import UP
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Discord, Person, Room, Slack, Telegram, until
 from tests.conformance.played import Played

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from core.tables import messages
+from core.storage.tables import messages
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Person, Room
 from tests.conformance.scenarios import NO_POSTS, ONLY_TEXT, cannot

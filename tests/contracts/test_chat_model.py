@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from core.budget import Budget
 from core.errors import ModelError
-from core.llm import RoleModels
+from core.llm.role_models import RoleModels
 from core.ports import ChatModel, Form, Role
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
 from tests.peers.language_model import LanguageModelPeer

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from core.errors import SourceError
 from core.settings import SourceSettings
 from knowledge.live import Live, is_live, open_live
-from knowledge.live.asking import LiveSources
+from knowledge.live.search import LiveSources
 from tests.peers.web import KEY, Hit, Page, WebPeer
 
 KINDS = ["http_api", "search_api", "remote_rag"]

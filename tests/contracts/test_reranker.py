@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.agents.reranker import ModelReranker
-from core.budget import Budget
-from core.parts import Parts
+from core.answering.agents.reranker import ModelReranker
+from core.answering.context.dependencies import Parts
+from core.llm.prompts import Prompts
 from core.ports import Reranker
-from core.prompts import Prompts
+from core.runtime.budget import Budget
 from core.settings import SearchSettings
 from core.types import Passage
-from knowledge.rerank import FusionReranker, KeepOrder, WeightedReranker, make_reranker
-from knowledge.rerank_api import ApiReranker
+from knowledge.reranking.api import ApiReranker
+from knowledge.reranking.rerankers import FusionReranker, KeepOrder, WeightedReranker, make_reranker
 from tests.core.scripted import models
 from tests.core.stand import ShelfLibrary, settings
 from tests.peers.language_model import LanguageModelPeer

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.database import Database
 from core.errors import SourceError
-from core.feedback.learned import Lessons
 from core.settings import (
     FaqSource,
     FeedSource,
@@ -29,9 +27,11 @@ from core.settings import (
     StandingSource,
     WebsiteSource,
 )
+from core.storage.engine import Database
+from core.storage.lessons import Lessons
 from core.types import ConversationKey, Message
 from knowledge.ports import Source
-from knowledge.sources import open_source
+from knowledge.sources.factory import open_source
 from tests.knowledge.test_own_sources import install
 from tests.knowledge.test_sources_feed import rss
 from tests.peers.forge import NOW, PROJECT, REPOSITORY, ForgePeer, Ticket

@@ -27,10 +27,10 @@ from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import Row, Store, Vectors
-from knowledge.stores.lance import MEMORY, open_lance
-from knowledge.stores.lance_table import FEWEST_INDEXED
+from knowledge.stores.lance.store import MEMORY, open_lance
+from knowledge.stores.lance.table import FEWEST_INDEXED
 from knowledge.stores.weaviate import open_weaviate
-from knowledge.stores.weaviate.connecting import connect
+from knowledge.stores.weaviate.connection import connect
 
 DIMENSION = 16
 WORDS = [f"word{number}" for number in range(60)]

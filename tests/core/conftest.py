@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.endpoint import Endpoint
+from core.llm.client import Endpoint
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 
-from core.feedback.thumbs import press
-from core.intake import Intake
-from core.journal import Journal
+from core.messaging.feedback.rating_buttons import press
+from core.messaging.processor import Intake
 from core.ports import Delivery, Receive, Sink
+from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from tests.core.stand import MemorySink, settings
 

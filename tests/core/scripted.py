@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from core.llm import RoleModels
+from core.llm.role_models import RoleModels
 from core.settings import ModelsSettings
 from tests.peers.language_model import BODY, LanguageModelPeer, Refusal
 

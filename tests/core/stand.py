@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from core.answering.context.dependencies import Parts
 from core.errors import ServiceError
-from core.parts import Parts
+from core.llm.prompts import Prompts
 from core.ports import ChatModel
-from core.prompts import Prompts
-from core.rewrite import content_words
 from core.settings import Settings
+from core.text.keywords import content_words
 from core.types import AgentScore, Passage, Reply
 
 

@@ -16,27 +16,35 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import select, text, update
 
-from core.administration import figures
-from core.administration.audit import Audit, Entry
-from core.administration.desk import HANDLERS, Desk
-from core.administration.explaining import NOTHING, UNKNOWN
-from core.administration.permissions import Refused
-from core.administration.request import Request
-from core.administration.steered import SteeredLibrary
-from core.administration.steering import FOR_GOOD, Steering
-from core.administration.wording import code, span
-from core.arguments import Argument
-from core.commands import COMMANDS, LIMITS, Command, find, help_text, may_be, read_arguments
-from core.configuration import load_settings
+from core.answering.overridden_library import SteeredLibrary
+from core.answering.quota import Limits
 from core.errors import ConfigurationError, PlatformError, StoreError, UsageError
-from core.intake import Intake
-from core.journal import Journal
-from core.limits import Limits
+from core.messaging.commands.dispatcher import HANDLERS, Desk
+from core.messaging.commands.explain_command import NOTHING, UNKNOWN
+from core.messaging.commands.form import Request
+from core.messaging.policy.command_table import (
+    COMMANDS,
+    LIMITS,
+    Argument,
+    Command,
+    find,
+    help_text,
+    may_be,
+    read_arguments,
+)
+from core.messaging.policy.permissions import Refused
+from core.messaging.processor import Intake
 from core.ports import Delivery, Receive, Sink
 from core.settings import AdministrationSettings, LimitsSettings, Settings
-from core.tables import messages, overrides
+from core.settings.loader import load_settings
+from core.storage import statistics as figures
+from core.storage.audit import Audit, Entry
+from core.storage.messages import Journal
+from core.storage.overrides import Steering
+from core.storage.tables import messages, overrides
+from core.storage.usage import Consumed, Ledger
+from core.text.formatting import FOR_GOOD, code, span
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
-from core.usage import Consumed, Ledger
 from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
 
 GROUP = ConversationKey("test", "room")
@@ -197,7 +205,7 @@ class Bot:
 
 
 def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
-    # Those that call or teach are answered by `core.feedback.handoff`.
+    # Those that call or teach are answered by `core.messaging.feedback.expert_answers`.
     assert {one.name for one in COMMANDS} - {"ask", "escalate", "learn"} == set(HANDLERS)
 
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from core.agents.context_manager import complete_by_rule
-from core.answer import answer
+from core.answering.agents.context_manager import complete_by_rule
+from core.answering.pipeline import answer
 from core.errors import ServiceError, UsageError
-from core.llm import RoleModels
+from core.llm.role_models import RoleModels
 from core.settings import ModelsSettings
 from core.types import Passage, Question, Turn
 from tests.core.scripted import ScriptedPeer

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from bots.answering import Answering, open_answering
-from core.again import COMPARING_S, PART, fingerprint, may_be_given_again
-from core.database import Database
-from core.llm import RoleModels
-from core.prompts import Prompts
-from core.sameness import changes_by_itself, normal, sense, stands_alone
+from core.answering.cache import COMPARING_S, PART, fingerprint, may_be_given_again
+from core.answering.service import Answering, open_answering
+from core.llm.prompts import Prompts
+from core.llm.role_models import RoleModels
 from core.settings import Settings
+from core.storage.engine import Database
+from core.storage.usage import Ledger
+from core.text.question_matching import changes_by_itself, normal, sense, stands_alone
 from core.types import ConversationKey, Passage, Question, Turn
-from core.usage import Ledger
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import INSTALL, MemorySink, ShelfLibrary, parts, settings
 from tests.deployment import README, Deployment

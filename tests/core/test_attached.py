@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from core.database import Database
-from core.journal import Journal
-from core.tables import messages
+from core.storage.engine import Database
+from core.storage.messages import Journal
+from core.storage.tables import messages
 from core.types import Attachment, ConversationKey, Message, Reply, Turn
 
 PHOTO = Attachment("picture", "shot.png", 70, {"file_id": "f"})

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from core.commenting.held import MOST
-from core.commenting.rules import is_post, is_quiet, names
 from core.errors import ConfigurationError, MessageGone, PlatformError, ServiceError, UsageError
-from core.intake import Answer, Intake
-from core.journal import Journal
+from core.messaging.auto_comment.guarded_sink import MOST
+from core.messaging.policy.posts import is_post, is_quiet, names
+from core.messaging.processor import Answer, Intake
 from core.ports import Delivery, Receive, Sink
+from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
 from tests.core.stand import ShelfLibrary, settings
 
@@ -460,7 +460,7 @@ def test_what_opens_a_thread_is_a_post_unless_a_bot_wrote_it() -> None:
 
 @pytest.mark.parametrize("hours", ["24:00-07:00", "22-7", "22:00"])
 def test_unusable_quiet_hours_are_refused(tmp_path: Path, hours: str) -> None:
-    from core.configuration import load_settings
+    from core.settings.loader import load_settings
 
     file = tmp_path / "kimas.yaml"
     file.write_text(f"auto_comment:\n  quiet_hours: '{hours}'\n", "utf-8")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from core.budget import Budget
 from core.errors import ModelError, UsageError
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings
 
 

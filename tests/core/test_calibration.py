@@ -7,17 +7,25 @@ from dataclasses import replace
 
 import pytest
 
-from core.administration.calibrating import told
-from core.administration.desk import Desk
 from core.errors import ServiceError, UsageError
-from core.evaluation.calibration import MOST, Calibrated, calibrate
-from core.evaluation.gate import FEWEST, Case, Judged, best_threshold, cross_validated
-from core.evaluation.scores import Counts, score
-from core.feedback.record import Opinions
-from core.gating.scoring import Signs
-from core.intake import Intake
-from core.journal import Journal
+from core.messaging.commands.calibrate_command import told
+from core.messaging.commands.dispatcher import Desk
+from core.messaging.gate.calibration import (
+    FEWEST,
+    MOST,
+    Calibrated,
+    Case,
+    Judged,
+    best_threshold,
+    calibrate,
+    cross_validated,
+)
+from core.messaging.gate.relevance import Signs
+from core.messaging.gate.scores import Counts, score
+from core.messaging.processor import Intake
 from core.settings.platforms import GateWeightSettings
+from core.storage.feedback import Opinions
+from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.core.rated import rate
 from tests.core.stand import ShelfLibrary

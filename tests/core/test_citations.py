@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from core.citations import mark_sentences, resolve, sentences, settled, without_marks
-from core.support import overlap_support
+from core.grounding.citations import mark_sentences, resolve, sentences, settled, without_marks
+from core.grounding.support import overlap_support
 from tests.core.stand import INSTALL, MEMORY, passage
 
 PASSAGES = (INSTALL, MEMORY)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from core.configuration import default_files, load_settings, parse_value, secret_values
 from core.errors import ConfigurationError
-from core.faults import WRITE_SECRET
-from core.keys import known_keys
-from core.schema import json_schema
 from core.settings import FilesSource, GitSource, Secret, Settings
-from core.yaml_file import read_yaml
+from core.settings.loader import default_files, load_settings, parse_value, secret_values
+from core.settings.paths import known_keys
+from core.settings.schema import json_schema
+from core.settings.validation_errors import WRITE_SECRET
+from core.settings.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-0123456789abcdef"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core.agents.context_manager import asked_before, complete_by_rule, stands_alone
-from core.agents.conversation import considered, numbered, speakers
-from core.agents.related import hopeless, selection_of
-from core.answer import answer
-from core.rewrite import content_words
+from core.answering.agents.context_manager import asked_before, complete_by_rule, stands_alone
+from core.answering.agents.conversation import considered, numbered, speakers
+from core.answering.agents.history_selection import hopeless, selection_of
+from core.answering.pipeline import answer
+from core.text.keywords import content_words
 from core.types import Question, Reply, Turn
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import MemorySink, ShelfLibrary, parts, settings

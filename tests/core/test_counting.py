@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.counting import counted
+from core.text.formatting import counted
 
 
 @pytest.mark.parametrize(

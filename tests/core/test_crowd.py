@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
-from core.answer import answer
+from core.answering.pipeline import answer
 from core.types import Question
 from tests.core.scripted import Body, models
 from tests.core.stand import MemorySink, parts

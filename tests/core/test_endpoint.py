@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from aiohttp import web
 
-from core.endpoint import COUNTS_S, Endpoint
 from core.errors import ModelError
-from core.wire import Piece, Stream, WireError, reply_of
+from core.llm.client import COUNTS_S, Endpoint
+from core.llm.sse import Piece, Stream, WireError, reply_of
 from tests.peers.language_model import Body, LanguageModelPeer
 
 ASK = {"model": "big", "messages": [{"role": "user", "content": "Hello?"}]}

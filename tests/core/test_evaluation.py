@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bots.evaluation.citations import FORM, Case, measure, read_case
+from bots.evaluation.datasets import read_cases
 from core.errors import UsageError
-from core.evaluation.citations import FORM, Case, measure, read_case
-from core.evaluation.lines import read_cases
-from core.evaluation.scores import Counts, score
+from core.messaging.gate.scores import Counts, score
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import ShelfLibrary, parts
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from core.evidence import defuse, estimate_tokens, render
-from core.selection import select
+from core.grounding.evidence import defuse, estimate_tokens, render
+from core.grounding.selection import select
 from tests.core.stand import INSTALL, MEMORY, passage
 
 ROOT = Path(__file__).parents[2]

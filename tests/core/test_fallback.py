@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from core.budget import Budget
-from core.circuit import Circuit
-from core.configuration import secret_values
-from core.endpoint import Endpoint
 from core.errors import ModelError
-from core.fallback import FAIR_CHANCE_S, Attempt, Call, Fallback, Target
-from core.llm import RoleModels
-from core.logs import configure_logs
+from core.llm.circuit_breaker import Circuit
+from core.llm.client import Endpoint
+from core.llm.failover import FAIR_CHANCE_S, Attempt, Call, Fallback, Target
+from core.llm.role_models import RoleModels
+from core.observability.logs import configure_logs
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings, LogSettings, ModelSettings, ModelsSettings, Settings
+from core.settings.loader import secret_values
 from core.settings.models import CircuitSettings
 from core.types import Turn
 from tests.peers.language_model import LanguageModelPeer

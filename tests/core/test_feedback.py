@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text as sql
 
-from bots.answering import Answering
-from core.answer import answer
+from core.answering.pipeline import answer
+from core.answering.retry import Again, Unseen, ask_again, harder
+from core.answering.service import Answering
 from core.errors import PlatformError
-from core.feedback.effort import Again, Unseen, ask_again, harder
-from core.feedback.record import Opinions
-from core.feedback.thumbs import COMMAND, OFFERS, RATED, offered, offers, press, read_button, thumbs
-from core.feedback.words import CHINESE, ENGLISH
-from core.intake import Answer, Intake
-from core.journal import Journal
+from core.messaging.feedback.rating_buttons import OFFERS, RATED, offered, offers, press, read_button, thumbs
+from core.messaging.processor import Answer, Intake
 from core.ports import Delivery, Receive, Sink
-from core.retention import forget
-from core.types import Citation, ConversationKey, Message, Question, Reply, Trace, Turn
+from core.storage.feedback import Opinions
+from core.storage.messages import Journal
+from core.storage.retention import forget
+from core.text.feedback_messages import CHINESE, ENGLISH
+from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, Trace, Turn
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 
@@ -233,7 +233,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
 
 
 async def test_typing_the_command_is_no_press(journal: Journal) -> None:
-    room = await deliver(journal, ASKED, replace(ASKED, id="2", command=COMMAND, text="up", reply_to="1"))
+    room = await deliver(journal, ASKED, replace(ASKED, id="2", command=RATING_COMMAND, text="up", reply_to="1"))
     assert "I do not know `/thumbs`" in room.said("2")
     assert await rows(journal, "SELECT * FROM feedback") == []
 

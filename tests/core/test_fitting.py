@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from core.answer import answer
-from core.evidence import estimate_tokens
-from core.fitting import longest_within, render_within
-from core.llm import RoleModels
+from core.answering.pipeline import answer
+from core.grounding.evidence import estimate_tokens, longest_within, render_within
+from core.llm.role_models import RoleModels
 from core.settings import ModelsSettings
 from core.types import Passage, Question
 from tests.core.scripted import ScriptedPeer

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from core.agents.conversation import numbered, said, speakers
-from core.agents.decision_maker import Progress, Tried
-from core.agents.summarizer import prompt
-from core.llm import _request
+from core.answering.agents.conversation import asked_about, numbered, said, speakers
+from core.answering.agents.decision_maker import Progress, Tried
+from core.answering.agents.summarizer import prompt
+from core.llm.role_models import _request
 from core.settings.models import FallbackSettings
-from core.strategies.searching import asked_about
 from core.types import Question, Turn
 from tests.core.stand import INSTALL, parts
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.fusion import fuse
+from core.grounding.fusion import fuse
 from core.types import Passage
 
 

@@ -14,21 +14,20 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import update
 
-from core.administration.figures import days
 from core.errors import ServiceError
-from core.feedback.calling import SECOND, call_for
-from core.feedback.thumbs import press
-from core.gate import LATE_S, Gate, Verdict
-from core.gating.asking import asking, for_somebody_else, no_question, nothing_to_answer, personal, resolved
-from core.gating.following import BEGUN
-from core.gating.relevance import relevance
-from core.gating.replies import SHORT, clarification, pointer, suggestion
-from core.gating.room import FOLLOWED, IN_CHAT, Answered, Room
-from core.gating.scoring import Signs, chance, fit
-from core.journal import Journal
+from core.messaging.feedback.escalation import call_for
+from core.messaging.feedback.rating_buttons import press
+from core.messaging.gate.follow_up import BEGUN
+from core.messaging.gate.gate import LATE_S, Gate, Verdict
+from core.messaging.gate.relevance import Signs, chance, fit, relevance
+from core.messaging.gate.replies import SHORT, clarification, pointer, suggestion
 from core.settings.platforms import GateSettings
-from core.tables import messages
-from core.types import AgentScore, Citation, ConversationKey, Message, Passage, Reply
+from core.storage.chat_history import FOLLOWED, IN_CHAT, Answered, Room
+from core.storage.messages import Journal
+from core.storage.statistics import days
+from core.storage.tables import messages
+from core.text.question_detection import asking, for_somebody_else, no_question, nothing_to_answer, personal, resolved
+from core.types import SECOND, AgentScore, Citation, ConversationKey, Message, Passage, Reply
 from tests.core.stand import INSTALL, ShelfLibrary, settings
 
 CHAT = ConversationKey("test", "room")

@@ -11,16 +11,16 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import UsageError
-from core.feedback.calling import CALLED, call_for, called, occasion
-from core.feedback.learned import Lessons
-from core.feedback.pointing import BEFORE
-from core.feedback.words import ENGLISH
-from core.gating.room import CLOSED
-from core.journal import Journal
+from core.messaging.feedback.escalation import CALLED, call_for, called, occasion
+from core.messaging.feedback.message_reference import BEFORE
 from core.ports import Sink
-from core.retention import forget
+from core.storage.chat_history import CLOSED
+from core.storage.lessons import Lessons
+from core.storage.messages import Journal
+from core.storage.retention import forget
+from core.text.feedback_messages import ENGLISH
 from core.types import Citation, Message, Passage, Question, Reply, Trace
-from knowledge.sources.learned import Learned
+from knowledge.sources.taught import Learned
 from tests.core.stand import INSTALL, settings
 from tests.core.test_feedback import ASKED, CHAT, CITED, deliver
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from core.again import Repeated, answer_again
-from core.answer import answer
-from core.answer_cache import AnswerCache
-from core.budget import Budget
-from core.database import Database
+from core.answering.cache import Repeated, answer_again
+from core.answering.pipeline import answer
 from core.ports import Sink
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings, Settings
+from core.storage.answer_cache import AnswerCache
+from core.storage.engine import Database
 from core.types import AgentScore, Passage, Question, Reply, Turn
 from tests.core.pictures import png
 from tests.core.scripted import LIGHT, ScriptedPeer, models

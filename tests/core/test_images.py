@@ -4,7 +4,8 @@ import base64
 
 import pytest
 
-from core.images import LONGEST_SIDE, MOST_BYTES, Kind, UnusablePicture, checked, sniffed, with_seen
+from core.llm.images import LONGEST_SIDE, MOST_BYTES, Kind, UnusablePicture, checked, sniffed
+from core.text.formatting import with_seen
 from tests.core.pictures import SVG, gif, jpeg, png, webp
 
 

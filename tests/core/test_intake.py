@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import MessageGone, PlatformError, ServiceError, UsageError
-from core.intake import QUOTED_CHARS, Answer, Intake
-from core.journal import Journal
+from core.messaging.processor import QUOTED_CHARS, Answer, Intake
 from core.ports import Delivery, Receive, Sink
+from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, Turn
 from tests.core.stand import MemorySink, ShelfLibrary, settings
 

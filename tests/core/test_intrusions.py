@@ -13,18 +13,18 @@ import pytest
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.administration.audit import Audit
-from core.administration.steering import Steering
-from core.database import Database
-from core.feedback.calling import COMMAND as CALL_COMMAND
-from core.feedback.calling import call_for, shown_name
-from core.feedback.learned import Lessons
-from core.feedback.words import ENGLISH
-from core.gating.room import Room as ChatRoom
-from core.images import MOST_BYTES, sniffed
-from core.intake import Intake
-from core.journal import Journal
+from core.llm.images import MOST_BYTES, sniffed
+from core.messaging.feedback.escalation import call_for, shown_name
+from core.messaging.processor import Intake
 from core.ports import Sink
+from core.storage.audit import Audit
+from core.storage.chat_history import Room as ChatRoom
+from core.storage.engine import Database
+from core.storage.lessons import Lessons
+from core.storage.messages import Journal
+from core.storage.overrides import Steering
+from core.text.feedback_messages import ENGLISH
+from core.types import ESCALATION_COMMAND as CALL_COMMAND
 from core.types import ConversationKey, Message, Question, Reply, Trace
 from tests.core import test_administration as administration
 from tests.core.stand import settings

@@ -15,15 +15,15 @@ from random import Random
 import pytest
 from sqlalchemy import insert
 
-from core.answer_cache import AnswerCache, Asked, scope_of
-from core.database import Database
 from core.errors import StoreError
-from core.journal import FORGOTTEN_AT_ONCE, Journal
-from core.retention import forget
 from core.settings import CacheSettings
-from core.tables import cursors
+from core.storage.answer_cache import AnswerCache, Asked, scope_of
+from core.storage.engine import Database
+from core.storage.messages import FORGOTTEN_AT_ONCE, Journal
+from core.storage.retention import forget
+from core.storage.tables import cursors
+from core.storage.usage import Consumed, Ledger
 from core.types import Citation, ConversationKey, Message, Question, Reply, Turn
-from core.usage import Consumed, Ledger
 from tests.core.stand import settings
 
 CHAT = ConversationKey("telegram", "-100", "7")

@@ -6,10 +6,10 @@ import time
 import pytest
 from aiohttp import web
 
-from core.budget import Budget
-from core.endpoint import Endpoint
 from core.errors import EmbeddingError, ModelError, ServiceError
-from core.llm import RoleModels
+from core.llm.client import Endpoint
+from core.llm.role_models import RoleModels
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
 from tests.peers.language_model import LanguageModelPeer

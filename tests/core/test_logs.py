@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pytest
 
-from core.logs import OWN, configure_logs, context, logger, redactor
+from core.observability.logs import OWN, configure_logs, context, logger, redactor
 from core.settings import LogSettings
 
 SECRET = 'p"ä\\ss word\n2'
@@ -58,14 +58,14 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_an_event_is_one_json_object() -> None:
     stream = configured()
-    logger("core.answer").info("answer.finished", passages=3, text="two\nlines", path=logging)
+    logger("core.answering.pipeline").info("answer.finished", passages=3, text="two\nlines", path=logging)
     (event,) = lines(stream)
     assert event.pop("timestamp").endswith("Z")
     assert event.pop("path").startswith("<module 'logging'")
     assert event == {
         "event": "answer.finished",
         "level": "info",
-        "logger": "core.answer",
+        "logger": "core.answering.pipeline",
         "passages": 3,
         "text": "two\nlines",
     }
@@ -195,7 +195,7 @@ def test_secrets_never_appear_in_any_form(form: Literal["json", "console"]) -> N
         ("https://user:pass@git.example.org/r.git", "https://[redacted]@git.example.org/r.git"),
         ("https://token@git.example.org/r.git", "https://[redacted]@git.example.org/r.git"),
         ("task-force disk-images 12:30 https://h/@user a@b.org", None),
-        ("core/logs.py:12:34 2026-01-02T03:04:05.678901Z 10.0.0.1:8080", None),
+        ("core/observability/logs.py:12:34 2026-01-02T03:04:05.678901Z 10.0.0.1:8080", None),
     ],
 )
 def test_known_shapes_are_redacted_and_ordinary_text_is_not(text: str, rest: str | None) -> None:
@@ -223,5 +223,5 @@ def test_redaction_is_linear_on_long_lines(piece: str) -> None:
 
 
 def test_importing_the_module_loads_no_library() -> None:
-    code = "import sys, core.logs; sys.exit('structlog' in sys.modules or 'rich' in sys.modules)"
+    code = "import sys, core.observability.logs; sys.exit('structlog' in sys.modules or 'rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

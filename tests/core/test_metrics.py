@@ -13,17 +13,16 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from core.budget import Budget
-from core.commenting.withheld import Withheld
-from core.errors import MessageGone, ModelError, UsageError
-from core.gating.asking import no_question
-from core.journal import Journal
-from core.llm import RoleModels
-from core.meter import Meter, Unmetered
-from core.metrics import BUCKETS, OUTCOMES, CircuitState, Metrics, PlatformState, Standing
+from core.errors import MessageGone, ModelError, UsageError, Withheld
+from core.llm.role_models import RoleModels
+from core.observability.metrics import BUCKETS, OUTCOMES, CircuitState, Metrics, PlatformState, Standing
+from core.observability.recorder import Meter, Unmetered
+from core.observability.silence_kinds import KINDS, OTHER, kind_of
 from core.ports import Sink
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
-from core.silences import KINDS, OTHER, kind_of
+from core.storage.messages import Journal
+from core.text.question_detection import no_question
 from core.types import ConversationKey, Message, Question, Reply, SourceState, Trace, Turn
 from tests.core.stand import MemorySink
 from tests.peers.language_model import LanguageModelPeer

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from core.answer import answer
+from core.answering.pipeline import answer
 from core.errors import ConfigurationError
-from core.language import language_of
-from core.notes import CHINESE, ENGLISH, notes_in
-from core.prompts import Prompts
+from core.llm.prompts import Prompts
+from core.text.language import language_of
+from core.text.messages import CHINESE, ENGLISH, notes_in
 from core.types import Question
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import MemorySink, parts, settings

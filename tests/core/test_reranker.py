@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from core.agents.reranker import ModelReranker, rerank
-from core.budget import Budget
+from core.answering.agents.reranker import ModelReranker, rerank
+from core.answering.context.dependencies import Parts
 from core.errors import ServiceError
-from core.parts import Parts
+from core.llm.prompts import Prompts
 from core.ports import Reranker
-from core.prompts import Prompts
+from core.runtime.budget import Budget
 from core.settings import Settings
 from core.types import Passage
-from knowledge.rerank import FusionReranker
+from knowledge.reranking.rerankers import FusionReranker
 from tests.core.scripted import models
 from tests.core.stand import ShelfLibrary, passage, settings
 from tests.peers.language_model import LanguageModelPeer

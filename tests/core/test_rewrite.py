@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.rewrite import leans_on_history, rule_rewrite
+from core.text.keywords import leans_on_history, rule_rewrite
 from core.types import Turn
 
 HISTORY = (

@@ -13,20 +13,19 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from core.answer import answer
-from core.budget import Budget
-from core.configuration import load_settings
+from core.answering.agents.search import Found, search
+from core.answering.pipeline import answer
+from core.answering.rewriting import Query
+from core.answering.rewriting.base import code_of, is_in
+from core.answering.rewriting.pipeline import BUILT_IN, MOST_QUERIES, Hits, load, merge
+from core.answering.rewriting.retrieval import expansion
 from core.errors import ConfigurationError, ServiceError
-from core.prompts import Prompts
-from core.rewrite import phrases, without_fillers
-from core.rewrites import Query
-from core.rewrites.language import code_of, is_in
-from core.rewrites.merging import Hits, merge
-from core.rewrites.retrieval import expansion
-from core.rewrites.running import BUILT_IN, MOST_QUERIES, load
+from core.llm.prompts import Prompts
+from core.runtime.budget import Budget
 from core.settings import Settings
-from core.settings.agents import BUILT_IN_REWRITES
-from core.strategies.searching import Found, search
+from core.settings.answering import BUILT_IN_REWRITES
+from core.settings.loader import load_settings
+from core.text.keywords import phrases, without_fillers
 from core.types import Passage, Question
 from tests.core.scripted import Body, ScriptedPeer, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
@@ -685,7 +684,7 @@ async def test_the_documented_example_is_installed_and_runs(packages: Path) -> N
 
 BROKEN = """
 import asyncio
-from core.rewrites import Query
+from core.answering.rewriting import Query
 
 async def raises(queries, context):
     raise RuntimeError("this one is broken")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bots.actions import reply_as_json
-from bots.terminal import Terminal
-from core.administration.explaining import Settled, explained
-from core.answer import answer
-from core.journal import _plain
+from bots.cli.ask import reply_as_json
+from bots.console.commands import Terminal
+from core.answering.pipeline import answer
+from core.messaging.commands.explain_command import Settled, explained
 from core.settings import Settings
+from core.storage.messages import _plain
 from core.types import Question, Reply, Round, Turn
 from tests.core.scripted import ScriptedPeer, flat, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings

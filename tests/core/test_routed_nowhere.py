@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.answer import answer
+from core.answering.pipeline import answer
 from core.types import AgentScore, Question
 from tests.core.scripted import Body, ScriptedPeer, models
 from tests.core.stand import MemorySink, ShelfLibrary, parts

@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from core.logs import configure_logs
-from core.scheduler import Timetable, every, open_alarms
+from core.observability.logs import configure_logs
+from core.runtime.timers import every, open_alarms
 from core.settings import LogSettings, RefreshSettings
+from core.settings.cron import Timetable
 
 
 async def test_a_run_that_fails_unexpectedly_is_logged_and_the_next_one_comes() -> None:

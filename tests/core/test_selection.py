@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.evidence import estimate_tokens
-from core.selection import ends_first, join, select, weigh
+from core.grounding.evidence import estimate_tokens
+from core.grounding.selection import ends_first, join, select, weigh
 from core.types import Passage
 from tests.core.stand import INSTALL, MEMORY, passage
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import UsageError
-from core.extract import extract
-from core.prompts import Prompts
-from core.scheduler import every
-from core.tasks import Turns, task_group
+from core.grounding.extractive import extract
+from core.llm.prompts import Prompts
+from core.runtime.tasks import Turns, task_group
+from core.runtime.timers import every
 from tests.core.stand import INSTALL, ShelfLibrary, passage
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from core.agents import strategy_router
-from core.answer import answer
-from core.configuration import load_settings
+from core.answering.pipeline import answer
+from core.answering.strategies import router as strategy_router
 from core.errors import ServiceError
 from core.settings import Settings
+from core.settings.loader import load_settings
 from core.types import Passage, Question, Reply, Turn
 from tests.core.scripted import LIGHT, Body, ScriptedPeer, agent_of, flat, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from core.agents import decision_maker, information_filter, strategy_router
-from core.agents.decision_maker import Decision
-from core.budget import Budget
+from core.answering.agents import decision_maker, information_filter
+from core.answering.agents.decision_maker import Decision
+from core.answering.strategies import parallel, planning
+from core.answering.strategies import router as strategy_router
 from core.errors import ModelError
+from core.llm.decision_schema import Record, Shape, Slot
+from core.llm.structured_output import Ask, Calls, decide, read
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings
-from core.shapes import Record, Shape, Slot
-from core.strategies import parallel, planning
-from core.structured import Ask, Calls, decide, read
 from core.types import Turn
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import parts

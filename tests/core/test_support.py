@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from core.answer import answer
-from core.citations import marks, resolve, sentences
-from core.claims import claims
-from core.evaluation.citations import FORM, Case, measure, read_case
-from core.evaluation.lines import read_cases
-from core.evidence import handle
-from core.facts import has_number, names, numbers
+from bots.evaluation.citations import FORM, Case, measure, read_case
+from bots.evaluation.datasets import read_cases
+from core.answering.pipeline import answer
+from core.grounding.citation_check import unsupported
+from core.grounding.citations import claims, marks, resolve, sentences
+from core.grounding.evidence import handle
+from core.grounding.fact_extraction import has_number, names, numbers
+from core.grounding.support import Known, Verdict, judge, overlap_support, rarities
 from core.settings import Settings
-from core.support import Known, Verdict, judge, overlap_support, rarities
-from core.support_check import unsupported
 from core.types import Passage, Question, Reply
 from knowledge.chunking import chunk
 from knowledge.embedding import LocalEmbedder

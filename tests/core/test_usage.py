@@ -14,16 +14,15 @@ from typing import Any
 
 import pytest
 
-from bots.answering import Answering, open_answering
-from core.budget import Budget
-from core.database import Database
+from core.answering.quota import Limits, MeteredModel
+from core.answering.service import Answering, open_answering
 from core.errors import PlatformError, UsageError
-from core.limits import Limits
-from core.llm import RoleModels
-from core.metering import MeteredModel
+from core.llm.role_models import RoleModels
+from core.runtime.budget import Budget
 from core.settings import BudgetSettings, LimitsSettings
+from core.storage.engine import Database
+from core.storage.usage import AgentUsage, Consumed, Ledger, by_agent
 from core.types import ConversationKey, Question, Reply, Turn
-from core.usage import AgentUsage, Consumed, Ledger, by_agent
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import MemorySink, parts, settings
 from tests.deployment import Deployment

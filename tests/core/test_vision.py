@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from core.agents.vision import MOST_CHARS, MOST_PICTURES, plain
-from core.answer import answer
-from core.configuration import load_settings
+from core.answering.agents.vision import MOST_CHARS, MOST_PICTURES, plain
+from core.answering.pipeline import answer
 from core.errors import ConfigurationError, PlatformError
-from core.llm import RoleModels
-from core.notes import CHINESE, ENGLISH
+from core.llm.role_models import RoleModels
 from core.settings import ModelsSettings, Settings
+from core.settings.loader import load_settings
+from core.text.messages import CHINESE, ENGLISH
 from core.types import Fetch, Question, Turn
 from tests.core.pictures import SVG, png
 from tests.core.scripted import ScriptedPeer

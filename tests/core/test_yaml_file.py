@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.yaml_file import YamlFault, YamlFile, read_yaml
+from core.settings.yaml_file import YamlFault, YamlFile, read_yaml
 
 
 def read(folder: Path, text: str | bytes) -> YamlFile:

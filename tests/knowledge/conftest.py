@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from core.errors import EmbeddingError
+from core.text.tokens import lexical_tokens
 from knowledge.ports import Document, Listing, Store, Vectors
-from knowledge.stores.lance import open_lance
-from knowledge.tokens import lexical_tokens
+from knowledge.stores.lance.store import open_lance
 
 
 @dataclass

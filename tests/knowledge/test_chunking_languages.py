@@ -8,12 +8,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from core.kinds import kind_weight
+from core.grounding.document_kinds import kind_weight
 from knowledge.chunking import chunk
 from knowledge.chunking.code import LANGUAGES
 from knowledge.chunking.lines import estimate
 from knowledge.ports import Document
-from knowledge.sources.selection import kind_of
+from knowledge.sources.common.path_filter import kind_of
 
 # Two definitions, the first with a blank line in its body: paragraphs would be cut there.
 FILES = {

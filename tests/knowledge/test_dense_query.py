@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from core.budget import Budget
-from core.parts import Parts
-from core.prompts import Prompts
+from core.answering.agents.search import search
+from core.answering.context.dependencies import Parts
+from core.llm.prompts import Prompts
+from core.runtime.budget import Budget
 from core.settings import Settings
-from core.strategies.searching import search
-from knowledge.library import KnowledgeLibrary
+from knowledge.ingestion.sync import refresh
 from knowledge.ports import Store
-from knowledge.rerank import make_reranker
-from knowledge.sync import refresh
+from knowledge.reranking.rerankers import make_reranker
+from knowledge.retrieval.library import KnowledgeLibrary
 from tests.core.scripted import ScriptedPeer, models
 from tests.knowledge.conftest import DictSource, WordEmbedder
 

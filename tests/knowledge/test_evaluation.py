@@ -8,19 +8,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bots.evaluation.datasets import (
+    CORPUS_FORM,
+    Entry,
+    corpus_store,
+    documents,
+    read_cases,
+    read_entry,
+    read_retrieval,
+    read_routing,
+    with_corpus,
+)
+from bots.evaluation.metrics import MEASURES, mean, rate, rate_routing
+from bots.evaluation.retrieval import RETRIEVAL_FORM
+from bots.evaluation.routing import ROUTING_FORM
+from bots.evaluation.tuning import FEWEST, enough, held_out, split
+from bots.evaluation.tuning_routing import KINDS, Cosines, Mix, Weights, asked_agents, cosines_of, fit_all, fit_weights
 from core.errors import UsageError
-from core.evaluation.lines import read_cases
 from core.settings import Settings
 from core.types import Passage
-from knowledge.evaluation.asking import read_retrieval, read_routing
-from knowledge.evaluation.corpus import CORPUS_FORM, Entry, corpus_store, read_entry, with_corpus
-from knowledge.evaluation.fitting import FEWEST, enough, held_out, split
-from knowledge.evaluation.fitting_routing import Weights, asked_agents, fit_all, fit_weights
-from knowledge.evaluation.measures import MEASURES, mean, rate
-from knowledge.evaluation.mixing import KINDS, Cosines, Mix, cosines_of
-from knowledge.evaluation.retrieval import RETRIEVAL_FORM, documents
-from knowledge.evaluation.routing import ROUTING_FORM, rate_routing
-from knowledge.routing import AgentIndex, Told, score
+from knowledge.retrieval.routing import AgentIndex, Told, score
 from tests.knowledge.conftest import WordEmbedder
 
 

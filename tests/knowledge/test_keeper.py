@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from core.database import Database
 from core.errors import UsageError
 from core.ports import Upkeep
+from core.runtime.locks import source_lock
 from core.settings import Settings
+from core.storage.engine import Database
+from core.storage.refresh_state import UpkeepRecord
 from core.types import SourceState
-from core.upkeep_record import UpkeepRecord
-from knowledge.keeper import FETCHING, Keeper
-from knowledge.library import KnowledgeLibrary
-from knowledge.locks import source_lock
+from knowledge.ingestion.refresh import Refreshing, refresh_source
+from knowledge.ingestion.scheduler import FETCHING, Keeper
 from knowledge.ports import Store, Vectors
-from knowledge.refresh import Refreshing, refresh_source
-from knowledge.sources.git_state import CloneState, write_state
+from knowledge.retrieval.library import KnowledgeLibrary
+from knowledge.sources.git.state import CloneState, write_state
 from tests.knowledge.conftest import WordEmbedder
 from tests.knowledge.test_sources_feed import rss
 from tests.peers.web import WebPeer

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from core.logs import configure_logs
+from core.observability.logs import configure_logs
 from core.settings import LogSettings
 from tests.deployment import logging_as_it_was
 from tests.knowledge.test_keeper import Upkept, until, upkept

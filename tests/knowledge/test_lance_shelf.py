@@ -13,9 +13,9 @@ import pytest
 from core.errors import StoreError
 from core.types import Passage
 from knowledge.ports import Row
-from knowledge.stores.lance import LanceStore, open_lance
-from knowledge.stores.lance_shelf import AT_ONCE, BLOCK, load_shelf
-from knowledge.stores.lance_table import FRAGMENTS, GONE
+from knowledge.stores.lance.in_memory_index import AT_ONCE, BLOCK, load_shelf
+from knowledge.stores.lance.store import LanceStore, open_lance
+from knowledge.stores.lance.table import FRAGMENTS, GONE
 
 DIMENSION = 240
 COUNT = BLOCK + 700

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from knowledge.stores.lance_words import Lexicon, Words
+from knowledge.stores.lance.segment import Lexicon, Words
 
 
 def scored(texts: list[str], tokens: str, alive: list[bool] | None = None) -> list[float]:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import pytest
 
-from core.answer import answer
+from core.answering.context.dependencies import Parts
+from core.answering.pipeline import answer
 from core.errors import UsageError
-from core.parts import Parts
-from core.prompts import Prompts
+from core.llm.prompts import Prompts
 from core.settings import Settings
 from core.types import Passage, Question
-from knowledge.library import KnowledgeLibrary
+from knowledge.ingestion.sync import refresh
 from knowledge.ports import Store, Vectors
-from knowledge.sync import refresh
+from knowledge.retrieval.library import KnowledgeLibrary
 from tests.core.stand import MemorySink, OrderKeeper
 from tests.knowledge.conftest import DictSource, WordEmbedder
 

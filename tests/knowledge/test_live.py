@@ -11,13 +11,13 @@ from pydantic import TypeAdapter
 
 from core.errors import SourceError
 from core.settings import Settings, SourceSettings
-from knowledge.library import KnowledgeLibrary
+from knowledge.ingestion.sync import refresh
 from knowledge.live import open_live
-from knowledge.live.asking import LiveSources
+from knowledge.live.cache import Found, Kept
 from knowledge.live.http_api import HttpApi
-from knowledge.live.kept import Found, Kept
+from knowledge.live.search import LiveSources
 from knowledge.ports import Store
-from knowledge.sync import refresh
+from knowledge.retrieval.library import KnowledgeLibrary
 from tests.knowledge.conftest import DictSource, WordEmbedder
 from tests.peers.web import KEY, Hit, Page, WebPeer
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import StoreLocked
-from knowledge.locks import being_refreshed, refresh_lock, source_lock, writing_lock
+from core.runtime.locks import being_refreshed, refresh_lock, source_lock, writing_lock
 
 HOLDER = """
 import asyncio, sys

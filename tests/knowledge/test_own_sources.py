@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from core.configuration import load_settings
 from core.errors import SourceError
 from core.settings import OwnSource
+from core.settings.loader import load_settings
+from knowledge.ingestion.sync import SyncReport, refresh
 from knowledge.ports import Source, Store
-from knowledge.sources import open_source
-from knowledge.sources.own import find_plugin
-from knowledge.sync import SyncReport, refresh
+from knowledge.sources.factory import open_source
+from knowledge.sources.plugin import find_plugin
 from tests.knowledge.conftest import WordEmbedder
 
 Update = Callable[[OwnSource], Awaitable[SyncReport]]

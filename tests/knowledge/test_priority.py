@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from knowledge.priority import NICENESS, give_way
+from knowledge.embedding import NICENESS, give_way
 
 
 def niceness() -> int:

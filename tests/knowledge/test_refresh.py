@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from core.database import Database
 from core.errors import EmbeddingError, SourceError, StoreError, StoreLocked
+from core.runtime.locks import make_data_dir, refresh_lock, source_lock
 from core.settings import FeedSource, FilesSource, GitSource, SourceSettings
-from core.upkeep_record import UpkeepRecord
-from knowledge.library import KnowledgeLibrary
-from knowledge.locks import make_data_dir, refresh_lock, source_lock
+from core.storage.engine import Database
+from core.storage.refresh_state import UpkeepRecord
+from knowledge.ingestion.refresh import Refreshed, Refreshing, refresh_source, refresh_sources
+from knowledge.ingestion.sync import refresh
 from knowledge.ports import Store
-from knowledge.refresh import Refreshed, Refreshing, refresh_source, refresh_sources
-from knowledge.stores.lance import open_lance
-from knowledge.sync import refresh
+from knowledge.retrieval.library import KnowledgeLibrary
+from knowledge.stores.lance.store import open_lance
 from tests.knowledge.conftest import DictSource, WordEmbedder
 from tests.knowledge.test_library import settings
 from tests.knowledge.test_sources_feed import rss

@@ -13,12 +13,12 @@ import pytest
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
-from bots.check import check
+from bots.cli.check import check
 from core.errors import SourceError
 from core.settings import Settings, SourceSettings
 from knowledge.live import is_live, open_live
-from knowledge.live.asking import LiveSources
 from knowledge.live.remote_rag import RemoteRag
+from knowledge.live.search import LiveSources
 from tests.peers.web import KEY, WebPeer
 
 

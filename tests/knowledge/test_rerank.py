@@ -6,7 +6,7 @@ import pytest
 
 from core.settings import SearchSettings
 from core.types import Passage
-from knowledge.rerank import make_reranker
+from knowledge.reranking.rerankers import make_reranker
 
 
 def passage(name: str, similarity: float, lexical: float, score: float) -> Passage:

@@ -11,7 +11,7 @@ import pytest
 from core.errors import ServiceError
 from core.settings import SearchSettings
 from core.types import Passage
-from knowledge.rerank_api import ApiReranker
+from knowledge.reranking.api import ApiReranker
 from tests.peers.reranker import KEY, PATHS, RerankPeer
 
 PASSAGES = [

@@ -12,8 +12,8 @@ import pytest
 from core.errors import ConfigurationError, ServiceError
 from core.settings import SearchSettings
 from core.types import Passage
-from knowledge.rerank import make_reranker
-from knowledge.rerank_cross_encoder import CrossEncoderReranker
+from knowledge.reranking.cross_encoder import CrossEncoderReranker
+from knowledge.reranking.rerankers import make_reranker
 
 INSTALLED = importlib.util.find_spec("onnxruntime") is not None
 needs_runtime = pytest.mark.skipif(not INSTALLED, reason="CROSS-ENCODERS ARE NOT TESTED: onnxruntime is not installed")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from knowledge.ports import Vectors
-from knowledge.routing import AgentIndex, Told, choose, cluster, count_centroids, fit, score
+from knowledge.retrieval.routing import AgentIndex, Told, choose, cluster, count_centroids, fit, score
 
 NONE = np.empty((0, 2), np.float32)
 
@@ -80,7 +80,7 @@ def test_opposite_vectors_leave_finite_centroids() -> None:
 CLUSTER = """
 import sys, time
 import numpy as np
-from knowledge.routing import cluster
+from knowledge.retrieval.routing import cluster
 vectors = np.random.default_rng(0).standard_normal((int(sys.argv[1]), 384), np.float32)
 vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
 started = time.process_time()

@@ -9,7 +9,7 @@ import pytest
 from core.errors import SourceError
 from core.settings import FaqSource
 from knowledge.ports import Document
-from knowledge.sources import open_source
+from knowledge.sources.factory import open_source
 
 FORMATS = {
     "a.yaml": "- question: How?\n  answer: So.\n  url: https://x.example\n  tags: [one, two]\n"

@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import SourceError
 from core.settings import FeedSource
-from knowledge.sources.feed import Feed
+from knowledge.sources.feed.source import Feed
 from tests.peers.web import Page, WebPeer
 
 DAY = 86_400

@@ -12,8 +12,8 @@ import pytest
 from core.errors import SourceError
 from core.settings import FilesSource
 from knowledge.ports import Document, Listing, Source
-from knowledge.sources import open_source
-from knowledge.sources.reading import decode, defect
+from knowledge.sources.common.documents import decode, defect
+from knowledge.sources.factory import open_source
 
 NOBODY = 65534
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from bots.check import check
+from bots.cli.check import check
 from core.errors import SourceError
 from core.settings import Settings, SourceSettings
+from core.text.tokens import query_tokens
 from knowledge.chunking import chunk
+from knowledge.ingestion.sync import refresh
 from knowledge.ports import Document, Store
-from knowledge.sources.forge import ForgeProject
-from knowledge.sources.forge_items import clean
-from knowledge.sync import refresh
-from knowledge.tokens import query_tokens
+from knowledge.sources.forge.api import clean
+from knowledge.sources.forge.source import ForgeProject
 from tests.knowledge.conftest import WordEmbedder
 from tests.peers.forge import NOW, PROJECT, REPOSITORY, TOKEN, ForgePeer, Remark, Ticket, Version
 from tests.peers.web import WebPeer

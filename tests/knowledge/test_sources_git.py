@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from core.errors import SourceError
-from core.logs import configure_logs
+from core.observability.logs import configure_logs
 from core.settings import GitSource, LogSettings
 from knowledge.ports import Document, Listing, Source
-from knowledge.sources import open_source
-from knowledge.sources.git import is_local
-from knowledge.sources.git_clone import clone_name
-from knowledge.sources.links import derived_template, without_credentials
+from knowledge.sources.common.documents import derived_template, without_credentials
+from knowledge.sources.factory import open_source
+from knowledge.sources.git.clone import clone_name
+from knowledge.sources.git.source import is_local
 from tests.deployment import logging_as_it_was
 
 IDENTITY = {

@@ -18,10 +18,10 @@ import pytest
 from core.errors import SourceError
 from core.settings import GitSource, Secret
 from knowledge.ports import Source
-from knowledge.sources import open_source
-from knowledge.sources.git import GitRepository
-from knowledge.sources.git_access import access_of
-from knowledge.sources.git_command import Git, GitFailure
+from knowledge.sources.factory import open_source
+from knowledge.sources.git.access import access_of
+from knowledge.sources.git.command import Git, GitFailure
+from knowledge.sources.git.source import GitRepository
 from tests.knowledge.test_sources_git import clone_of, commit, git, processes
 from tests.peers.git_server import GitServer
 

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from core.configuration import load_settings
 from core.errors import SourceError
 from core.settings import GitSource
+from core.settings.loader import load_settings
+from knowledge.ingestion.sync import refresh
 from knowledge.ports import Source
-from knowledge.sources import open_source
-from knowledge.sources.git_clone import clone_name
-from knowledge.sources.git_state import CloneState, Fetched, read_state, write_state
-from knowledge.sources.git_unused import forget_sources
-from knowledge.stores.lance import open_lance
-from knowledge.sync import refresh
+from knowledge.sources.factory import open_source
+from knowledge.sources.git.clone import clone_name
+from knowledge.sources.git.state import CloneState, Fetched, forget_sources, read_state, write_state
+from knowledge.stores.lance.store import open_lance
 from tests.knowledge.conftest import WordEmbedder
 from tests.knowledge.test_sources_git import clone_of, clones, commit, git, read
 from tests.peers.git_server import GitServer
@@ -108,7 +107,7 @@ PROCESS = """
 import asyncio, sys
 from pathlib import Path
 from core.settings import GitSource
-from knowledge.sources import open_source
+from knowledge.sources.factory import open_source
 one = open_source(sys.argv[1], GitSource(kind="git", url=sys.argv[2]), Path(sys.argv[3]))
 print(len(asyncio.run(one.listing()).fingerprints))
 """
@@ -248,7 +247,7 @@ async def test_clones_of_earlier_versions_and_of_removed_sources_go(server: GitS
 
 
 async def test_a_clone_that_another_is_writing_to_is_waited_for(server: GitServer, tmp_path: Path) -> None:
-    from knowledge.sources.git_lock import locked
+    from knowledge.sources.git.state import locked
 
     one = source("docs", server.url("r.git"), tmp_path, timeout_s=0.1)
     lock = tmp_path / "data/git" / f"{clone_name(server.url('r.git'))}.lock"

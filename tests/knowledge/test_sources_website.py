@@ -13,8 +13,8 @@ from aiohttp import web as server
 from core.errors import SourceError
 from core.settings import WebsiteSource
 from knowledge.ports import Listing
-from knowledge.sources.website import Website
-from knowledge.sources.website_visit import FAILURES_IN_A_ROW, Visit
+from knowledge.sources.website.crawl_state import FAILURES_IN_A_ROW, Visit
+from knowledge.sources.website.source import Website
 from tests.peers.web import Page, WebPeer
 
 TEXT = "This page tells in some sentences what it is about, so that there is enough to be read. "

@@ -12,22 +12,21 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bots.check import check
-from core.configuration import load_settings
+from bots.cli.check import check
 from core.errors import SourceError
 from core.settings import Settings, StandingSource
+from core.settings.loader import load_settings
 from core.types import Passage
-from knowledge.library import KnowledgeLibrary
-from knowledge.live.allowance import Allowance
-from knowledge.live.twins import without_twins
+from knowledge.ingestion.refresh import Refreshing, refresh_sources
+from knowledge.ingestion.sync import SyncReport, refresh
+from knowledge.live.quota import Allowance
+from knowledge.live.search import without_twins
 from knowledge.ports import Document, Listing, Store
-from knowledge.refresh import Refreshing, refresh_sources
-from knowledge.sources import open_source
-from knowledge.sources.standing import StandingQueries, folder_of
-from knowledge.sources.standing_record import RECORD, load
-from knowledge.sync import SyncReport, refresh
-from knowledge.unexpired import Unexpired
-from knowledge.versions import SourceVersions
+from knowledge.retrieval.expiry_filter import Unexpired
+from knowledge.retrieval.library import KnowledgeLibrary
+from knowledge.retrieval.source_versions import SourceVersions
+from knowledge.sources.factory import open_source
+from knowledge.sources.standing import RECORD, StandingQueries, folder_of, load
 from tests.knowledge.conftest import DictSource, WordEmbedder
 from tests.peers.web import Hit, Page, WebPeer
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import EmbeddingError, StoreError, StoreLocked
-from knowledge.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
+from core.runtime.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
+from core.text.tokens import query_tokens
+from knowledge.ingestion.sync import Progress, SyncReport, passage_id, refresh
 from knowledge.ports import Row, Store
-from knowledge.sync import Progress, SyncReport, passage_id, refresh
-from knowledge.tokens import query_tokens
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
 Markdown = Callable[..., str]

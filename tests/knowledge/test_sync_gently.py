@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from knowledge import sync
+from knowledge.ingestion import sync
 from knowledge.ports import Document, Listing, Store
 from tests.knowledge.conftest import DictSource, WordEmbedder
 

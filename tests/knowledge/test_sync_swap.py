@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import StoreError
+from core.text.tokens import query_tokens
+from knowledge.ingestion.sync import BATCH_PASSAGES, refresh
 from knowledge.ports import Row, Store
-from knowledge.stores.lance import open_lance
-from knowledge.sync import BATCH_PASSAGES, refresh
-from knowledge.tokens import query_tokens
+from knowledge.stores.lance.store import open_lance
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
 DOCUMENTS, PARTS = 180, 14

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from knowledge.tokens import lexical_tokens, query_tokens
+from core.text.tokens import lexical_tokens, query_tokens
 
 
 @pytest.mark.parametrize(

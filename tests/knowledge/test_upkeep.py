@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from core.scheduler import Timetable
 from core.settings import FaqSource, Settings
-from core.upkeep_record import Entry
-from knowledge.upkeep import due, source_states, timetable
+from core.settings.cron import Timetable
+from core.storage.refresh_state import Entry
+from knowledge.ingestion.schedule import due, source_states, timetable
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 NOW = datetime.now(UTC)

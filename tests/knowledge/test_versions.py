@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from knowledge.ingestion.sync import refresh
 from knowledge.ports import Held, Store
-from knowledge.sync import refresh
-from knowledge.versions import SourceVersions
+from knowledge.retrieval.source_versions import SourceVersions
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
 

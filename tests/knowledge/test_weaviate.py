@@ -20,16 +20,15 @@ from pydantic import ValidationError
 
 from core.errors import StoreError, StoreLocked, StoreMismatch
 from core.settings import Secret, StoreSettings, WeaviateSettings
-from core.yaml_file import read_yaml
+from core.settings.yaml_file import read_yaml
 from knowledge.ports import Held, Row, Store
 from knowledge.stores import open_store
 from knowledge.stores.copying import copy_source
-from knowledge.stores.lance import LanceStore, open_lance
+from knowledge.stores.lance.store import LanceStore, open_lance
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
-from knowledge.stores.weaviate.claim import claimed
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.connecting import SOUND, connect
-from knowledge.stores.weaviate.faults import explained
+from knowledge.stores.weaviate.connection import SOUND, connect
+from knowledge.stores.weaviate.errors import explained
 from knowledge.stores.weaviate.rows import (
     SLOTS,
     Commit,
@@ -43,6 +42,7 @@ from knowledge.stores.weaviate.rows import (
     touched,
 )
 from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES
+from knowledge.stores.weaviate.writer_lease import claimed
 from tests.contracts.test_store import DIMENSION, forget, put, random_rows, row, unit, weaviate_settings
 
 

@@ -17,10 +17,10 @@ import pytest
 
 from core.errors import StoreError
 from core.settings import Secret, WeaviateSettings
-from core.yaml_file import read_yaml
+from core.settings.yaml_file import read_yaml
+from core.text.tokens import query_tokens
 from knowledge.embedding import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
-from knowledge.tokens import query_tokens
 from tests.contracts.test_store import DIMENSION, put, random_rows, row, unit
 from tests.deployment import ROOT, Deployment
 from tests.peers.tls import authority, forwarded

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.logs import logger
+from core.observability.logs import logger
+from knowledge.sources.common.documents import decode
 from knowledge.sources.formats.limits import FormatError
-from knowledge.sources.formats.office import read_docx, read_pptx, read_xlsx
+from knowledge.sources.formats.office import read_docx, read_pdf, read_pptx, read_xlsx
 from knowledge.sources.formats.openapi import read_openapi
-from knowledge.sources.formats.pdf import read_pdf
 from knowledge.sources.formats.structured import read_asciidoc, read_csv, read_html, read_notebook
-from knowledge.sources.reading import decode
 from knowledge.web.markup import without_hidden
 
 BINARY: dict[str, Callable[[bytes], str]] = {

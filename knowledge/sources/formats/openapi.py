@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from core.yaml_file import YamlFault, parse_yaml
+from core.settings.yaml_file import YamlFault, parse_yaml
 from knowledge.sources.formats.limits import Allowance, forgiving
 from knowledge.sources.formats.office import table
 

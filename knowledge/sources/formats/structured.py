@@ -21,7 +21,7 @@ _ASCIIDOC_ATTRIBUTE = re.compile(r"^(?::[\w-]+!?:.*|//(?!/).*|\[\[?[\w.,=# \"-]+
 @forgiving
 def read_html(text: str) -> str:
     """Return the main text of a page. Raises `FormatError`."""
-    from knowledge.sources.website_pages import read_page
+    from knowledge.sources.formats.html import read_page
 
     page = read_page(text.encode(), "file:///")
     if not page.text:

@@ -12,7 +12,7 @@ from uuid import UUID
 from core.errors import StoreError
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
-from knowledge.stores.weaviate.faults import mapped
+from knowledge.stores.weaviate.errors import mapped
 from knowledge.stores.weaviate.rows import Entry, Found, Sight, ranges
 from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES, SATURATION, collection
 

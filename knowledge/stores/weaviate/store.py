@@ -18,10 +18,9 @@ from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import Held, Row, Vectors
-from knowledge.stores.weaviate.claim import claimed
 from knowledge.stores.weaviate.client import VALUES, Cluster
-from knowledge.stores.weaviate.connecting import connect
-from knowledge.stores.weaviate.faults import differing
+from knowledge.stores.weaviate.connection import connect
+from knowledge.stores.weaviate.errors import differing
 from knowledge.stores.weaviate.rows import (
     FORMAT,
     LABEL,
@@ -37,6 +36,7 @@ from knowledge.stores.weaviate.rows import (
     touched,
 )
 from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES
+from knowledge.stores.weaviate.writer_lease import claimed
 
 T = TypeVar("T")
 

@@ -1,0 +1,187 @@
+"""The commands about what people say: `kimas feedback` and `kimas faq`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from bots.cli.options import as_json_option, configured, load, run
+from core.errors import UsageError
+
+if TYPE_CHECKING:
+    from core.storage.lessons import State
+
+
+@click.command()
+@configured
+@as_json_option
+@click.option("--entries", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many to show.")
+def audit(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, entries: int) -> None:
+    """Show who changed what by a command.
+
+    The newest entries first, with what was refused.
+    """
+
+    async def work() -> int:
+        from bots.cli.audit import audit
+
+        return await audit(load(files, overrides), entries, as_json=as_json)
+
+    run(work())
+
+
+@click.group(invoke_without_command=True)
+@configured
+@as_json_option
+@click.pass_context
+def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show how every source stands.
+
+    What is stored, when it was refreshed, when it will be, and what went wrong.
+    """
+    if context.invoked_subcommand is not None:
+        # What stands between the two names counts for the second.
+        root = context.find_root()
+        root.obj = ((*root.obj[0], *files), (*root.obj[1], *overrides))
+        return
+
+    async def work() -> int:
+        from bots.cli.sources import sources
+
+        return await sources(load(files, overrides), as_json=as_json)
+
+    run(work())
+
+
+@sources.command()
+@configured
+@click.argument("name")
+def pause(files: tuple[Path, ...], overrides: tuple[str, ...], name: str) -> None:
+    """Refresh a source only when asked, until it is resumed.
+
+    What it knows stays in use. A daemon beside it sees that within a minute.
+    """
+    _plan(files, overrides, name, paused=True)
+
+
+@sources.command()
+@configured
+@click.argument("name")
+def resume(files: tuple[Path, ...], overrides: tuple[str, ...], name: str) -> None:
+    """Refresh a source by its plan again; what was missed comes once."""
+    _plan(files, overrides, name, paused=False)
+
+
+def _plan(files: tuple[Path, ...], overrides: tuple[str, ...], name: str, *, paused: bool) -> None:
+    async def work() -> int:
+        from bots.cli.sources import plan
+
+        return await plan(load(files, overrides), name, paused=paused)
+
+    run(work())
+
+
+@click.command()
+@configured
+@as_json_option
+@click.option("--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, with today.")
+@click.option("--labels", is_flag=True, help="Print the rated questions as labelled lines for `kimas eval gate`.")
+@click.option("--calibrate", is_flag=True, help="Fit the threshold of the chat to its rated questions, and show it.")
+@click.option("--apply", "apply_", is_flag=True, help="With --calibrate: set it, where it does better.")
+@click.option("--chat", default="", metavar="PLATFORM:CHAT", help="With --labels, --calibrate: of this chat alone.")
+def feedback(  # noqa: PLR0917 (click passes them by name)
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    as_json: bool,
+    days: int,
+    labels: bool,
+    calibrate: bool,
+    apply_: bool,
+    chat: str,
+) -> None:
+    """Show what people said about answers, by day."""
+
+    async def work() -> int:
+        if apply_ and not calibrate:
+            raise UsageError("--apply sets what --calibrate finds: give that with it")
+        if calibrate and labels:
+            raise UsageError("--labels and --calibrate are two things: give one of them")
+        if calibrate:
+            from bots.cli.calibrate import calibrate as fit
+
+            return await fit(load(files, overrides), chat, apply=apply_, as_json=as_json)
+        from bots.cli.feedback import feedback
+
+        return await feedback(load(files, overrides), days, as_json=as_json, labels=labels, chat=chat)
+
+    run(work())
+
+
+@click.group()
+def faq() -> None:
+    """Review the answers that people gave.
+
+    What is approved becomes knowledge, by a source of the kind learned.
+    """
+
+
+@faq.command("list")
+@configured
+@as_json_option
+@click.option(
+    "--state", default="pending", show_default=True, type=click.Choice(["pending", "approved", "rejected", "all"])
+)
+def list_answers(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, state: str) -> None:
+    """Show answers, by default those that wait for a review."""
+
+    async def work() -> int:
+        from bots.cli.faq import listed
+
+        return await listed(load(files, overrides), cast("State", state) if state != "all" else None, as_json=as_json)
+
+    run(work())
+
+
+@faq.command()
+@configured
+@as_json_option
+@click.argument("number", type=click.IntRange(1))
+def approve(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, number: int) -> None:
+    """Make an answer knowledge, from the next refresh on."""
+    _decide(files, overrides, number, "approved", as_json=as_json)
+
+
+@faq.command()
+@configured
+@as_json_option
+@click.argument("number", type=click.IntRange(1))
+def reject(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, number: int) -> None:
+    """Keep an answer from becoming knowledge, or take it out again."""
+    _decide(files, overrides, number, "rejected", as_json=as_json)
+
+
+@faq.command()
+@configured
+def export(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """Print the approved answers as JSON Lines.
+
+    A source of the kind faq reads them.
+    """
+
+    async def work() -> int:
+        from bots.cli.faq import exported
+
+        return await exported(load(files, overrides))
+
+    run(work())
+
+
+def _decide(files: tuple[Path, ...], overrides: tuple[str, ...], number: int, state: State, *, as_json: bool) -> None:
+    async def work() -> int:
+        from bots.cli.faq import decided
+
+        return await decided(load(files, overrides), number, state, as_json=as_json)
+
+    run(work())

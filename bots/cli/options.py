@@ -1,0 +1,107 @@
+"""What every command has in common: its options, its settings, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from core.errors import ConfigurationError, KimasError
+
+if TYPE_CHECKING:
+    from core.settings import Settings
+
+# Where the values of the configured secrets are noted, for `_complain` to hide.
+SECRETS = "kimas.secrets"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def configured(function: Function) -> Function:
+    """Take --config and --set."""
+    function = click.option(
+        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one value by its path; repeatable."
+    )(function)
+    return click.option(
+        "--config",
+        "files",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A configuration file; repeatable, later ones win.",
+    )(function)
+
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+corpus_option = click.option(
+    "--corpus", type=click.Path(path_type=Path), metavar="FILE", help="Documents (JSON Lines) in place of the sources."
+)
+
+
+def load(files: tuple[Path, ...], overrides: tuple[str, ...], *, daemon: bool = False) -> Settings:
+    """Load the settings that the options before and behind a command name, and set the log up by them.
+
+    Raises `ConfigurationError`.
+    """
+    from core.observability.logs import configure_logs
+    from core.settings.loader import default_files, load_settings, secret_values
+
+    before: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
+    chosen = (*before[0], *files)
+    settings = load_settings(chosen or default_files(), (*before[1], *overrides))
+    log = settings.log
+    # A command prints its result; of the log only warnings are of interest, unless the configuration asks for more.
+    if not daemon and log.level == "info":
+        log = log.model_copy(update={"level": "warning"})
+    secrets = secret_values(settings)
+    click.get_current_context().meta[SECRETS] = secrets
+    configure_logs(log, secrets=secrets)
+    return settings
+
+
+def rereading(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Awaitable[Settings]]:
+    """Return what reads again the settings that `load` read. That raises `ConfigurationError`."""
+    from core.settings.loader import default_files, load_settings
+
+    before: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
+    chosen, given = (*before[0], *files), (*before[1], *overrides)
+
+    async def read() -> Settings:
+        return await asyncio.to_thread(lambda: load_settings(chosen or default_files(), given))
+
+    return read
+
+
+def run(work: Coroutine[Any, Any, int]) -> None:
+    """Run a command to its exit code; an expected error becomes its message."""
+    # Loading makes many objects that stay: looking for garbage among them costs a tenth of the start. `open_app` goes
+    # back to normal.
+    gc.disable()
+    try:
+        code = asyncio.run(work)
+    except ConfigurationError as error:
+        for fault in error.faults:
+            _complain(f"configuration: {fault}")
+        code = error.exit_code
+    except KimasError as error:
+        _complain(f"kimas: {error}")
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    finally:
+        gc.enable()
+    sys.exit(code)
+
+
+def _complain(message: str) -> None:
+    """Print what went wrong, without secrets and without characters that the terminal would obey."""
+    from bots.common.terminal import printable
+    from core.observability.logs import redactor
+
+    hide = redactor(click.get_current_context().meta.get(SECRETS, ()))
+    click.echo(printable(hide(message)), err=True)

@@ -1,0 +1,1 @@
+"""What the platform adapters share: delivery, live previews, connections, downloads."""

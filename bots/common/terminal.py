@@ -1,0 +1,99 @@
+"""Terminal helpers that several commands share: JSON output, tables, progress, printable text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from core.text.formatting import counted
+from core.types import Reply
+
+if TYPE_CHECKING:
+    pass
+if TYPE_CHECKING:
+    from knowledge.ingestion.sync import Progress as SyncProgress
+
+
+# All but tab and newline: among them is what begins an escape sequence, by which a text would command the terminal.
+CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\t"), ord("\n")})
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return the terminal, or standard error."""
+    return Console(stderr=stderr, highlight=False)
+
+
+def print_json(value: object) -> None:
+    """Print one object on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def printable(text: str) -> str:
+    """Return a text without its control characters: sources, models and servers do not steer the terminal."""
+    return text.translate(CONTROLS)
+
+
+@contextmanager
+def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]]:
+    """Show one bar per source while the block runs; yields the function that moves them."""
+    bars = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("documents"),
+        TextColumn("{task.fields[passages]}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    rows: dict[str, int] = {}
+
+    def move(progress: SyncProgress) -> None:
+        if progress.source not in rows:
+            rows[progress.source] = int(bars.add_task(progress.source, total=None, passages=""))
+        shown = f"{counted(progress.passages, 'passage')}, {progress.passages_per_second:.0f}/s"
+        bars.update(
+            rows[progress.source],  # type: ignore[arg-type]
+            completed=progress.documents_done,
+            total=progress.documents_total,
+            description=f"{progress.source} [dim]{progress.stage}[/]",
+            passages=shown if progress.passages else "",
+        )
+
+    with bars:
+        yield move
+
+
+def table_lines(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Sequence[str]:
+    """Return rows of cells as lines with their columns below each other: `left` ones to the left, numbers right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+class SilentSink:
+    """Takes a reply and shows nothing: `--json` prints it as data."""
+
+    async def open(self) -> None:
+        """Show nothing."""
+
+    async def update(self, text: str) -> None:
+        """Show nothing."""
+
+    async def finish(self, reply: Reply) -> None:
+        """Show nothing."""
+
+    async def fail(self, text: str) -> None:
+        """Show nothing."""

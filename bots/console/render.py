@@ -1,0 +1,101 @@
+"""Replies in the terminal: live Markdown with numbered sources."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from markdown_it import MarkdownIt
+from rich.console import Console
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.style import Style
+from rich.text import Text
+
+from bots.common.terminal import printable
+from core.types import Citation, Reply
+
+if TYPE_CHECKING:
+    from rich.markdown import Markdown
+
+
+class _OnlyWebLinks(MarkdownIt):
+    """A parser to which an address outside the web is text: what a click on it would start is not ours to offer."""
+
+    def validateLink(self, url: str) -> bool:
+        return url.startswith(("http://", "https://"))
+
+
+def rendered(markdown: str) -> Markdown:
+    """Return Markdown to be printed. HTML in it is text: rich would leave the tags out, and whole blocks with them."""
+    parser = _OnlyWebLinks().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
+    shown = Markdown("")
+    shown.markup, shown.parsed = markdown, parser.parse(markdown)
+    return shown
+
+
+REDRAWS_PER_SECOND = 12
+
+
+class ConsoleSink:
+    """Shows one reply: live Markdown in a terminal, the finished text elsewhere. `close` it, whatever happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._drawn = 0.0
+
+    async def open(self) -> None:
+        """Show that work has begun."""
+        if self._console.is_terminal:
+            self._live = Live(
+                Text("…", style="dim"),
+                console=self._console,
+                transient=True,
+                auto_refresh=False,
+                vertical_overflow="ellipsis",
+            )
+            self._live.start(refresh=True)
+
+    async def update(self, text: str) -> None:
+        """Redraw, as often as an eye can follow."""
+        now = time.monotonic()
+        if self._live and now - self._drawn > 1 / REDRAWS_PER_SECOND:
+            self._drawn = now
+            self._live.update(_shown(text), refresh=True)
+
+    async def finish(self, reply: Reply) -> None:
+        """Print the reply and its sources for good."""
+        self.close()
+        if self._console.is_terminal:
+            self._console.print(_shown(reply.text))
+        else:
+            self._console.print(Text(printable(reply.text)), soft_wrap=True)
+        if reply.citations:
+            self._console.print()
+            for citation in reply.citations:
+                self._console.print(source_line(citation), soft_wrap=True)
+
+    async def fail(self, text: str) -> None:
+        """Print what went wrong."""
+        self.close()
+        self._console.print(Text(printable(text), style="red"), soft_wrap=True)
+
+    def close(self) -> None:
+        """Give the terminal back as it was, with its cursor. Idempotent."""
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+
+def _shown(markdown: str) -> Markdown:
+
+    return rendered(printable(markdown))
+
+
+def source_line(citation: Citation) -> Text:
+    """Return "[1] title  where", with the link behind it where the terminal can."""
+    url = printable(citation.url)
+    line = Text.assemble((f"[{citation.n}] ", "bold"), printable(citation.title or citation.path), "  ")
+    line.append(url or printable(f"{citation.source}: {citation.path}"), style=Style(color="cyan", link=url or None))
+    return line

@@ -1,0 +1,77 @@
+"""Outages of Discord, and what becomes of what was missed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bots.common.connection import BasicPace, Line, NotAllowed, Outage, RetryLater, TokenRefused, Unreachable
+from core.errors import PlatformError
+
+
+@dataclass(frozen=True, slots=True)
+class Pace(BasicPace):
+    """All intervals in seconds. The defaults keep within the limits of Discord's own servers.
+
+    A channel takes about five messages or edits in five seconds from one bot; a typing notice fades after ten, and so
+    long, `typed_s`, somebody else's counts.
+    `identify_s` is the pause before a session is begun anew, `steady_s` how long a connection must have lasted so that
+    the next one is opened without a pause, `acknowledge_s` how long a slash command waits for its acknowledgement to
+    succeed, `unanswered_s` after which one that nobody answers is cleared away.
+    """
+
+    edit_s: float = 1.3
+    typing_s: float = 8.0
+    typed_s: float = 10.0
+    longest_retry_s: float = 30.0
+    identify_s: float = 5.0
+    steady_s: float = 10.0
+    acknowledge_s: float = 2.5
+    unanswered_s: float = 840.0
+
+
+__all__ = [
+    "Acknowledged",
+    "Expired",
+    "GatewayRefused",
+    "IntentRefused",
+    "NotAllowed",
+    "ReplyRefused",
+    "RetryLater",
+    "TokenRefused",
+    "Unreachable",
+]
+
+
+class IntentRefused(PlatformError):
+    """The gateway refuses an intent that was not granted in the developer portal."""
+
+
+class GatewayRefused(PlatformError):
+    """The gateway refuses the connection for good."""
+
+
+class ReplyRefused(PlatformError):
+    """The bot may write in the channel but, without its history, not reply to a message."""
+
+
+class Expired(PlatformError):
+    """A slash command can no longer be answered by its token, which lives 15 minutes."""
+
+
+class Acknowledged(PlatformError):
+    """A slash command was acknowledged before: the answer to the first try was lost."""
+
+
+# No event of Discord's: a connection ended, and another one is being made.
+INTERRUPTED = "interrupted"
+
+
+def outage_of(what: str, pace: Pace, line: Line | None = None) -> Outage:
+    """Return a row of failures of this kind, to be waited out."""
+    return Outage("discord", what, pace, _hint, line)
+
+
+def _hint(failure: Exception) -> str:
+    if isinstance(failure, PlatformError):
+        return "retrying; what was missed is read afterwards"
+    return "a message could not be made safe"

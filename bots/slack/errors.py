@@ -1,0 +1,143 @@
+"""What Slack's error codes mean to us."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from bots.common.connection import BasicPace, NotAllowed, RetryLater, TokenRefused, Unreachable
+from core.errors import MessageGone, PlatformError
+
+
+@dataclass(frozen=True, slots=True)
+class Pace(BasicPace):
+    """All intervals in seconds. The defaults keep within the limits of Slack's own servers.
+
+    Slack counts calls per method and workspace: some 50 edits and 100 appended pieces a minute are always allowed,
+    and about one post a second in a channel. `ping_s` is how often a silent connection is tried,
+    `answer_s` how long a call may take, `submit_s` how long Slack is kept waiting for what a form has changed: it waits
+    for three seconds.
+    """
+
+    post_s: float = 1.0
+    edit_s: float = 1.2
+    append_s: float = 0.6
+    ping_s: float = 10.0
+    answer_s: float = 20.0
+    submit_s: float = 2.0
+
+
+class Turns:
+    """Calls that share a limit take turns, one every so many seconds by name."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def take(self, name: str, interval_s: float) -> float:
+        """Reserve the next turn and return the seconds until it comes."""
+        now = time.monotonic()
+        if len(self._next) > 1000:
+            self._next = {one: at for one, at in self._next.items() if at > now}
+        turn = max(now, self._next.get(name, 0.0))
+        self._next[name] = turn + interval_s
+        return turn - now
+
+
+__all__ = [
+    "NotAllowed",
+    "NotEditable",
+    "RetryLater",
+    "StillStreaming",
+    "StreamOver",
+    "TokenRefused",
+    "TooLate",
+    "Unavailable",
+    "Unreachable",
+]
+
+
+class Unavailable(PlatformError):
+    """The workspace, the channel or the token's scopes do not have this method."""
+
+
+class StreamOver(PlatformError):
+    """A streamed message was closed: by Slack after some minutes, by a person, or because it is full."""
+
+
+class StillStreaming(PlatformError):
+    """A message cannot be edited while it is being streamed."""
+
+
+class TooLate(PlatformError):
+    """A form can no longer be opened: the moment after the command is over, or was used for one already."""
+
+
+class NotEditable(PlatformError):
+    """A message can no longer be edited."""
+
+
+REFUSED = "slack.{which} was refused ({said}): copy it again from api.slack.com/apps, {where}"
+_WHERE = {
+    "bot_token": "OAuth & Permissions, Bot User OAuth Token (xoxb-)",
+    "app_token": "Basic Information, App-Level Tokens (xapp-), with the scope connections:write",
+}
+
+_TOKEN = ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "not_allowed_token_type")
+_MEANINGS: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
+    (("message_not_found", "thread_not_found", "cannot_reply_to_message"), MessageGone, "the message was deleted"),
+    (
+        ("not_in_channel", "channel_not_found", "is_archived", "user_not_found"),
+        NotAllowed,
+        "the bot is not in the channel; /invite it",
+    ),
+    (
+        (
+            *("restricted_action", "restricted_action_read_only_channel", "restricted_action_thread_only_channel"),
+            *("restricted_action_thread_locked", "access_denied", "messages_tab_disabled"),
+        ),
+        NotAllowed,
+        "the bot may not write in this channel",
+    ),
+    (("message_not_in_streaming_state", "stopped_by_user"), StreamOver, "the stream was closed"),
+    (("streaming_state_conflict",), StillStreaming, "the message is being streamed"),
+    (("edit_window_closed", "cant_update_message"), NotEditable, "the reply can no longer be edited"),
+    (
+        ("expired_trigger_id", "exchanged_trigger_id", "invalid_trigger_id"),
+        TooLate,
+        "Slack opens a form within three seconds of the command, and only once",
+    ),
+    (
+        (
+            *("unknown_method", "missing_scope", "feature_not_enabled", "no_permission", "channel_type_not_supported"),
+            *("method_not_supported_for_channel_type", "missing_recipient_team_id", "missing_recipient_user_id"),
+        ),
+        Unavailable,
+        "{call} is not available here",
+    ),
+    (("internal_error", "fatal_error", "service_unavailable", "request_timeout"), Unreachable, "{call} failed"),
+)
+
+
+def failure_of(call: str, which: str, said: str, status: int, headers: Any) -> PlatformError:
+    """Return what the answer to a call means: `said` is Slack's code, `which` the token that was used."""
+    if status == 429 or said in ("ratelimited", "rate_limited"):
+        seconds = retry_after(headers)
+        return RetryLater(f"Slack asks to wait {seconds:g} s before {call}", seconds)
+    if said in _TOKEN:
+        return TokenRefused(REFUSED.format(which=which, said=said, where=_WHERE[which]))
+    for codes, kind, meaning in _MEANINGS:
+        if said in codes:
+            return kind(f"{meaning.format(call=call)} (Slack: {said})")
+    if not said or status >= 500:
+        return Unreachable(f"Slack's answer to {call} makes no sense (status {status})")
+    return PlatformError(f"Slack refused {call}: {said[:200]}")
+
+
+def retry_after(headers: Any) -> float:
+    """Return for how many seconds Slack asks to wait; 1 where it does not say."""
+    value = next((value for name, value in dict(headers).items() if str(name).lower() == "retry-after"), "1")
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        return 1.0

@@ -1,0 +1,133 @@
+"""The decision maker: judges what was found so far and says what comes next.
+
+States and outputs:
+
+| state | `action` | `query` | `quality` and `reason` |
+|---|---|---|---|
+| the evidence suffices | `answer` | empty | `good` |
+| it does not, and a search may help | `search` | the next query, unlike those tried | `poor`, and why |
+| it does not, and no search will help | `answer` | empty | `poor`, and why |
+| default: the model failed, overran or cannot be understood | `answer` | empty | empty |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from core.answering.agents.conversation import asked_about
+from core.answering.context.dependencies import Parts
+from core.grounding.evidence import render_within
+from core.llm.decision_schema import Record, Shape, Slot
+from core.llm.structured_output import Ask, Calls, decide
+from core.runtime.budget import Budget
+from core.text.keywords import content_words
+from core.types import Passage, Question, Turn
+
+ANSWER_WORDS = (
+    *("final answer", "final", "finish", "finished", "done", "stop", "respond", "reply", "summarize", "conclude"),
+    *("enough", "sufficient", "complete", "answerable", "end", "write"),
+    *("回答", "答案", "完成", "结束", "停止", "足够", "总结", "作答"),
+)
+SEARCH_WORDS = (
+    *("search again", "retrieve", "retrieve knowledge", "retrieval", "lookup", "look up", "find", "continue"),
+    *("research", "search knowledge", "web search", "搜索", "检索", "查找", "继续", "继续搜索", "再搜索"),
+)
+ACTIONS = {"answer": ANSWER_WORDS, "search": SEARCH_WORDS}
+QUALITIES = {
+    "good": ("high", "fine", "relevant", "excellent", "好", "良好", "高"),
+    "poor": ("bad", "low", "weak", "差", "不足", "低"),
+}
+QUERY_KEYS = (
+    *("next query", "search query", "new query", "q", "queries", "keyword", "keywords", "search term", "search terms"),
+    *("action input", "input", "tool input", "argument", "arguments", "args", "parameters", "text", "topic"),
+    *("查询", "查询词", "搜索词", "关键词", "检索词", "下一个查询", "输入", "行动输入", "动作输入", "参数", "内容"),
+)
+ACTION_KEYS = (
+    *("act", "decision", "next", "next action", "next step", "choice", "tool", "tool name", "name", "function", "type"),
+    *("command", "行动", "动作", "决定", "决策", "操作", "选择", "下一步", "工具"),
+)
+REASON_KEYS = (
+    *("reasoning", "why", "explanation", "thought", "thoughts", "rationale", "because", "analysis"),
+    *("理由", "原因", "说明", "思考", "分析", "解释"),
+)
+SHAPE = Shape(
+    "decision",
+    "What comes next: answer, or search once more",
+    (
+        Slot("action", "choice", "answer or search", ACTION_KEYS, ACTIONS),
+        Slot("query", "text", "the next search query; empty for answer", QUERY_KEYS),
+        Slot(
+            "quality",
+            "choice",
+            "good or poor: what the evidence is worth for this question",
+            ("result quality", "results", "rating", "质量", "评价"),
+            QUALITIES,
+        ),
+        Slot("reason", "text", "why, in a few words", REASON_KEYS),
+    ),
+    argument="query",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What comes next. `quality` is `good`, `poor` or empty for unknown."""
+
+    action: Literal["answer", "search"] = "answer"
+    query: str = ""
+    quality: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A search that was made: its query, how many of its passages were kept, and what was said about them."""
+
+    query: str
+    kept: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a strategy has come: what it kept, what it searched, what it planned, and what the filter misses."""
+
+    evidence: Sequence[Passage]
+    tried: Sequence[Tried] = ()
+    plan: Sequence[str] = ()
+    missing: str = ""
+
+    def course(self) -> str:
+        """Return the course of the searches, one line each, without anything that could close a fence.
+
+        Models wrote much of it after reading passages, and a query may hold what was asked: it is data as well.
+        """
+        notes = [f"planned: {step}" for step in self.plan]
+        notes += [f"searched: {one.query} (kept: {one.kept}) {one.note}".strip() for one in self.tried]
+        notes += [f"missing: {self.missing}"] if self.missing else []
+        return "\n".join(" ".join(note.split()) for note in notes).replace("<", "‹").replace(">", "›")
+
+
+def decision_of(record: Record) -> Decision | None:
+    """Return the decision of a reply; None when it is none: no action, or a search for nothing."""
+    query = record.text("query")
+    action = record.choice("action")
+    if not action and query and not record.text("action"):
+        action = "search"
+    quality, reason = record.choice("quality"), record.text("reason")
+    if action == "search" and content_words(query):
+        return Decision("search", query, quality, reason)
+    return Decision("answer", "", quality, reason) if action == "answer" else None
+
+
+async def decide_next(
+    question: Question, progress: Progress, parts: Parts, budget: Budget, calls: Calls | None = None
+) -> Decision:
+    """Judge the evidence and decide: answer, or search once more and for what. The default is to answer."""
+    evidence = progress.evidence
+    shown = render_within(evidence, parts.settings.evidence_tokens("light")) or "(nothing was kept)"
+    request = f"<evidence>\n{shown}\n</evidence>\n<searches>\n{progress.course()}\n</searches>\n{asked_about(question)}"
+    ask = Ask("decide", "step", SHAPE, parts.prompts.fill("decide"), [Turn("user", request)], calls=calls)
+    return await decide(ask, decision_of, Decision(), parts, budget)

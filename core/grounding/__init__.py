@@ -1,0 +1,1 @@
+"""From passages to evidence, and from an answer back to its citations."""

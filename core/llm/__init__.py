@@ -1,0 +1,1 @@
+"""Language models: client, streaming, failover, structured output, prompts."""

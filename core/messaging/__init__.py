@@ -1,0 +1,1 @@
+"""From a delivered message to a posted reply, or to a recorded reason for silence."""

@@ -1,0 +1,1 @@
+"""The auto-comment mode: one comment under a post."""

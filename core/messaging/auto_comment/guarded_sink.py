@@ -1,0 +1,97 @@
+"""The one error of the auto-comment mode: a comment that is better not posted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Protocol
+
+from core.errors import Withheld
+from core.ports import Delivery, Sink
+from core.types import Reply
+
+# In a message's reference, for networks that can compare: how many replies of bots a post may have before ours.
+MOST = "bot_replies_below"
+
+# Returns why the comment is better not posted, or nothing.
+LastLook = Callable[[], Awaitable[str]]
+
+
+class PatientDelivery(Delivery, Protocol):
+    """A delivery that can also be waited for."""
+
+    async def settle(self) -> None:
+        """Wait a little for a posting on its way."""
+        ...
+
+
+class HeldSink:
+    """Hands the finished reply on to another sink, and nothing before it.
+
+    `unfit` says why a reply is better not posted, or returns nothing. `reply` is what was handed on, without the
+    `heading` that is shown above it.
+    """
+
+    def __init__(self, sink: Sink, unfit: Callable[[Reply], str], heading: str = "") -> None:
+        self._sink = sink
+        self._unfit = unfit
+        self._heading = heading
+        self.reply: Reply | None = None
+
+    async def open(self) -> None:
+        """Show nothing: a sign of life would promise a comment that may never come."""
+
+    async def update(self, text: str) -> None:
+        """Show nothing."""
+
+    async def finish(self, reply: Reply) -> None:
+        """Hand on the whole reply. Raises `Withheld` for one that is unfit."""
+        if reason := self._unfit(reply):
+            raise Withheld(reason)
+        self.reply = reply
+        await self._sink.finish(replace(reply, text=self._heading + reply.text))
+
+    async def fail(self, text: str) -> None:
+        """Raise `Withheld`: nobody asked, so nobody is told."""
+        raise Withheld(f"the comment failed: {text}")
+
+
+class WatchedDelivery:
+    """Takes a last look right before the first part is posted, and again before every retry of it.
+
+    `is_posted` and `in_doubt` say what is known of the comment: is it there, or may it be? `reply_id` is the
+    platform's id of it.
+    """
+
+    def __init__(self, delivery: PatientDelivery, last_look: LastLook) -> None:
+        self._delivery = delivery
+        self._last_look = last_look
+        self.is_posted = self.in_doubt = False
+        self.reply_id = ""
+
+    async def posting(self) -> None:
+        """Note it, then look: what is written down first costs no time in which others come first.
+
+        Raises `Withheld` when the look says no; nothing is posted then.
+        """
+        await self._delivery.posting()
+        if reason := await self._last_look():
+            # What an earlier try may have left there stays in doubt.
+            if not self.in_doubt:
+                await self._delivery.refused()
+            raise Withheld(reason)
+        self.in_doubt = True
+
+    async def refused(self) -> None:
+        """Note that nothing was posted."""
+        self.in_doubt = False
+        await self._delivery.refused()
+
+    async def posted(self, reply_id: str) -> None:
+        """Note that the first part is there."""
+        await self._delivery.posted(reply_id)
+        self.is_posted, self.in_doubt, self.reply_id = True, False, reply_id
+
+    async def settle(self) -> None:
+        """Wait a little for a posting on its way."""
+        await self._delivery.settle()

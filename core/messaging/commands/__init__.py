@@ -1,0 +1,1 @@
+"""Slash commands: the dispatcher and the handlers."""

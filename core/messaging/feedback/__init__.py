@@ -1,0 +1,1 @@
+"""Feedback on answers: ratings, retries, escalation to people, taught answers."""

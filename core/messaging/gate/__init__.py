@@ -1,0 +1,1 @@
+"""The gate: should the bot answer a message at all?"""

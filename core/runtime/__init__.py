@@ -1,0 +1,1 @@
+"""Concurrency: task groups, the latency budget, timers, file locks."""

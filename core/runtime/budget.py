@@ -1,0 +1,126 @@
+"""The deadline of one answer, each stage's share of it, and the record of what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from core.errors import ServiceError
+from core.observability.logs import logger
+
+T = TypeVar("T")
+# Why a stage's stand-in was used: it overran, its service failed, or what came back made no sense.
+Why = Literal["late", "failed", "unreadable"]
+# What runs when the answer is written needs no time kept for writing it.
+_AFTER_WRITING = frozenset({"look_back"})
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One run of a stage: when it began after the question, and how long it took, in milliseconds."""
+
+    stage: str
+    start_ms: float
+    spent_ms: float
+
+
+class BudgetShares(Protocol):
+    """The deadline of an answer in seconds, and each stage's share of it (0 to 1) as an attribute of its name."""
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds from the question to the end of the answer."""
+        ...
+
+    @property
+    def write(self) -> float:
+        """The share that is left to writing the answer."""
+        ...
+
+
+class Budget:
+    """Starts with the question and is handed along the line.
+
+    `timings_ms` holds milliseconds by stage, `spans` every run of one in the order in which they ended, `cut` the
+    stages whose stand-in was used and `why_cut` the reason for each, `tokens` what the language models consumed, by
+    "agent.prompt" and "agent.completion", `cost` what that cost, by agent.
+    """
+
+    def __init__(self, shares: BudgetShares) -> None:
+        self._shares = shares
+        self._started = time.monotonic()
+        self.timings_ms: dict[str, float] = {}
+        self.spans: list[Span] = []
+        self.cut: list[str] = []
+        self.why_cut: dict[str, Why] = {}
+        self.tokens: Counter[str] = Counter()
+        self.cost: defaultdict[str, float] = defaultdict(float)
+
+    def remaining(self) -> float:
+        """Return the seconds left before the deadline, never below zero."""
+        return max(0.0, self._started + self._shares.deadline_s - time.monotonic())
+
+    def share(self, stage: str) -> float:
+        """Return the seconds that a stage may take: its share of the whole, and never more than what is left.
+
+        What comes before the answer leaves the share `write` to the model that writes: however many stages hang one
+        after the other, their stand-ins are used while there is time for an answer.
+        """
+        share: float = getattr(self._shares, stage)
+        kept = 0.0 if stage in _AFTER_WRITING else self._shares.write * self._shares.deadline_s
+        return max(0.0, min(share * self._shares.deadline_s, self.remaining() - kept))
+
+    def elapsed_ms(self) -> float:
+        """Return the milliseconds since the question."""
+        return (time.monotonic() - self._started) * 1000
+
+    def mark(self, name: str) -> None:
+        """Note how long after the question something happened (the first token), in milliseconds."""
+        self.timings_ms[name] = round(self.elapsed_ms(), 2)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Note the time that the block takes; of runs at the same time, such as a speculative search, the longest."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            spent = (time.monotonic() - started) * 1000
+            self.spans.append(Span(stage, round((started - self._started) * 1000, 2), round(spent, 2)))
+            self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent), 2)
+
+    def count(self, agent: str, prompt: int, completion: int, cost: float = 0.0) -> None:
+        """Add what one call of a language model consumed, in tokens and in the currency of the configured prices."""
+        self.tokens[f"{agent}.prompt"] += prompt
+        self.tokens[f"{agent}.completion"] += completion
+        if cost:
+            self.cost[agent] += cost
+
+    def cut_off(self, stage: str, why: Why) -> None:
+        """Note that a stage's stand-in was used, and why; of several reasons the first counts."""
+        if stage not in self.cut:
+            self.cut.append(stage)
+            self.why_cut[stage] = why
+
+    async def within(self, stage: str, work: Awaitable[T], stand_in: Callable[[], T]) -> T:
+        """Await an optional stage inside its share; when it overruns or its service fails, use the stand-in.
+
+        Errors other than `ServiceError` are not the stage's to forgive and leave.
+        """
+        with self.timed(stage):
+            try:
+                async with asyncio.timeout(self.share(stage)):
+                    return await work
+            except TimeoutError:
+                why: Why = "late"
+                logger(__name__).warning("stage.overran", stage=stage, share_s=round(self.share(stage), 3))
+            except ServiceError as fault:
+                why = "failed"
+                logger(__name__).warning("stage.failed", stage=stage, error=str(fault))
+            self.cut_off(stage, why)
+            return stand_in()

@@ -1,0 +1,93 @@
+"""When recurring work is due, and what rings then, over APScheduler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from core.observability.logs import logger
+from core.settings.cron import JITTER_SHARE
+
+if TYPE_CHECKING:
+    from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+
+@asynccontextmanager
+async def every(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Run `work` now and then every `minutes`, up to a tenth later, for as long as the block lasts.
+
+    One run at a time; a run that falls due while another is on, or while the machine slept, happens once, later.
+    A run that fails is logged and the next one comes all the same. Leaving the block cancels a run that is still on.
+    0 minutes means once, now.
+    """
+    due = asyncio.Event()
+    due.set()
+
+    async def ring() -> None:
+        due.set()
+
+    async def run_when_due() -> None:
+        while True:
+            await due.wait()
+            due.clear()
+            try:
+                await work()
+            except Exception as fault:
+                # Whatever it is: what recurs must not end for good because it went wrong once.
+                logger(__name__).exception("recurring_work.failed", error=str(fault) or type(fault).__name__)
+
+    # The scheduler only rings: work that it ran itself would be neither awaited nor quietly cancelled at its shutdown.
+    scheduler = _scheduler() if minutes else None
+    if scheduler:
+        from apscheduler.triggers.interval import IntervalTrigger
+
+        trigger = IntervalTrigger(seconds=minutes * 60, jitter=minutes * 60 * JITTER_SHARE)
+        scheduler.add_job(ring, trigger, coalesce=True, misfire_grace_time=None)
+    worker = asyncio.create_task(run_when_due())
+    try:
+        yield
+    finally:
+        if scheduler:
+            scheduler.shutdown(wait=False)
+        worker.cancel()
+        with suppress(asyncio.CancelledError):
+            await worker
+
+
+class Alarms:
+    """Rings once at a time that is set by name; setting a name again moves its alarm."""
+
+    def __init__(self, scheduler: AsyncIOScheduler) -> None:
+        self._scheduler = scheduler
+
+    def set(self, name: str, when: datetime, ring: Callable[[], None]) -> None:
+        """Call `ring` at `when`, at once where that is past. A machine that slept through it rings when it wakes up."""
+        from apscheduler.triggers.date import DateTrigger
+
+        async def ringing() -> None:
+            # The library runs plain functions in a thread.
+            ring()
+
+        # The library's default drops a run that is a second late.
+        self._scheduler.add_job(ringing, DateTrigger(when), id=name, replace_existing=True, misfire_grace_time=None)
+
+
+@asynccontextmanager
+async def open_alarms() -> AsyncIterator[Alarms]:
+    """Open alarms that ring for as long as the block lasts."""
+    scheduler = _scheduler()
+    try:
+        yield Alarms(scheduler)
+    finally:
+        scheduler.shutdown(wait=False)
+
+
+def _scheduler() -> AsyncIOScheduler:
+    from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+    scheduler = AsyncIOScheduler(timezone=UTC)
+    scheduler.start()
+    return scheduler

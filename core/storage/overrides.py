@@ -1,0 +1,143 @@
+"""What commands changed of the configuration: kept in the journal's database, so that it survives a restart.
+
+Several parts of the process may each have their own `Steering` over one database, and so may `kimas chat` beside the
+daemon: what one changes the others see within `FRESH_S` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import cast
+
+from sqlalchemy import and_, delete, insert, select
+
+from core.runtime.tasks import unbroken
+from core.settings.platforms import GateMode
+from core.storage.audit import entry, write
+from core.storage.engine import Database
+from core.storage.tables import overrides
+from core.text.formatting import FOR_GOOD
+from core.types import Message
+
+FRESH_S = 2.0
+# The value of a limit that was switched off.
+NONE = "none"
+EVERYWHERE = ""
+_ADMIN, _SCALE, _OFF, _LIMIT = "admin.", "scale.", "off.", "limit."
+
+
+class Steering:
+    """The overrides in force. Call `load` before reading; it and every change raise `StoreError`."""
+
+    def __init__(self, database: Database, fresh_s: float = FRESH_S) -> None:
+        self._database = database
+        self._fresh_s = fresh_s
+        self._values: Mapping[tuple[str, str], str] = {}
+        self._read_at = -float("inf")
+        self._reading = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read what is in force, unless that was done a moment ago."""
+        if time.monotonic() - self._read_at < self._fresh_s:
+            return
+        async with self._reading:
+            if time.monotonic() - self._read_at >= self._fresh_s:
+                await self._read()
+
+    def mode(self, chat: str) -> GateMode | None:
+        """Return the mode that was set for a chat (`platform:chat`), or None."""
+        return cast("GateMode | None", self._values.get((chat, "mode")))
+
+    def threshold(self, chat: str) -> float | None:
+        """Return the threshold that was set for a chat, or None."""
+        value = self._values.get((chat, "threshold"))
+        return None if value is None else float(value)
+
+    def paused(self, chat: str) -> str:
+        """Return until when a chat is paused (ISO, or `FOR_GOOD`), or "" where it is not."""
+        until = self._values.get((chat, "pause"), "")
+        over = until not in ("", FOR_GOOD) and datetime.fromisoformat(until) <= datetime.now(UTC)
+        return "" if over else until
+
+    def admins(self, chat: str) -> tuple[str, ...]:
+        """Return the ids of those who may look after the bot in a chat."""
+        found = (name for scope, name in self._values if scope == chat and name.startswith(_ADMIN))
+        return tuple(sorted(name.removeprefix(_ADMIN) for name in found))
+
+    def is_off(self, source: str) -> bool:
+        """Say whether a source is switched off."""
+        return (EVERYWHERE, f"{_OFF}{source}") in self._values
+
+    def scale(self, source: str) -> float:
+        """Return what the passages of a source weigh; 1 where nothing was set."""
+        return float(self._values.get((EVERYWHERE, f"{_SCALE}{source}"), 1.0))
+
+    @property
+    def steers_sources(self) -> bool:
+        """Whether any source is switched off or weighed."""
+        return any(name.startswith((_OFF, _SCALE)) for _, name in self._values)
+
+    def limit(self, name: str, configured: float | None) -> float | None:
+        """Return a daily limit: what was set for it, or else what is configured; None for no limit."""
+        value = self._values.get((EVERYWHERE, f"{_LIMIT}{name}"))
+        if value is None:
+            return configured
+        return None if value == NONE else float(value)
+
+    def is_set(self, scope: str, name: str) -> bool:
+        """Say whether something was set by a command."""
+        return (scope, name) in self._values
+
+    @unbroken
+    async def change(self, message: Message, scope: str, name: str, value: str | None, *, before: str = "") -> None:
+        """Set a value, or take it back with None, and write down in the same transaction who did that.
+
+        `before` is what held until now where nothing was set.
+        """
+        columns = overrides.c
+        one = and_(columns.scope == scope, columns.name == name)
+        async with self._database.writing() as connection:
+            # One statement: of two changes at once the second finds what the first one has set.
+            old = await connection.scalar(delete(overrides).where(one).returning(columns.value))
+            if value is not None:
+                await connection.execute(insert(overrides).values(scope=scope, name=name, value=value))
+            what = f"{scope} {name}".strip()
+            after = "as configured" if value is None else value
+            await write(connection, entry(message, "changed", what, before if old is None else str(old), after))
+        # Behind a reading on its way, which may not have seen this and must not have the last word.
+        async with self._reading:
+            await self._read()
+
+    async def _read(self) -> None:
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(select(overrides))).all()
+        self._values = {(row.scope, row.name): row.value for row in rows}
+        self._read_at = time.monotonic()
+
+
+def admin_key(user: str) -> str:
+    """Return the name that a delegated administrator is kept under."""
+    return f"{_ADMIN}{user}"
+
+
+def off_key(source: str) -> str:
+    """Return the name that a source switched off is kept under."""
+    return f"{_OFF}{source}"
+
+
+def scale_key(source: str) -> str:
+    """Return the name that a source's weight is kept under."""
+    return f"{_SCALE}{source}"
+
+
+def limit_key(limit: str) -> str:
+    """Return the name that a limit is kept under."""
+    return f"{_LIMIT}{limit}"
+
+
+def chat_of(message: Message) -> str:
+    """Return the name that a message's chat has in the configuration: `platform:chat`."""
+    return f"{message.key.platform}:{message.key.chat}"

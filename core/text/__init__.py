@@ -1,0 +1,1 @@
+"""Text utilities: tokens, keywords, language, question detection, the message catalogue."""

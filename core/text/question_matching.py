@@ -1,0 +1,178 @@
+"""When two questions ask the same, and which questions have the same answer tomorrow.
+
+Vectors alone cannot tell: "from Redis to Postgres" and "from Postgres to Redis" have a cosine of 0.99, versions 1.2 and
+1.3 one of 0.97. So two questions count as the same only when their words agree as well: the same things in the same
+order, the same numbers, identifiers, negations and question words. What may differ is how it is said.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from core.text.keywords import content_words, leans_on_history
+from core.types import Question
+
+LONGEST_SENSE = 600
+
+_NOW = re.compile(
+    r"\b(now|nowadays|today|tonight|tomorrow|yesterday|current|currently|latest|newest|recent|recently|lately|ago|yet"
+    r"|still|upcoming|at (?:the|this) (?:moment|time)|so far"
+    r"|(?:this|last|next|past) (?:\w+ )?"
+    r"(?:second|minute|hour|day|week|weekend|month|quarter|year|morning|evening|night|time)s?"
+    r"|(?:what|which)(?: is|'s|’s)?(?: the)? (?:time|date|day|year|month|week)"
+    r"|heute|jetzt|gestern|morgen|aktuell\w*|derzeit|aujourd'hui|maintenant|hier|demain|hoy|ahora|ayer|mañana)\b"
+    r"|现在|目前|今天|今日|昨天|明天|刚刚|最新|最近|当前|此刻|本周|本月|今年|去年|几点|星期几|今は|今日|昨日|明日|지금|오늘",
+    re.IGNORECASE,
+)
+# With a conversation at hand, these lean on it too: what the asker said of themselves, and what was said before.
+_SPOKEN_OF = re.compile(
+    r"\b(my|mine|our|ours|we|us|i'm|i’m|i am|i have|i've|i’ve|above|earlier|before|previous\w*|sa(?:y|ys|id)|mention\w*"
+    r"|wrote|told|again|another|more|other|both|such)\b|我|我们|刚|之前|以上|又|再|还",
+    re.IGNORECASE,
+)
+_EDGES = " \t\r\n?!.,;:…。？！，；：、"
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+# A capital behind the first letter is looked for from the start alone: a word may be as long as a whole message.
+_MARKED = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\w.*[A-Z]", re.DOTALL)
+_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
+# What NFKC would make a plain number or letter of, though it is read as something else: 10⁵, H₂O, ½, ①.
+_RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
+
+_NEGATIONS = frozenset(("not", "no", "never", "none", "cannot", "nothing", "nobody", "nowhere"))
+# Common words that still change what is asked.
+_TELLING = frozenset(
+    """
+    from than into over under before after by off down between against all only most more less least fewer other same
+    both each once again first last always without except unless neither nor or out up too
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+_ASKING = {"which": "what", **{word: word for word in ("what", "who", "whose", "whom", "when", "where", "why", "how")}}
+# May, must and should, is, was and will: other questions about the same things.
+_MANNER = {
+    **dict.fromkeys(("must", "need", "needs", "needed", "required", "require", "requires", "necessary"), "must"),
+    **{"mandatory": "must", "obligatory": "must", "should": "should", "ought": "should"},
+    **{"will": "will", "did": "did", "was": "did", "were": "did", "had": "did"},
+}
+_HAVE_TO = re.compile(r"\b(?:have|has|having) to\b")
+# What is denied of one thing and not of the other is told by more than which words there are.
+_CONTRAST = re.compile(r"[,;，；]|\b(?:and|but|while|whereas|although|though|however)\b", re.IGNORECASE)
+_FOR_WHAT = re.compile(r"\bwhat\b.*\bfor\W*\Z", re.DOTALL)
+_AMOUNT = re.compile(r"\bhow (many|much|long|often|big|large|fast|old|far|soon)\b")
+_WAY = re.compile(r"\bwhat(?:'s|’s| is| are)?(?: the| a)?(?: \w+)? (?:way|ways|steps)\b")
+_WEAK = frozenset(
+    """
+    way ways best please possible correct correctly properly proper exactly simply easily steps step guide instructions
+    describe explain wonder wondering somebody someone anybody anyone hi hello hey thanks thank kindly able require
+    required requires necessary question everybody everyone folks actually quick quickly
+    """.split()  # noqa: SIM905 (as above)
+)
+_SAME = {
+    **dict.fromkeys(("install", "setup"), "install"),
+    **dict.fromkeys(("delet", "remov", "eras"), "delete"),
+    **dict.fromkeys(("chang", "modify", "alter", "edit"), "change"),
+    **dict.fromkeys(("fix", "repair", "solv", "resolv"), "fix"),
+    **dict.fromkeys(("start", "launch", "begin"), "start"),
+    **{word: word for word in ("creat", "configur", "run", "stop", "enabl", "disabl", "add")},
+}
+
+
+def changes_by_itself(text: str) -> bool:
+    """Say whether a question is about now or today: its answer is another one later."""
+    return bool(_NOW.search(text))
+
+
+def stands_alone(question: Question) -> bool:
+    """Say whether the answer to a question depends on the knowledge only: on no conversation, and on no moment."""
+    if changes_by_itself(question.text) or not normal(question.text):
+        return False
+    # A message that this one replies to comes without an author where people have names.
+    if question.author_id and any(turn.role == "user" and not turn.author_id for turn in question.history):
+        return False
+    leans = leans_on_history(question.text) or bool(_SPOKEN_OF.search(question.text))
+    return not (question.history and leans)
+
+
+def normal(text: str) -> str:
+    """Return a question without what never matters: white space, closing punctuation, capitals that mark nothing."""
+    words = _plain(text).split()
+    lowered = (word if _MARKED.search(word) else word.casefold() for word in words)
+    return " ".join(lowered).strip(_EDGES)
+
+
+def sense(text: str) -> str:
+    """Return what a question asks for, as a text that other questions of the same sense have too; "" where unclear."""
+    if len(text) > LONGEST_SENSE:
+        return ""
+    plain = _plain(text).replace("’", "'")
+    quoted = sorted("".join(groups).strip() for groups in _QUOTED.findall(plain))
+    spoken = re.sub(r"\bcan't\b", "can not", re.sub(r"n't\b", " not", plain), flags=re.IGNORECASE)
+    spoken = re.sub(r"\b(?:set(?:ting)?) up\b", "setup", spoken, flags=re.IGNORECASE)
+    # "the version of Python" is "the Python version".
+    spoken = re.sub(r"\b([\w-]+) of (?:the |a |an )?([\w.-]+)", r"\2 \1", spoken)
+    things, deeds = _words(spoken)
+    if not (things or deeds) or ("not" in deeds and _CONTRAST.search(plain)):
+        return ""
+    return "\n".join((" ".join(_asked(spoken.lower())), " ".join(deeds), " ".join(things), " ".join(quoted)))
+
+
+def _plain(text: str) -> str:
+    """Return a text in one spelling of its letters: of full and half width, with accents in one piece."""
+    if text.isascii():
+        return text
+    return "".join(
+        letter if unicodedata.decomposition(letter).startswith(_RAISED) else unicodedata.normalize("NFKC", letter)
+        for letter in unicodedata.normalize("NFC", text)
+    )
+
+
+def _asked(text: str) -> list[str]:
+    """Return the question words and the manner, sorted: how, why and when are different questions, must and may too."""
+    amounts = _AMOUNT.findall(text)
+    if _WAY.search(text):
+        text = _WAY.sub("how", text)
+    spoken = re.findall(r"[a-z]+", _HAVE_TO.sub("must", text))
+    words = {_ASKING[word] for word in spoken if word in _ASKING}
+    # How something is done and how it should be done is one question.
+    manner = set() if "how" in words else {_MANNER[word] for word in spoken if word in _MANNER}
+    purpose = {"what for"} if _FOR_WHAT.search(text) else set()
+    return sorted({*words, *manner, *purpose, *(f"how {amount}" for amount in amounts)})
+
+
+def _words(text: str) -> tuple[list[str], list[str]]:
+    """Return the words for things, and those for deeds, whose place among the things does not matter; both in order."""
+    things, deeds = list[str](), list[str]()
+    for raw in text.split():
+        word = re.sub(r"'s$", "", raw.strip("`\"'“”" + _EDGES).removesuffix("()"))
+        low = word.lower()
+        if not word:
+            continue
+        if low in _NEGATIONS:
+            # "Why doesn't it work" and "why does it not work": that it is denied counts, not where.
+            deeds.append("not")
+        elif low in _TELLING:
+            things.append(low)
+        elif _WIDE.search(word) or _MARKED.search(word):
+            things.append(word)
+        else:
+            for part in low.split("-"):
+                if part in _WEAK or part in _ASKING or not content_words(part):
+                    continue
+                stem = _stem(part)
+                (deeds if stem in _SAME else things).append(_SAME.get(stem, stem))
+    return things, deeds
+
+
+def _stem(word: str) -> str:
+    """Return an English word without its endings, roughly: enough for the forms of one word to meet."""
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        if word.endswith(ending) and len(word) > len(ending) + 2:
+            word = word.removesuffix(ending)
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
+        word = word[:-1]
+    return word.removesuffix("e") if len(word) > 3 else word

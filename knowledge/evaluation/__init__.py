@@ -1,1 +1,0 @@
-"""Measuring retrieval and routing on labelled data, and fitting their weights to it."""

@@ -1,0 +1,1 @@
+"""Keeping stored sources up to date: schedule, refresh, incremental sync."""

@@ -1,0 +1,1 @@
+"""Rerankers: fused order, a rerank API, a local cross-encoder."""

@@ -1,0 +1,100 @@
+"""Reranking by a service: Cohere, Jina, vLLM, Infinity and Text Embeddings Inference speak nearly the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from core.errors import ServiceError, SourceError
+from core.grounding.fusion import fuse
+from core.settings.knowledge import RerankerSettings
+from core.types import Passage
+from knowledge.reranking.scores import MOST_CHARACTERS, by_scores, judged_text
+from knowledge.web.addresses import shown
+from knowledge.web.client import Request, Response, WebClient
+from knowledge.web.secrets import key_of
+
+RESULTS = ("results", "data", "list")
+SCORES = ("relevance_score", "score")
+
+
+class ApiReranker:
+    """Asks a service for the order of the best passages; the others follow in the fused order. `close` it in the end.
+
+    The passages' texts and the query are sent to that service.
+    """
+
+    def __init__(self, settings: RerankerSettings, alpha: float) -> None:
+        self._settings = settings
+        self._alpha = alpha
+        # The operator's own service may well be on this machine; where it redirects to may not.
+        self._client = WebClient({urlsplit(settings.url).hostname or ""})
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the passages best first.
+
+        Raises `ServiceError` when the service fails, is late or makes no sense, and when its key is missing.
+        """
+        fused = fuse(passages, self._alpha)
+        asked = fused[: self._settings.top_n]
+        if len(fused) < 2 or not query.strip():
+            return fused
+        try:
+            key = await key_of(self._settings.api_key)
+            response = await self._client.fetch(self._request(query, asked, key))
+        except SourceError as fault:
+            raise ServiceError(f"the reranker failed: {fault}") from fault
+        return by_scores(fused, _scores(response, len(asked)))
+
+    async def close(self) -> None:
+        """Let go of the connections. Idempotent."""
+        await self._client.close()
+
+    def _request(self, query: str, passages: Sequence[Passage], key: str) -> Request:
+        settings = self._settings
+        texts = list(map(judged_text, passages))
+        body: dict[str, Any] = {"query": query[:MOST_CHARACTERS], settings.texts_key: texts}
+        if settings.texts_key == "documents":
+            body["top_n"] = len(texts)
+        else:
+            body["truncate"] = True
+        if settings.model:
+            body["model"] = settings.model
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return Request(settings.url, "POST", {}, headers, body, settings.timeout_s)
+
+
+def _scores(response: Response, count: int) -> Mapping[int, float]:
+    """Return the scores by position. Raises `ServiceError` for a refusal and for nonsense."""
+    where = shown(response.url)
+    if response.status >= 400:
+        raise ServiceError(f"the reranker failed: {where} answered with status {response.status}")
+    try:
+        reply = json.loads(response.text())
+    except (ValueError, RecursionError) as fault:
+        raise ServiceError(f"the reranker failed: {where} did not answer with JSON") from fault
+    if isinstance(reply, Mapping):
+        reply = next((reply[key] for key in RESULTS if isinstance(reply.get(key), list)), None)
+    found: dict[int, float] = {}
+    for result in reply if isinstance(reply, list) else ():
+        position, score = _read(result)
+        if position is not None and score is not None and 0 <= position < count:
+            found.setdefault(position, score)
+    if not found:
+        raise ServiceError(f"the reranker failed: {where} named no passage with a score")
+    return found
+
+
+def _read(result: object) -> tuple[int | None, float | None]:
+    if not isinstance(result, Mapping):
+        return None, None
+    score = next((result[key] for key in SCORES if key in result), None)
+    position = result.get("index")
+    known = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < math.inf
+    return (
+        position if isinstance(position, int) and not isinstance(position, bool) else None,
+        float(score) if known and score is not None else None,
+    )

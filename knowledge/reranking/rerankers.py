@@ -1,0 +1,94 @@
+"""Ordering the passages that several agents found for one query. Without an API nothing leaves the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from core.grounding.document_kinds import weigh_kinds
+from core.grounding.fusion import fuse
+from core.settings import SearchSettings
+from core.types import Passage
+
+
+class OwnReranker(Protocol):
+    """A `core.ports.Reranker` that whoever made it closes in the end."""
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the same passages, best first."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections. Idempotent."""
+        ...
+
+
+def make_reranker(settings: SearchSettings) -> OwnReranker:
+    """Return the reranker that the settings name, with the weights of kinds on top.
+
+    For `model` it is the fused order: the model's needs the budget of one answer (`core.answering.agents.reranker`).
+    Raises `ConfigurationError` for a cross-encoder that cannot be used.
+    """
+    chosen = _chosen(settings)
+    return WeightedReranker(chosen, settings.kind_weights) if settings.kind_weights else chosen
+
+
+def _chosen(settings: SearchSettings) -> OwnReranker:
+    if settings.rerank == "none":
+        return KeepOrder()
+    if settings.rerank == "api":
+        from knowledge.reranking.api import ApiReranker
+
+        return ApiReranker(settings.reranker, settings.alpha)
+    if settings.rerank == "cross_encoder":
+        from knowledge.reranking.cross_encoder import CrossEncoderReranker
+
+        return CrossEncoderReranker(settings.reranker, settings.alpha)
+    return FusionReranker(settings.alpha)
+
+
+class FusionReranker:
+    """Makes the scores of different searches comparable: the same fusion as in one search, over all that was found.
+
+    Similarities and BM25 scores are true ones over the whole store, so that nothing has to be embedded again.
+    """
+
+    def __init__(self, alpha: float) -> None:
+        self._alpha = alpha
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the passages best first; one that several agents found comes once."""
+        return fuse(passages, self._alpha)
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+class KeepOrder:
+    """Leaves passages in the order in which the agents gave them, which becomes their score."""
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the passages as they come; one that several agents found comes once, at its first place."""
+        distinct = {passage.id: passage for passage in reversed(passages)}
+        ordered = list(reversed(distinct.values()))
+        return [replace(passage, score=1 - place / len(ordered)) for place, passage in enumerate(ordered)]
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+class WeightedReranker:
+    """Multiplies what another reranker makes of passages with the weights of their kinds."""
+
+    def __init__(self, reranker: OwnReranker, weights: Mapping[str, float]) -> None:
+        self._reranker = reranker
+        self._weights = weights
+
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the passages in their weighed order. Raises what the other one does."""
+        return weigh_kinds(await self._reranker.rerank(query, passages), self._weights)
+
+    async def close(self) -> None:
+        """Close the other one."""
+        await self._reranker.close()

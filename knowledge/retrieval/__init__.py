@@ -1,0 +1,1 @@
+"""Routing a query to retrieval agents and searching their sources."""

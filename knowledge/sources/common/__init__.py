@@ -1,0 +1,1 @@
+"""What several kinds of sources share: path filters, links and document checks."""

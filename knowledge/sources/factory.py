@@ -1,0 +1,60 @@
+"""Bodies of knowledge: one module per kind, each behind the `Source` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from core.errors import SourceError
+from core.settings import (
+    FaqSource,
+    FeedSource,
+    FilesSource,
+    GithubSource,
+    GitlabSource,
+    GitSource,
+    LearnedSource,
+    OwnSource,
+    SourceSettings,
+    StandingSource,
+    WebsiteSource,
+)
+from knowledge.ports import Source
+from knowledge.sources.faq import FaqFile
+from knowledge.sources.feed.source import Feed
+from knowledge.sources.files import FilesFolder
+from knowledge.sources.forge.source import ForgeProject
+from knowledge.sources.git.source import GitRepository
+from knowledge.sources.plugin import PluggedIn
+from knowledge.sources.standing import StandingQueries
+from knowledge.sources.taught import Learned
+from knowledge.sources.website.source import Website
+
+__all__ = ["open_source"]
+
+
+def open_source(
+    name: str, settings: SourceSettings, data_dir: Path, sources: Mapping[str, SourceSettings] = MappingProxyType({})
+) -> Source:
+    """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git`, pages to
+    `data_dir/web/<name>`, issues and releases to `data_dir/forge/<name>`, results of standing queries to
+    `data_dir/standing/<name>`. `sources` are all that are configured, for those that ask another one.
+
+    Raises `SourceError` for globs or a branch name that cannot be used, for a source that is asked live, and for
+    standing queries of none such.
+    """
+    if isinstance(settings, FilesSource | FaqSource):
+        return FilesFolder(name, settings) if isinstance(settings, FilesSource) else FaqFile(name, settings)
+    if isinstance(settings, WebsiteSource | FeedSource):
+        pages = data_dir.expanduser() / "web" / name
+        return Website(name, settings, pages) if isinstance(settings, WebsiteSource) else Feed(name, settings, pages)
+    if isinstance(settings, GithubSource | GitlabSource):
+        return ForgeProject(name, settings, data_dir.expanduser() / "forge" / name)
+    if isinstance(settings, GitSource):
+        return GitRepository(name, settings, data_dir.expanduser() / "git")
+    if isinstance(settings, StandingSource):
+        return StandingQueries(name, settings, sources.get(settings.of), data_dir)
+    if isinstance(settings, OwnSource | LearnedSource):
+        return PluggedIn(name, settings, data_dir) if isinstance(settings, OwnSource) else Learned(name, data_dir)
+    raise SourceError(f"source {name} is asked at question time: there is nothing to read in")

@@ -1,0 +1,1 @@
+"""Issues, releases and discussions of a GitHub or GitLab project."""

@@ -1,0 +1,1 @@
+"""Git repositories: clones that sources share, incremental listings, access."""

@@ -1,0 +1,166 @@
+"""Where a repository has moved to on its own host: git itself follows no redirect, for it would follow one anywhere."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shlex
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from core.errors import SourceError
+from core.settings import GitSource, Secret
+from knowledge.web.client import Request, Response, WebClient
+
+# Run by git in a shell, with `get`, `store` or `erase`. `printf` is part of every shell: no process is started for it.
+_HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$KIMAS_GIT_USER" "$KIMAS_GIT_TOKEN"; }; f'
+_UNFIT = re.compile(r"[\x00-\x20\x7f]")
+_UNFIT_IN_PATH = re.compile(r"[\x00-\x1f\x7f\"\\]")
+_ADVICE = (
+    ("host key has changed", "Make sure that it is the same server before you correct known_hosts"),
+    ("host key", "Compare the server's fingerprint, then add its key to known_hosts (ssh-keyscan HOST)"),
+    ("permission denied", "The server refused the SSH key: check ssh_key, and that its public half may read there"),
+    ("load key", "Check ssh_key: it is no private key that ssh can read, or it has a passphrase"),
+    ("authentication failed", "The login was refused: check token, and that it may read this repository"),
+    ("could not read username", "The server asks for a login: give a token, see docs/sources.md"),
+    ("returned error: 403", "Access was refused: check that token may read this repository"),
+    ("not found", "Check url; a private repository may need a token (docs/sources.md)"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What git's environment has besides, and the secret that no message may repeat."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: str = field(default="", repr=False)
+
+
+def access_of(name: str, settings: GitSource) -> Access:
+    """Return the access that the settings describe. Raises `SourceError` for a secret or key that cannot be used."""
+    if settings.token is not None:
+        return _with_token(name, settings, settings.token)
+    if settings.ssh_key or settings.known_hosts or settings.host_keys != "strict":
+        return _with_ssh(name, settings)
+    return Access()
+
+
+def advice(failure: str) -> str:
+    """Return what to do about a failure of git, by its words."""
+    found = (text for words, text in _ADVICE if words in failure.lower())
+    return next(found, "Check url, the network and the access rights (docs/sources.md)")
+
+
+def _with_token(name: str, settings: GitSource, secret: Secret) -> Access:
+    try:
+        token = secret.value().strip()
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"source {name}: token: {secret.missing()}.") from error
+    if not token or _UNFIT.search(token):
+        raise SourceError(f"source {name}: token is empty, or holds blanks or control characters.")
+    parts = urlsplit(settings.url)
+    config = {"credential.helper": "", f"credential.{parts.scheme}://{parts.netloc}.helper": _HELPER}
+    variables = {"GIT_CONFIG_COUNT": str(len(config)), "GIT_ASKPASS": ""}
+    for number, (key, value) in enumerate(config.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return Access({**variables, "KIMAS_GIT_USER": settings.username, "KIMAS_GIT_TOKEN": token}, token)
+
+
+def _with_ssh(name: str, settings: GitSource) -> Access:
+    options = ["BatchMode=yes", f"ConnectTimeout={max(1, int(settings.timeout_s))}"]
+    options.append(f"StrictHostKeyChecking={'yes' if settings.host_keys == 'strict' else 'accept-new'}")
+    command = ["ssh"]
+    if settings.ssh_key:
+        command += ["-i", _usable_key(name, settings.ssh_key.expanduser())]
+        options.append("IdentitiesOnly=yes")
+    if settings.known_hosts:
+        options.append(f'UserKnownHostsFile="{_for_ssh(name, settings.known_hosts.expanduser())}"')
+    for option in options:
+        command += ["-o", option]
+    return Access({"GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"})
+
+
+def _usable_key(name: str, key: Path) -> str:
+    """Return the key as ssh wants it named. Raises `SourceError` where ssh would only say that it was refused."""
+    try:
+        found = key.stat()
+        with key.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise SourceError(f"source {name}: ssh_key {key} cannot be read: {error.strerror}.") from error
+    if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) & 0o077:
+        mode = f"{stat.S_IMODE(found.st_mode):o}"
+        raise SourceError(f"source {name}: ssh_key {key} is open to others (mode {mode}): chmod 600.")
+    return _for_ssh(name, key)
+
+
+def _for_ssh(name: str, path: Path) -> str:
+    """Return a path that ssh takes literally. Raises `SourceError` for one that cannot be written so."""
+    if _UNFIT_IN_PATH.search(str(path)):
+        raise SourceError(f"source {name}: the path {str(path)!r} cannot be told to ssh; choose a plainer one.")
+    return str(path).replace("%", "%%")
+
+
+_ASKED = "/info/refs"
+_TIMEOUT_S = 30.0
+# Of an older server, which names all its branches whatever it is asked.
+_REFERENCES_KB = 65_536
+_UNAUTHORIZED = 401
+# So that a server answers with what it can do, and not with all of its branches.
+_VERSION = {"Git-Protocol": "version=2"}
+
+
+async def new_address(url: str, access: Access) -> str:
+    """Return where a repository has moved to, as git would find out: by asking for its references.
+
+    The host that is configured may have a private address, and may upgrade to https; a redirect to any other host is
+    refused, and nothing is asked there. Raises `SourceError`.
+    """
+    parts = urlsplit(url)
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
+    if access.secret:
+        login = f"{access.variables['KIMAS_GIT_USER']}:{access.secret}"
+    asked = urlunsplit((parts.scheme, _host(url), parts.path.rstrip("/") + _ASKED, "service=git-upload-pack", ""))
+
+    def check(target: str) -> None:
+        if not _same_server(url, target):
+            told = f"it redirects to another host ({_host(target)}), which is not followed"
+            raise SourceError(f"{told}. If it is meant, give that address as url")
+
+    async with WebClient({parts.hostname or ""}) as client:
+        reply = await client.fetch(Request(asked, headers=_VERSION, timeout_s=_TIMEOUT_S, kb=_REFERENCES_KB), check)
+        if reply.status == _UNAUTHORIZED and login:
+            basic = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+            # Where it led without a login: from there it may lead on with one.
+            request = Request(reply.url, headers={**_VERSION, **basic}, timeout_s=_TIMEOUT_S, kb=_REFERENCES_KB)
+            reply = await client.fetch(request, check)
+    return _repository(url, reply)
+
+
+def _repository(url: str, reply: Response) -> str:
+    """Return the address of the repository whose references were found, with the login of the configured one."""
+    path = urlsplit(reply.url).path
+    if not path.endswith(_ASKED):
+        raise SourceError("it redirects to what is no repository")
+    found = urlsplit(reply.url)
+    login, at, _ = urlsplit(url).netloc.rpartition("@")
+    return urlunsplit((found.scheme, f"{login}{at}{found.netloc}", path.removesuffix(_ASKED), "", ""))
+
+
+def _same_server(url: str, target: str) -> bool:
+    """Say whether a target is on the host of an address: by the same scheme and port, or by https in place of http."""
+    try:
+        one, other = urlsplit(url), urlsplit(target)
+        upgraded = (one.scheme, other.scheme) == ("http", "https") and one.port is None and other.port is None
+        same = (one.scheme, one.port) == (other.scheme, other.port)
+        return one.hostname == other.hostname and (same or upgraded)
+    except ValueError:
+        return False
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]

@@ -1,0 +1,197 @@
+"""Clones that nobody reads from any more: those of former addresses, of removed sources, and of earlier versions."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Collection, Sequence, Set
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+_PAUSE_S = 0.05
+
+
+class Taken(Exception):
+    """Somebody else kept the lock for as long as was waited."""
+
+
+@asynccontextmanager
+async def locked(file: Path, patience_s: float) -> AsyncIterator[None]:
+    """Hold the lock of a file, which is made where it is missing. Raises `Taken`, or `OSError` where it cannot be made.
+
+    It goes with the process. Who holds it may delete the file.
+    """
+    descriptor = await _acquired(file, patience_s)
+    try:
+        yield
+    finally:
+        unlock(descriptor)
+
+
+async def _acquired(file: Path, patience_s: float) -> int:
+    ends = asyncio.get_running_loop().time() + patience_s
+    while True:
+        descriptor = try_lock(file)
+        if descriptor is not None:
+            return descriptor
+        if asyncio.get_running_loop().time() >= ends:
+            raise Taken
+        await asyncio.sleep(_PAUSE_S)
+
+
+def try_lock(file: Path) -> int | None:
+    """Take the lock of a file if it is free, without waiting; give the result to `unlock`. Raises `OSError`."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever held it may have deleted the file: then a newer one by this name is the lock.
+        if file.exists() and os.fstat(descriptor).st_ino == file.stat().st_ino:
+            return descriptor
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def unlock(descriptor: int) -> None:
+    """Give a lock back."""
+    os.close(descriptor)
+
+
+STATE_FILE = "kimas.json"
+# For so long another source may use what one has fetched, seconds: sources of one repository are refreshed in a row.
+ROUND_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A fetch of a branch: in which round, and when it began (seconds since 1970)."""
+
+    round: int
+    at: float
+
+
+@dataclass(slots=True)
+class CloneState:
+    """The state of a clone of a remote (without credentials). The branch "" is the default branch.
+
+    A round ends when a source comes for the second time. `present` are those that were there in this round, `followers`
+    the branches of all that read from the clone.
+    """
+
+    remote: str
+    round: int = 1
+    present: list[str] = field(default_factory=list)
+    fetched: dict[str, Fetched] = field(default_factory=dict)
+    followers: dict[str, list[str]] = field(default_factory=dict)
+
+    def wanted(self, branches: Sequence[str]) -> list[str]:
+        """Return these branches, then those of all followers."""
+        others = (branch for followed in self.followers.values() for branch in followed)
+        return list(dict.fromkeys((*branches, *others)))
+
+    def news_for(self, name: str, branches: Sequence[str]) -> bool:
+        """Tell whether a source needs no fetch: another one has made it in this round, not long ago."""
+        fetches = [self.fetched.get(branch) for branch in branches]
+        recent = all(one and one.round == self.round and 0 <= time.time() - one.at < ROUND_S for one in fetches)
+        return recent and name not in self.present
+
+    def follow(self, name: str, branches: Sequence[str]) -> None:
+        """Note that a source has seen its branches as they are now."""
+        self.followers[name] = list(branches)
+        self.present = [*self.present, name]
+
+    def note(self, name: str, branches: Sequence[str], at: float) -> None:
+        """Note a fetch of branches by a source that began at a time."""
+        if name in self.present:
+            self.round += 1
+            self.present = []
+        self.fetched |= dict.fromkeys(branches, Fetched(self.round, at))
+
+
+def read_state(clone: Path) -> CloneState | None:
+    """Return the state of a clone; None where there is none that can be understood."""
+    try:
+        kept: dict[str, Any] = json.loads((clone / STATE_FILE).read_text("utf-8"))
+        fetched = {str(branch): Fetched(int(one["round"]), float(one["at"])) for branch, one in kept["fetched"].items()}
+        followers = {str(name): list(map(str, followed)) for name, followed in kept["followers"].items()}
+        present = list(map(str, kept["present"]))
+        return CloneState(str(kept["remote"]), int(kept["round"]), present, fetched, followers)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return None
+
+
+def write_state(clone: Path, state: CloneState) -> None:
+    """Put a state in the place of the old one. Raises `OSError`."""
+    write_atomically(clone / STATE_FILE, json.dumps(asdict(state)))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file in one step. Raises `OSError`."""
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text(text, "utf-8")
+    draft.replace(path)
+
+
+def leave_others(clone: Path, name: str) -> None:
+    """Let a source follow no other clone than this one, and delete those that nobody follows then.
+
+    One that is being written to right now is left for the next time. Blocking.
+    """
+    # Before clones were shared, each was named after its source.
+    former = clone.with_name(name)
+    if (former / STATE_FILE).is_file():
+        shutil.rmtree(former, ignore_errors=True)
+    for other in _clones(clone.parent):
+        if other != clone:
+            _leave(other, {name})
+
+
+def forget_sources(data_dir: Path, kept: Collection[str]) -> None:
+    """Delete the clones that none of these sources follows, and what was remembered of all others. Blocking."""
+    folder = data_dir.expanduser() / "git"
+    for clone in _clones(folder):
+        state = read_state(clone)
+        _leave(clone, set(state.followers) - set(kept) if state else set())
+    for file in folder.glob("*.json"):
+        if file.stem not in kept:
+            file.unlink(missing_ok=True)
+
+
+def _clones(folder: Path) -> list[Path]:
+    return sorted(file.parent for file in folder.glob(f"*/{STATE_FILE}"))
+
+
+def _leave(clone: Path, names: Set[str]) -> None:
+    state = read_state(clone)
+    if state is None or not names & state.followers.keys():
+        return
+    lock = clone.with_name(f"{clone.name}.lock")
+    descriptor = try_lock(lock)
+    if descriptor is None:
+        return
+    try:
+        # It may have changed before the lock was ours.
+        state = read_state(clone)
+        if state is None:
+            return
+        for name in names:
+            state.followers.pop(name, None)
+        if state.followers:
+            write_state(clone, state)
+        else:
+            shutil.rmtree(clone, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+    finally:
+        unlock(descriptor)

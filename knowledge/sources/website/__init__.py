@@ -1,0 +1,1 @@
+"""Web sites: a polite, incremental crawl."""
