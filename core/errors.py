@@ -32,9 +32,9 @@ class ConfigurationError(KimasError):
 
     exit_code = 2
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(self.faults))
+    def __init__(self, errors: Sequence[str]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(self.errors))
 
 
 class UsageError(KimasError):
@@ -70,7 +70,7 @@ class PlatformError(ServiceError):
     """A chat platform refused a call or could not be reached."""
 
 
-class MessageGone(PlatformError):
+class MessageDeleted(PlatformError):
     """The message to reply to was deleted in the meantime: there is nobody left to answer."""
 
 
@@ -90,5 +90,5 @@ class StoreLocked(StoreError):
     """Another process refreshes the same data, or already answers on it."""
 
 
-class Withheld(PlatformError):
+class CommentSuppressed(PlatformError):
     """A comment was kept back; the text is the reason that the journal keeps. Nothing was posted."""

@@ -11,11 +11,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from core.types import AgentScore, Attachment, Message, Passage, Reply, SourceState, Turn
 
-Role = Literal["main", "light", "vision"]
+ModelRole = Literal["main", "light", "vision"]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ResponseSchema:
     """The form that a reply should have, for endpoints that can be told.
 
     `schema` is the JSON Schema of an object. With `tool` it is the arguments of a tool of that name that the model may
@@ -25,7 +25,7 @@ class Form:
     name: str
     description: str
     schema: Mapping[str, Any]
-    tool: bool = False
+    is_tool: bool = False
 
 
 class CallBudget(Protocol):
@@ -45,7 +45,7 @@ class CallBudget(Protocol):
         """Return the seconds left before the deadline, never below zero."""
         ...
 
-    def count(self, agent: str, prompt: int, completion: int, cost: float = 0.0) -> None:
+    def add_usage(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0) -> None:
         """Add what one call consumed: tokens, and the cost in the currency of the configured prices."""
         ...
 
@@ -58,7 +58,7 @@ class ChatModel(Protocol):
     """
 
     def stream(
-        self, system: str, turns: Sequence[Turn], *, role: Role, budget: CallBudget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: CallBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece; the pieces joined are the whole reply. Never retried after the first."""
         ...
@@ -68,9 +68,9 @@ class ChatModel(Protocol):
         system: str,
         turns: Sequence[Turn],
         *,
-        role: Role,
+        role: ModelRole,
         budget: CallBudget,
-        form: Form | None = None,
+        response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
         """Return the whole reply."""
@@ -84,7 +84,7 @@ class Library(Protocol):
         """Return the retrieval agents to ask, best first (KIMAs 3.2.2)."""
         ...
 
-    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
+    async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Return at most `limit` passages of one agent's sources, best first.
 
         `dense` is what is compared by meaning in place of the query, whose words then count alone. Raises `UsageError`
@@ -97,7 +97,7 @@ class Library(Protocol):
         ...
 
 
-class Upkeep(Protocol):
+class SourceRefresher(Protocol):
     """What keeps the stored sources up to date, seen from those who look after the bot.
 
     `refresh`, `pause` and `resume` raise `UsageError` for an unknown source.
@@ -152,30 +152,30 @@ class Sink(Protocol):
         ...
 
 
-Receive = Callable[[Message], Awaitable[None]]
+MessageHandler = Callable[[Message], Awaitable[None]]
 
 
 class Delivery(Protocol):
     """What a sink tells about the first part of its reply, so that a crash leads to no second one."""
 
-    async def posting(self) -> None:
+    async def mark_posting(self) -> None:
         """Say that the first part is about to be posted."""
         ...
 
-    async def refused(self) -> None:
+    async def mark_rejected(self) -> None:
         """Say that the platform took nothing of what was about to be posted; `posting` comes again before a retry."""
         ...
 
-    async def posted(self, reply_id: str) -> None:
+    async def mark_posted(self, reply_id: str) -> None:
         """Say that the platform has posted it under this id."""
         ...
 
 
 @runtime_checkable
-class Fetching(Protocol):
+class SupportsAttachments(Protocol):
     """An adapter that can fetch what is attached to messages, through its platform and with its own credentials."""
 
-    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return the content, at most `most` bytes. Raises `PlatformError` for a longer one, or where it cannot."""
         ...
 
@@ -189,11 +189,11 @@ class Adapter(Protocol):
         """Connect and learn who the bot is. Raises `PlatformError` for a refused credential."""
         ...
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. A message is confirmed to the platform only after `receive` returned."""
         ...
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; called in the task that owns the answer.
 
         `delivery` is told around the posting of the first part, before anything else is posted. The id it was given,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-Speaker = Literal["user", "assistant"]
+MessageRole = Literal["user", "assistant"]
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 
 
@@ -74,7 +74,7 @@ class Turn:
     `images` are for the model that looks at pictures.
     """
 
-    role: Speaker
+    role: MessageRole
     text: str
     author: str = ""
     author_id: str = ""
@@ -82,7 +82,7 @@ class Turn:
 
 
 # Fetches the bytes of one attached picture from its platform. Raises `PlatformError`.
-Fetch = Callable[[], Awaitable[bytes]]
+ImageLoader = Callable[[], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Question:
     author: str = ""
     author_id: str = ""
     key: ConversationKey | None = None
-    closed: bool = False
-    pictures: tuple[Fetch, ...] = ()
-    unread: tuple[AttachmentKind, ...] = ()
+    in_restricted_thread: bool = False
+    image_loaders: tuple[ImageLoader, ...] = ()
+    unsupported_attachments: tuple[AttachmentKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class SearchRound:
     """One round of searches, and what was thought of the evidence after it.
 
     `quality` is `good`, `poor`, or empty where nobody judged it; `reason` says why.
@@ -181,7 +181,7 @@ class Trace:
     cost: Mapping[str, float] = field(default_factory=dict)
     cached: bool = False
     why_cut: Mapping[str, str] = field(default_factory=dict)
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[SearchRound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,9 @@ class Reply:
     text: str
     citations: tuple[Citation, ...] = ()
     passages: tuple[Passage, ...] = ()
-    extractive: bool = False
+    is_extractive: bool = False
     trace: Trace = field(default_factory=lambda: Trace("", "none", (), {}))
-    seen: str = ""
+    image_description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +223,13 @@ ESCALATION_COMMAND = "handoff"
 
 
 # What a call and a second answer's question are named by, behind the id of the question.
-CALL, SECOND = "~h", "~2"
+ESCALATION_SUFFIX, RETRY_SUFFIX = "~h", "~2"
 
 
 RATING_COMMAND = "thumbs"
 
 
-UP, DOWN, AGAIN = "up", "down", "again"
+UP, DOWN, RETRY = "up", "down", "again"
 
 
 # What adapters say in a message's reference: that it is a post, and that another bot wrote it.

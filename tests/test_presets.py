@@ -17,7 +17,7 @@ from bots.cli.main import main
 from core.settings import SearchApiSource
 from core.settings.loader import load_settings
 from core.settings.yaml_file import read_yaml
-from knowledge.retrieval.library import LIVE_SHARE
+from knowledge.retrieval.library import LIVE_TIME_SHARE
 from tests.core.scripted import Body, ScriptedPeer
 from tests.deployment import README, ROOT, SERVER, logging_as_it_was, make_repository
 from tests.peers.web import KEY, Hit, Page, WebPeer
@@ -177,7 +177,7 @@ def test_the_auto_comment_bot_is_done_in_time() -> None:
     assert settings.strategies.allowed == ("single",)
     news = settings.sources["news"]
     assert isinstance(news, SearchApiSource)
-    patience_s = LIVE_SHARE * settings.budget.search * settings.budget.deadline_s
+    patience_s = LIVE_TIME_SHARE * settings.budget.search * settings.budget.deadline_s
     assert patience_s >= news.timeout_s, "the search service is not left before its own time is over"
     ahead = ("rewrite", "route", "requery", "search", "rerank")
     assert sum(getattr(settings.budget, stage) for stage in ahead) <= 0.65, "what is left is for writing"

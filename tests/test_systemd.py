@@ -14,7 +14,7 @@ import pytest
 
 from core.errors import ConfigurationError
 from core.settings import RunSettings
-from core.settings.loader import default_files
+from core.settings.loader import find_default_files
 
 SYSTEMD = Path(__file__).parents[1] / "systemd"
 UNIT = SYSTEMD / "kimas.service"
@@ -83,7 +83,7 @@ def test_the_unit_starts_the_daemon_with_the_system_configuration(
     # It is the file that commands without --config look for, too, so that an administrator's `kimas check` sees it.
     monkeypatch.chdir(tmp_path)
     try:
-        (found,) = map(str, default_files({"XDG_CONFIG_HOME": str(tmp_path)}))
+        (found,) = map(str, find_default_files({"XDG_CONFIG_HOME": str(tmp_path)}))
     except ConfigurationError as error:
         found = str(error)
     assert arguments[arguments.index("--config") + 1] in found

@@ -9,21 +9,21 @@ from typing import Any
 
 from bots.cli.check import check as examine
 from bots.cli.check import make_probes
-from bots.cli.console import print_findings, print_passages, print_refreshed
-from bots.cli.explain_output import explained_as_json, explained_lines
-from bots.common.terminal import SilentSink, console, ingest_progress, print_json, printable
+from bots.cli.console import print_findings, print_passages, print_refresh_result
+from bots.cli.explain_output import explanation_as_json, format_explanation_lines
+from bots.common.terminal import SilentSink, ingest_progress, make_console, print_json, strip_control_characters
 from bots.console.render import ConsoleSink
 from bots.daemon.bootstrap import App, open_app, require_knowledge
 from core.answering.agents.reranker import rerank
-from core.answering.agents.search import outcome
+from core.answering.agents.search import capture_error
 from core.errors import KimasError, UsageError
-from core.observability.logs import redactor
+from core.observability.logs import make_redactor
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import Settings
-from core.settings.loader import secret_values
+from core.settings.loader import get_secret_values
 from core.types import AgentScore, Passage, Question, Reply
-from knowledge.ingestion.refresh import Refreshed
+from knowledge.ingestion.refresh import RefreshResult
 from knowledge.retrieval.score_explanation import explain_passages, explain_routing
 
 
@@ -35,7 +35,7 @@ async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
             reply = await app.answer(Question(question), SilentSink())
             print_json(reply_as_json(question, reply))
         else:
-            with closing(ConsoleSink(console())) as sink:
+            with closing(ConsoleSink(make_console())) as sink:
                 await app.answer(Question(question), sink)
     return 0
 
@@ -49,70 +49,82 @@ async def search(
     """
     if not query.strip():
         raise UsageError("the query is empty")
-    async with open_app(settings, answers=False) as app:
+    async with open_app(settings, with_answers=False) as app:
         require_knowledge(app)
         agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query))
-        found, failed = await _searched(app, query, [one.name for one in agents], top_k)
-        everything = [passage for passages in found.values() for passage in passages]
+        passages_by_agent, errors_by_agent = await _search_agents(
+            app, query, [agent_score.name for agent_score in agents], top_k
+        )
+        candidates = [passage for passages in passages_by_agent.values() for passage in passages]
         # No language model here, whatever orders the passages of answers.
-        parts = replace(app.parts, model=None)
-        best = list(await rerank(query, everything, parts, Budget(settings.budget)))[:top_k]
+        deps = replace(app.deps, model=None)
+        top_passages = list(await rerank(query, candidates, deps, Budget(settings.budget)))[:top_k]
         if explain:
-            way, routing = await explain_routing(query, agents, settings, app.store, app.embedder)
-            explained = explain_passages(best, found, settings)
-    named = [{"name": one.name, "score": round(one.score, 4)} for one in agents]
+            routing_method, agent_explanations = await explain_routing(query, agents, settings, app.store, app.embedder)
+            passage_explanations = explain_passages(top_passages, passages_by_agent, settings)
+    agents_json = [{"name": agent_score.name, "score": round(agent_score.score, 4)} for agent_score in agents]
     if as_json:
-        result: dict[str, Any] = {"query": query, "agents": named, "passages": [passage_as_json(one) for one in best]}
-        if failed:
-            result["failed"] = [{"name": name, "error": reason} for name, reason in failed.items()]
+        result: dict[str, Any] = {
+            "query": query,
+            "agents": agents_json,
+            "passages": [passage_as_json(passage) for passage in top_passages],
+        }
+        if errors_by_agent:
+            result["failed"] = [{"name": name, "error": reason} for name, reason in errors_by_agent.items()]
         if explain:
-            result |= explained_as_json("option" if agent else way, routing, explained, settings)
+            result |= explanation_as_json(
+                "option" if agent else routing_method, agent_explanations, passage_explanations, settings
+            )
         print_json(result)
         return 0
-    out = console()
+    out = make_console()
     if explain:
-        lines = explained_lines("option" if agent else way, routing, explained, settings.knowledge)
+        lines = format_explanation_lines(
+            "option" if agent else routing_method, agent_explanations, passage_explanations, settings.knowledge
+        )
         out.print("\n".join(lines), markup=False, soft_wrap=True)
     else:
-        out.print("agents: " + ", ".join(f"{one.name} {one.score:.3f}" for one in agents), style="dim")
-        print_passages(out, best)
-    for name, reason in failed.items():
-        out.print(printable(f"agent {name} failed: {reason}"), style="red", markup=False, soft_wrap=True)
+        out.print(
+            "agents: " + ", ".join(f"{agent_score.name} {agent_score.score:.3f}" for agent_score in agents), style="dim"
+        )
+        print_passages(out, top_passages)
+    for name, reason in errors_by_agent.items():
+        out.print(strip_control_characters(f"agent {name} failed: {reason}"), style="red", markup=False, soft_wrap=True)
     return 0
 
 
-async def _searched(
+async def _search_agents(
     app: App, query: str, agents: Sequence[str], limit: int
 ) -> tuple[Mapping[str, Sequence[Passage]], Mapping[str, str]]:
     """Return the passages of the agents that could search, and why the others could not. Raises when none could."""
     async with task_group() as tasks:
-        begun = [tasks.create_task(outcome(app.library.search(name, query, limit))) for name in agents]
-    outcomes = [task.result() for task in begun]
-    found, failed = dict[str, Sequence[Passage]](), dict[str, str]()
-    hide = redactor(secret_values(app.settings))
-    for name, one in zip(agents, outcomes, strict=True):
-        if isinstance(one, KimasError):
-            failed[name] = hide(str(one))
+        search_tasks = [tasks.create_task(capture_error(app.library.search(name, query, limit))) for name in agents]
+    outcomes = [task.result() for task in search_tasks]
+    passages_by_agent, errors_by_agent = dict[str, Sequence[Passage]](), dict[str, str]()
+    redact = make_redactor(get_secret_values(app.settings))
+    for name, result in zip(agents, outcomes, strict=True):
+        if isinstance(result, KimasError):
+            errors_by_agent[name] = redact(str(result))
         else:
-            found[name] = one
-    if failed and not found:
-        raise next(one for one in outcomes if isinstance(one, KimasError))
-    return found, failed
+            passages_by_agent[name] = result
+    if errors_by_agent and not passages_by_agent:
+        raise next(error for error in outcomes if isinstance(error, KimasError))
+    return passages_by_agent, errors_by_agent
 
 
 async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_json: bool) -> int:
     """Refresh sources. Exit code 1 when one of them failed; the others are refreshed all the same."""
     if not settings.sources:
         raise UsageError("no sources are configured: docs/sources.md says how to add one")
-    out = console(stderr=as_json)
-    async with open_app(settings, answers=False, rebuild=rebuild) as app:
+    out = make_console(stderr=as_json)
+    async with open_app(settings, with_answers=False, rebuild=rebuild) as app:
         with nullcontext() if as_json else ingest_progress(out) as progress:
-            done = without_secrets(await app.refresh(names, progress), settings)
+            result = redact_refresh_result(await app.refresh(names, progress), settings)
     if as_json:
-        print_json(refreshed_as_json(done))
+        print_json(refresh_result_as_json(result))
     else:
-        print_refreshed(out, done.reports, done.failures)
-    return 1 if done.failures else 0
+        print_refresh_result(out, result.reports, result.failures)
+    return 1 if result.failures else 0
 
 
 async def check(settings: Settings, *, live: bool, as_json: bool) -> int:
@@ -121,15 +133,15 @@ async def check(settings: Settings, *, live: bool, as_json: bool) -> int:
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings]})
     else:
-        print_findings(console(), findings)
+        print_findings(make_console(), findings)
     return 1 if any(finding.level == "error" for finding in findings) else 0
 
 
 def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
     """Return the object that `kimas ask --json` prints (a contract)."""
-    from core.storage.usage import together
+    from core.storage.usage import total_usage
 
-    used = together(reply.trace.tokens, reply.trace.cost)
+    token_usage = total_usage(reply.trace.tokens, reply.trace.cost)
     return {
         "question": question,
         "query": reply.trace.query,
@@ -138,22 +150,26 @@ def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
         "answer": reply.text,
         "citations": [
             {
-                "n": one.n,
-                "passage_id": one.passage_id,
-                "source": one.source,
-                "title": one.title,
-                "path": one.path,
-                "url": one.url,
+                "n": citation.n,
+                "passage_id": citation.passage_id,
+                "source": citation.source,
+                "title": citation.title,
+                "path": citation.path,
+                "url": citation.url,
             }
-            for one in reply.citations
+            for citation in reply.citations
         ],
-        "passages": [passage_as_json(one) for one in reply.passages],
+        "passages": [passage_as_json(passage) for passage in reply.passages],
         "timings_ms": dict(reply.trace.timings_ms),
         "cut": list(reply.trace.cut),
         "why_cut": dict(reply.trace.why_cut),
-        "rounds": [asdict(one) for one in reply.trace.rounds],
-        "usage": {"prompt": used.prompt, "completion": used.completion, "cost": round(used.cost, 8)},
-        "extractive": reply.extractive,
+        "rounds": [asdict(search_round) for search_round in reply.trace.rounds],
+        "usage": {
+            "prompt": token_usage.prompt_tokens,
+            "completion": token_usage.completion_tokens,
+            "cost": round(token_usage.cost, 8),
+        },
+        "extractive": reply.is_extractive,
     }
 
 
@@ -168,27 +184,27 @@ def passage_as_json(passage: Passage) -> Mapping[str, Any]:
     }
 
 
-def refreshed_as_json(done: Refreshed) -> Mapping[str, Any]:
+def refresh_result_as_json(result: RefreshResult) -> Mapping[str, Any]:
     """Return the object that `kimas ingest --json` prints (a contract); failed sources carry an error instead."""
     sources: list[dict[str, Any]] = [
         {
-            "name": one.name,
-            "added": one.added,
-            "updated": one.updated,
-            "deleted": one.deleted,
-            "unchanged": one.unchanged,
-            "passages": one.passages,
-            "seconds": round(one.seconds, 3),
-            "skipped": dict(one.skipped),
-            "stale": one.stale,
+            "name": report.name,
+            "added": report.added,
+            "updated": report.updated,
+            "deleted": report.deleted,
+            "unchanged": report.unchanged,
+            "passages": report.passages,
+            "seconds": round(report.seconds, 3),
+            "skipped": dict(report.skipped),
+            "stale": report.stale,
         }
-        for one in done.reports
+        for report in result.reports
     ]
-    return {"sources": sources + [{"name": name, "error": reason} for name, reason in done.failures.items()]}
+    return {"sources": sources + [{"name": name, "error": reason} for name, reason in result.failures.items()]}
 
 
-def without_secrets(done: Refreshed, settings: Settings) -> Refreshed:
+def redact_refresh_result(result: RefreshResult, settings: Settings) -> RefreshResult:
     """Return the same without the credentials that addresses in its messages may hold."""
-    hide = redactor(secret_values(settings))
-    reports = tuple(replace(report, stale=hide(report.stale)) for report in done.reports)
-    return Refreshed(reports, {name: hide(reason) for name, reason in done.failures.items()})
+    redact = make_redactor(get_secret_values(settings))
+    reports = tuple(replace(report, stale=redact(report.stale)) for report in result.reports)
+    return RefreshResult(reports, {name: redact(reason) for name, reason in result.failures.items()})

@@ -6,31 +6,31 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bots.common.terminal import console, print_json, printable
-from bots.daemon.bootstrap import open_database
-from core.observability.logs import redactor
+from bots.common.open_storage import open_database
+from bots.common.terminal import make_console, print_json, strip_control_characters
+from core.observability.logs import make_redactor
 from core.settings import Settings
-from core.settings.loader import secret_values
+from core.settings.loader import get_secret_values
 
 if TYPE_CHECKING:
-    from core.storage.audit import Entry
+    from core.storage.audit import AuditEntry
 
 
-async def audit(settings: Settings, entries: int, *, as_json: bool) -> int:
+async def audit(settings: Settings, limit: int, *, as_json: bool) -> int:
     """Show the newest entries of all chats. Works beside a running daemon. Raises `StoreError`."""
-    found = await _read(settings, entries)
+    audit_entries = await _read_entries(settings, limit)
     if as_json:
-        print_json({"entries": [_as_json(one) for one in found]})
+        print_json({"entries": [_as_json(entry) for entry in audit_entries]})
         return 0
-    out, hide = console(), redactor(secret_values(settings))
-    for one in found:
-        out.print(printable(hide(_line(one))), markup=False, soft_wrap=True)
-    if not found:
+    out, redact = make_console(), make_redactor(get_secret_values(settings))
+    for entry in audit_entries:
+        out.print(strip_control_characters(redact(_format_entry(entry))), markup=False, soft_wrap=True)
+    if not audit_entries:
         out.print("the audit is empty")
     return 0
 
 
-async def _read(settings: Settings, entries: int) -> Sequence[Entry]:
+async def _read_entries(settings: Settings, limit: int) -> Sequence[AuditEntry]:
     from core.storage.audit import Audit
 
     # Looking makes nothing: before the first command there is no database.
@@ -38,28 +38,28 @@ async def _read(settings: Settings, entries: int) -> Sequence[Entry]:
         return []
     database = await open_database(settings)
     try:
-        return await Audit(database).newest(entries)
+        return await Audit(database).get_newest(limit)
     finally:
         await database.close()
 
 
-def _as_json(one: Entry) -> Mapping[str, Any]:
+def _as_json(entry: AuditEntry) -> Mapping[str, Any]:
     return {
-        "at": one.at.isoformat(),
-        "platform": one.platform,
-        "chat": one.chat,
-        "author_id": one.author_id,
-        "outcome": one.outcome,
-        "command": one.command,
-        "what": one.what,
-        "before": one.before,
-        "after": one.after,
+        "at": entry.at.isoformat(),
+        "platform": entry.platform,
+        "chat": entry.chat,
+        "author_id": entry.author_id,
+        "outcome": entry.outcome,
+        "command": entry.command,
+        "what": entry.what,
+        "before": entry.before,
+        "after": entry.after,
     }
 
 
-def _line(one: Entry) -> str:
-    change = f": {one.before} -> {one.after}" if one.before or one.after else ""
-    what = f", {one.what}" if one.what else ""
-    given = " ".join(one.command.split())
-    place = f"{one.platform}:{one.chat}"
-    return f"{one.at:%Y-%m-%d %H:%M} UTC  {one.outcome:8} {one.author_id} in {place}  /{given}{what}{change}"
+def _format_entry(entry: AuditEntry) -> str:
+    change = f": {entry.before} -> {entry.after}" if entry.before or entry.after else ""
+    details = f", {entry.what}" if entry.what else ""
+    command = " ".join(entry.command.split())
+    chat = f"{entry.platform}:{entry.chat}"
+    return f"{entry.at:%Y-%m-%d %H:%M} UTC  {entry.outcome:8} {entry.author_id} in {chat}  /{command}{details}{change}"

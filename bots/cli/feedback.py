@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from bots.common.terminal import console
-from bots.daemon.bootstrap import open_database
+from bots.common.open_storage import open_database
+from bots.common.terminal import make_console
 from core.errors import UsageError
 from core.messaging.feedback.rating_buttons import REASONS
 from core.settings import Settings
 from core.types import DOWN, UP
 
 if TYPE_CHECKING:
-    from core.storage.feedback import Day, Labelled
+    from core.storage.feedback import DailyRatings, LabelledQuestion
 
 
 async def feedback(settings: Settings, days: int, *, as_json: bool, labels: bool, chat: str = "") -> int:
@@ -29,25 +29,25 @@ async def feedback(settings: Settings, days: int, *, as_json: bool, labels: bool
     """
     if chat and not labels:
         raise UsageError("--chat chooses rated questions: give --labels or --calibrate with it")
-    said, labelled = await read(settings, days)
+    daily_feedback, labelled_questions = await read_feedback(settings, days)
     if labels:
-        for one in labelled:
-            if chat not in ("", f"{one.platform}:{one.chat}"):
+        for question in labelled_questions:
+            if chat not in ("", f"{question.platform}:{question.chat}"):
                 continue
-            line = {"id": _name(one), "text": one.text, "should_answer": one.good}
+            line = {"id": _question_id(question), "text": question.text, "should_answer": question.is_good}
             sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
     elif as_json:
-        sys.stdout.write(json.dumps(as_object(said), ensure_ascii=False) + "\n")
-    elif not said:
-        console().print("nobody has said anything about answers in these days")
+        sys.stdout.write(json.dumps(feedback_as_json(daily_feedback), ensure_ascii=False) + "\n")
+    elif not daily_feedback:
+        make_console().print("nobody has said anything about answers in these days")
     else:
-        console().print(_table(said))
+        make_console().print(_make_table(daily_feedback))
     return 0
 
 
-async def read(settings: Settings, days: int) -> tuple[Sequence[Day], Sequence[Labelled]]:
+async def read_feedback(settings: Settings, days: int) -> tuple[Sequence[DailyRatings], Sequence[LabelledQuestion]]:
     """Return the last `days` days, today among them, and all questions that were judged. Raises `StoreError`."""
-    from core.storage.feedback import Opinions
+    from core.storage.feedback import FeedbackRepository
 
     # Looking makes nothing: before the first answer there is no database.
     if not await asyncio.to_thread((settings.data_dir / "journal.db").exists):
@@ -55,27 +55,31 @@ async def read(settings: Settings, days: int) -> tuple[Sequence[Day], Sequence[L
     midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
     database = await open_database(settings)
     try:
-        opinions = Opinions(database)
-        return await opinions.days(midnight - timedelta(days=days - 1)), await opinions.labelled()
+        feedback_repository = FeedbackRepository(database)
+        return await feedback_repository.get_daily_ratings(
+            midnight - timedelta(days=days - 1)
+        ), await feedback_repository.get_labelled_questions()
     finally:
         await database.close()
 
 
-def as_object(said: Sequence[Day]) -> Mapping[str, Any]:
+def feedback_as_json(daily_feedback: Sequence[DailyRatings]) -> Mapping[str, Any]:
     """Return the object that `kimas feedback --json` prints (a contract)."""
-    days = [{"day": str(one.day), "up": one.up, "down": one.down, "reasons": dict(one.reasons)} for one in said]
+    days = [
+        {"day": str(day.day), "up": day.up, "down": day.down, "reasons": dict(day.reasons)} for day in daily_feedback
+    ]
     return {"days": days}
 
 
-def _table(said: Sequence[Day]) -> Table:
+def _make_table(daily_feedback: Sequence[DailyRatings]) -> Table:
     """Return the days, newest first."""
     table = Table("day", box=None, header_style="bold", pad_edge=False)
     for heading in (UP, DOWN, *REASONS):
         table.add_column(heading, justify="right")
-    for one in reversed(said):
-        table.add_row(str(one.day), *map(str, (one.up, one.down, *(one.reasons.get(name, 0) for name in REASONS))))
+    for day in reversed(daily_feedback):
+        table.add_row(str(day.day), *map(str, (day.up, day.down, *(day.reasons.get(name, 0) for name in REASONS))))
     return table
 
 
-def _name(one: Labelled) -> str:
-    return f"{one.platform}:{one.chat}:{one.id}"
+def _question_id(question: LabelledQuestion) -> str:
+    return f"{question.platform}:{question.chat}:{question.id}"

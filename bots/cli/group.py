@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bots.cli.sources import read_states
-from bots.common.terminal import console, printable
-from bots.console.adapter import LOOKS_EVERY_S, Group
-from bots.console.commands import OWNER
+from bots.common.terminal import make_console, strip_control_characters
+from bots.console.adapter import POLL_INTERVAL_S, ConsoleGroupAdapter
+from bots.console.commands import OWNER_ID
 from bots.console.convert import PLATFORM
 from bots.daemon.bootstrap import open_app, require_knowledge
 from core.errors import StoreError, UsageError
-from core.messaging.commands.dispatcher import Desk
-from core.messaging.feedback.escalation import first_id
-from core.messaging.feedback.handler import NO_ANSWER
-from core.messaging.processor import Intake
-from core.observability.recorder import Meter, Settled, Unmetered
-from core.runtime.locks import play_lock
+from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.feedback.escalation import root_question_id
+from core.messaging.feedback.handler import NO_ANSWER_REASON
+from core.messaging.processor import MessageProcessor
+from core.observability.recorder import MetricsRecorder, NullMetrics, ProcessingOutcome
+from core.runtime.locks import group_lock
 from core.runtime.tasks import task_group
 from core.settings import Settings
 from core.storage.engine import Database
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 # How long the next line waits for what the bot says to this one: lines from a file come faster than anybody types.
-TYPING_S = 2.0
+REPLY_WAIT_S = 2.0
 # The first look whether nothing is in hand; the next ones come ever later, up to LOOKS_EVERY_S.
-FIRST_LOOK_S = 0.002
+FIRST_POLL_S = 0.002
 # What an answer may take beyond its budget.
 GRACE_S = 5.0
 WELCOME = """\
@@ -49,93 +49,97 @@ another bot.
 {kept}"""
 
 
-class Overheard(Unmetered):
+class OutcomePrinter(NullMetrics):
     """Shows the reason of every silence. `count` is how many messages were settled."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
         self.count = 0
 
-    def settled(self, platform: str, outcome: Settled, reason: str = "") -> None:
+    def record_message(self, platform: str, outcome: ProcessingOutcome, reason: str = "") -> None:
         """Count it, and show why the bot is silent."""
         self.count += 1
-        if outcome == "silent" and not any(one in reason for one in _TOLD):
-            self._out.print(f"(silent: {printable(reason)})", style="dim", markup=False, soft_wrap=True)
+        if outcome == "silent" and not any(phrase in reason for phrase in _REPORTED_REASONS):
+            self._out.print(f"(silent: {strip_control_characters(reason)})", style="dim", markup=False, soft_wrap=True)
 
 
-async def play(settings: Settings, descriptor: int | None = None, folder: Path | None = None) -> int:
+async def run_group_chat(settings: Settings, file_descriptor: int | None = None, folder: Path | None = None) -> int:
     """Play a group until the end of input, which is standard input or a file descriptor; 1 when answers are missing.
 
     A folder keeps its journal, and the next play in it goes on with what was said. Raises `StoreError`, and
     `StoreLocked` while somebody else plays there.
     """
-    settings, out = _open_to_all(settings), console()
+    settings, out = _with_terminal_owner(settings), make_console()
     async with AsyncExitStack() as stack:
-        kept = _kept(folder, stack)
-        heard = Overheard(out)
-        journal = PlayedJournal(await Database.open(kept / "group.db"), heard, out)
+        data_dir = _open_data_dir(folder, stack)
+        outcome_printer = OutcomePrinter(out)
+        journal = GroupJournal(await Database.open(data_dir / "group.db"), outcome_printer, out)
         stack.push_async_callback(journal.close)
         app = await stack.enter_async_context(open_app(settings, database=journal.database))
         require_knowledge(app)
-        out.print(_welcome(settings, folder), style="dim", markup=False, soft_wrap=True)
-        group = Group(sys.stdin.fileno() if descriptor is None else descriptor, out, journal.deleted)
-        desk = Desk(settings, journal, upkeep=Looking(settings), library=app.parts.library)
-        intake = Intake(settings, journal, app.answer, app.parts.library, desk)
-        stack.push_async_callback(intake.drain, 0)
+        out.print(_format_welcome(settings, folder), style="dim", markup=False, soft_wrap=True)
+        adapter = ConsoleGroupAdapter(
+            sys.stdin.fileno() if file_descriptor is None else file_descriptor, out, journal.complete_deleted
+        )
+        dispatcher = CommandDispatcher(
+            settings, journal, refresher=ReadOnlySourceRefresher(settings), library=app.deps.library
+        )
+        processor = MessageProcessor(settings, journal, app.answer, app.deps.library, dispatcher)
+        stack.push_async_callback(processor.drain, 0)
         async with task_group() as tasks:
             tasks.create_task(app.warm_up())
-            receive = intake.receiver(group)
+            receive = processor.handler_for(adapter)
 
-            async def take(message: Message) -> None:
+            async def process_message(message: Message) -> None:
                 await receive(message)
-                await settled(intake, TYPING_S)
+                await wait_until_idle(processor, REPLY_WAIT_S)
 
-            await intake.resume(group)
-            await group.listen(take)
+            await processor.resume(adapter)
+            await adapter.listen(process_message)
             # Whoever has said everything waits for what the bot says to it, also where that leaves people time first.
             # Questions in one place wait for each other, so that no time in all would do for any number of them.
-            longest_s = settings.gate.wait_s + settings.budget.deadline_s + GRACE_S
-            await settled(intake, longest_s, lambda: heard.count - intake.in_hand)
-            left = len(await journal.pending(PLATFORM))
-        if left:
-            out.print(f"({left} not answered: the play is over)", style="dim", markup=False, soft_wrap=True)
-    return 1 if left else 0
+            max_wait_s = settings.gate.wait_s + settings.budget.deadline_s + GRACE_S
+            await wait_until_idle(processor, max_wait_s, lambda: outcome_printer.count - processor.in_flight)
+            pending_count = len(await journal.get_pending(PLATFORM))
+        if pending_count:
+            out.print(f"({pending_count} not answered: the play is over)", style="dim", markup=False, soft_wrap=True)
+    return 1 if pending_count else 0
 
 
-def _kept(folder: Path | None, stack: AsyncExitStack) -> Path:
+def _open_data_dir(folder: Path | None, stack: AsyncExitStack) -> Path:
     """Return the folder of the journal, held for as long as the play lasts. Raises `StoreError`, `StoreLocked`."""
     if folder is None:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kimas-group-")))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
+    except OSError as error:
         raise StoreError(
-            f"--keep {folder} cannot be used: {fault.strerror or fault}; choose a folder that you may write to"
-        ) from fault
+            f"--keep {folder} cannot be used: {error.strerror or error}; choose a folder that you may write to"
+        ) from error
     # What is pending there would be taken up by two plays, and answered twice.
-    stack.enter_context(play_lock(folder))
+    stack.enter_context(group_lock(folder))
     return folder
 
 
-def _welcome(settings: Settings, folder: Path | None) -> str:
-    kept = f"What is said is kept in {folder}." if folder else "Nothing of this is kept."
-    return WELCOME.format(name=settings.name, kept=kept)
+def _format_welcome(settings: Settings, folder: Path | None) -> str:
+    storage_note = f"What is said is kept in {folder}." if folder else "Nothing of this is kept."
+    return WELCOME.format(name=settings.name, kept=storage_note)
 
 
-async def settled(intake: Intake, longest_s: float, progress: Callable[[], int] = int) -> int:
+async def wait_until_idle(processor: MessageProcessor, max_wait_s: float, progress: Callable[[], int] = int) -> int:
     """Wait until nothing is in hand; return how much is left when there was no progress for so long."""
-    seen, until, pause_s = progress(), time.monotonic() + longest_s, FIRST_LOOK_S
-    while intake.in_hand and time.monotonic() < until:
+    last_progress, deadline, pause_s = progress(), time.monotonic() + max_wait_s, FIRST_POLL_S
+    while processor.in_flight and time.monotonic() < deadline:
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, LOOKS_EVERY_S)
-        if progress() != seen:
-            seen, until = progress(), time.monotonic() + longest_s
-    return intake.in_hand
+        pause_s = min(2 * pause_s, POLL_INTERVAL_S)
+        if progress() != last_progress:
+            last_progress, deadline = progress(), time.monotonic() + max_wait_s
+    return processor.in_flight
 
 
-def _open_to_all(settings: Settings) -> Settings:
+def _with_terminal_owner(settings: Settings) -> Settings:
     """Return settings under which the group is one of the bot's, and who sits there owns it."""
-    owners = (*settings.administration.owners, f"{PLATFORM}:{OWNER}")
+    owners = (*settings.administration.owners, f"{PLATFORM}:{OWNER_ID}")
     return settings.model_copy(
         update={
             "administration": settings.administration.model_copy(update={"owners": owners}),
@@ -147,39 +151,41 @@ def _open_to_all(settings: Settings) -> Settings:
 EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled already)"
 WAS_DELETED = "the question was deleted before it was answered"
 # Presses and deletions are settled without an answer, and were told about already.
-_TOLD = ("feedback on ", NO_ANSWER, " answered once more", WAS_DELETED)
+_REPORTED_REASONS = ("feedback on ", NO_ANSWER_REASON, " answered once more", WAS_DELETED)
 
 
-class PlayedJournal(Journal):
+class GroupJournal(Journal):
     """Prints whether a new text came in time. What was deleted before its answer was shown is settled at once."""
 
-    def __init__(self, database: Database, meter: Meter, out: Console) -> None:
-        super().__init__(database, meter)
+    def __init__(self, database: Database, metrics_recorder: MetricsRecorder, out: Console) -> None:
+        super().__init__(database, metrics_recorder)
         self._out = out
-        self._shown: set[str] = set()
+        self._posting_ids: set[str] = set()
 
-    async def posting(self, message: Message) -> None:
+    async def mark_posting(self, message: Message) -> None:
         """Note that the reply is about to be shown."""
         # Before anything is waited for: a reply looks whether its question was deleted right before this.
-        self._shown.add(message.id)
-        await super().posting(message)
+        self._posting_ids.add(message.id)
+        await super().mark_posting(message)
 
-    async def edited(self, message: Message) -> bool:
+    async def record_edit(self, message: Message) -> bool:
         """Take over the new text of a message, and print whether its answer had begun. False when it is too late."""
-        taken = await super().edited(message)
-        self._out.print(EDITED if taken else EDITED_LATE, style="dim", markup=False, soft_wrap=True)
-        return taken
+        is_accepted = await super().record_edit(message)
+        self._out.print(EDITED if is_accepted else EDITED_LATE, style="dim", markup=False, soft_wrap=True)
+        return is_accepted
 
-    async def deleted(self, number: str) -> bool:
+    async def complete_deleted(self, message_id: str) -> bool:
         """Settle what was deleted before it was answered: no later play takes it up. False when it was settled."""
-        pending = [one for one, _ in await self.pending(PLATFORM) if first_id(one.id) == number]
-        waiting = [one for one in pending if one.id not in self._shown]
-        for one in waiting:
-            await self.silent(one, WAS_DELETED)
-        return bool(waiting)
+        pending = [
+            message for message, _ in await self.get_pending(PLATFORM) if root_question_id(message.id) == message_id
+        ]
+        unposted_messages = [message for message in pending if message.id not in self._posting_ids]
+        for message in unposted_messages:
+            await self.mark_skipped(message, WAS_DELETED)
+        return bool(unposted_messages)
 
 
-class Looking:
+class ReadOnlySourceRefresher:
     """Implements `core.ports.Upkeep` for who only looks: nothing is refreshed from a play."""
 
     def __init__(self, settings: Settings) -> None:
@@ -195,12 +201,12 @@ class Looking:
 
     async def pause(self, name: str) -> None:
         """Raise `UsageError`."""
-        raise _no_plan()
+        raise _pause_not_supported()
 
     async def resume(self, name: str) -> None:
         """Raise `UsageError`."""
-        raise _no_plan()
+        raise _pause_not_supported()
 
 
-def _no_plan() -> UsageError:
+def _pause_not_supported() -> UsageError:
     return UsageError("I do not refresh sources here: `kimas sources pause NAME` and `resume NAME` do the same.")

@@ -9,7 +9,7 @@ from core.settings.schema import json_schema
 
 SCHEMA_NAME = "kimas.schema.json"
 
-_TEXT = f"""\
+_TEMPLATE = f"""\
 # yaml-language-server: $schema={SCHEMA_NAME}
 #
 # A KIMAs configuration. Paths are relative to this file's folder. Secrets never stand in here: {{env: NAME}} takes one
@@ -66,7 +66,7 @@ sources:
 """
 
 
-def write_starter(path: Path) -> None:
+def write_config_template(path: Path) -> None:
     """Write a commented configuration, and next to it the schema with which editors complete and check it.
 
     Folders on the way are made. Raises `UsageError` when the file exists (it is left alone) or cannot be written.
@@ -74,7 +74,7 @@ def write_starter(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(_TEXT)
+            file.write(_TEMPLATE)
         path.with_name(SCHEMA_NAME).write_text(json_schema(), "utf-8")
     except OSError as error:
         if isinstance(error, FileExistsError) and path.exists():

@@ -11,9 +11,9 @@ import click
 
 from bots.cli.evaluate import evaluate
 from bots.cli.maintenance import audit, faq, feedback, sources
-from bots.cli.options import as_json_option, rereading
-from bots.cli.options import configured as _configured
-from bots.cli.options import load as _settings
+from bots.cli.options import as_json_option, make_settings_reloader
+from bots.cli.options import config_options as _configured
+from bots.cli.options import load_cli_settings as _settings
 from bots.cli.options import run as _run
 
 
@@ -38,7 +38,7 @@ def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, 
 def ask(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, question: str) -> None:
     """Answer one question, with citations. QUESTION may be - for standard input."""
     if question == "-":
-        _require_input()
+        _require_stdin()
 
     async def work() -> int:
         from bots.cli.ask import ask
@@ -62,14 +62,14 @@ def chat(files: tuple[Path, ...], overrides: tuple[str, ...], group: bool, keep:
     """Hold a conversation in the terminal."""
     if keep and not group:
         raise click.UsageError("--keep belongs to --group")
-    _require_input()
+    _require_stdin()
 
     async def work() -> int:
         from bots.cli.chat import chat
-        from bots.cli.group import play
+        from bots.cli.group import run_group_chat
 
         settings = _settings(files, overrides)
-        return await (play(settings, folder=keep) if group else chat(settings))
+        return await (run_group_chat(settings, folder=keep) if group else chat(settings))
 
     _run(work())
 
@@ -154,9 +154,9 @@ def init(path: Path) -> None:
     """Write a starter configuration."""
 
     async def work() -> int:
-        from bots.cli.init_template import write_starter
+        from bots.cli.init_template import write_config_template
 
-        write_starter(path)
+        write_config_template(path)
         click.echo(
             f"{path} is written, and beside it a schema for editors. Next: name your sources in it, then "
             "`kimas check`, `kimas ingest` and `kimas chat`."
@@ -176,7 +176,7 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], dry: bool) -> None:
         from bots.daemon.runner import run
 
         settings = _settings(files, overrides, daemon=True)
-        return await run(settings, dry=dry, reread=rereading(files, overrides))
+        return await run(settings, dry_run=dry, reload_settings=make_settings_reloader(files, overrides))
 
     _run(work())
 
@@ -205,14 +205,14 @@ def copy_store(
     """
 
     async def work() -> int:
-        from bots.cli.store import copy
+        from bots.cli.store import copy_knowledge
 
-        return await copy(_settings(files, overrides), to, as_json=as_json)
+        return await copy_knowledge(_settings(files, overrides), to, as_json=as_json)
 
     _run(work())
 
 
-def _require_input() -> None:
+def _require_stdin() -> None:
     # Python has none where whoever started it closed it.
     if sys.stdin is None:
         raise click.UsageError("there is no standard input to read from")

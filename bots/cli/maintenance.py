@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from bots.cli.options import as_json_option, configured, load, run
+from bots.cli.options import as_json_option, config_options, load_cli_settings, run
 from core.errors import UsageError
 
 if TYPE_CHECKING:
-    from core.storage.lessons import State
+    from core.storage.lessons import ReviewState
 
 
 @click.command()
-@configured
+@config_options
 @as_json_option
 @click.option("--entries", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many to show.")
 def audit(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, entries: int) -> None:
@@ -27,13 +27,13 @@ def audit(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, en
     async def work() -> int:
         from bots.cli.audit import audit
 
-        return await audit(load(files, overrides), entries, as_json=as_json)
+        return await audit(load_cli_settings(files, overrides), entries, as_json=as_json)
 
     run(work())
 
 
 @click.group(invoke_without_command=True)
-@configured
+@config_options
 @as_json_option
 @click.pass_context
 def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:
@@ -50,41 +50,41 @@ def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[st
     async def work() -> int:
         from bots.cli.sources import sources
 
-        return await sources(load(files, overrides), as_json=as_json)
+        return await sources(load_cli_settings(files, overrides), as_json=as_json)
 
     run(work())
 
 
 @sources.command()
-@configured
+@config_options
 @click.argument("name")
 def pause(files: tuple[Path, ...], overrides: tuple[str, ...], name: str) -> None:
     """Refresh a source only when asked, until it is resumed.
 
     What it knows stays in use. A daemon beside it sees that within a minute.
     """
-    _plan(files, overrides, name, paused=True)
+    _set_paused(files, overrides, name, paused=True)
 
 
 @sources.command()
-@configured
+@config_options
 @click.argument("name")
 def resume(files: tuple[Path, ...], overrides: tuple[str, ...], name: str) -> None:
     """Refresh a source by its plan again; what was missed comes once."""
-    _plan(files, overrides, name, paused=False)
+    _set_paused(files, overrides, name, paused=False)
 
 
-def _plan(files: tuple[Path, ...], overrides: tuple[str, ...], name: str, *, paused: bool) -> None:
+def _set_paused(files: tuple[Path, ...], overrides: tuple[str, ...], name: str, *, paused: bool) -> None:
     async def work() -> int:
-        from bots.cli.sources import plan
+        from bots.cli.sources import set_paused
 
-        return await plan(load(files, overrides), name, paused=paused)
+        return await set_paused(load_cli_settings(files, overrides), name, paused=paused)
 
     run(work())
 
 
 @click.command()
-@configured
+@config_options
 @as_json_option
 @click.option("--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, with today.")
 @click.option("--labels", is_flag=True, help="Print the rated questions as labelled lines for `kimas eval gate`.")
@@ -111,10 +111,10 @@ def feedback(  # noqa: PLR0917 (click passes them by name)
         if calibrate:
             from bots.cli.calibrate import calibrate as fit
 
-            return await fit(load(files, overrides), chat, apply=apply_, as_json=as_json)
+            return await fit(load_cli_settings(files, overrides), chat, apply=apply_, as_json=as_json)
         from bots.cli.feedback import feedback
 
-        return await feedback(load(files, overrides), days, as_json=as_json, labels=labels, chat=chat)
+        return await feedback(load_cli_settings(files, overrides), days, as_json=as_json, labels=labels, chat=chat)
 
     run(work())
 
@@ -128,7 +128,7 @@ def faq() -> None:
 
 
 @faq.command("list")
-@configured
+@config_options
 @as_json_option
 @click.option(
     "--state", default="pending", show_default=True, type=click.Choice(["pending", "approved", "rejected", "all"])
@@ -137,33 +137,35 @@ def list_answers(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: b
     """Show answers, by default those that wait for a review."""
 
     async def work() -> int:
-        from bots.cli.faq import listed
+        from bots.cli.faq import list_answers
 
-        return await listed(load(files, overrides), cast("State", state) if state != "all" else None, as_json=as_json)
+        return await list_answers(
+            load_cli_settings(files, overrides), cast("ReviewState", state) if state != "all" else None, as_json=as_json
+        )
 
     run(work())
 
 
 @faq.command()
-@configured
+@config_options
 @as_json_option
 @click.argument("number", type=click.IntRange(1))
 def approve(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, number: int) -> None:
     """Make an answer knowledge, from the next refresh on."""
-    _decide(files, overrides, number, "approved", as_json=as_json)
+    _review_answer(files, overrides, number, "approved", as_json=as_json)
 
 
 @faq.command()
-@configured
+@config_options
 @as_json_option
 @click.argument("number", type=click.IntRange(1))
 def reject(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, number: int) -> None:
     """Keep an answer from becoming knowledge, or take it out again."""
-    _decide(files, overrides, number, "rejected", as_json=as_json)
+    _review_answer(files, overrides, number, "rejected", as_json=as_json)
 
 
 @faq.command()
-@configured
+@config_options
 def export(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Print the approved answers as JSON Lines.
 
@@ -171,17 +173,19 @@ def export(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """
 
     async def work() -> int:
-        from bots.cli.faq import exported
+        from bots.cli.faq import export_answers
 
-        return await exported(load(files, overrides))
+        return await export_answers(load_cli_settings(files, overrides))
 
     run(work())
 
 
-def _decide(files: tuple[Path, ...], overrides: tuple[str, ...], number: int, state: State, *, as_json: bool) -> None:
+def _review_answer(
+    files: tuple[Path, ...], overrides: tuple[str, ...], number: int, state: ReviewState, *, as_json: bool
+) -> None:
     async def work() -> int:
-        from bots.cli.faq import decided
+        from bots.cli.faq import review_answer
 
-        return await decided(load(files, overrides), number, state, as_json=as_json)
+        return await review_answer(load_cli_settings(files, overrides), number, state, as_json=as_json)
 
     run(work())

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from core.settings import Settings
 
 # Where the values of the configured secrets are noted, for `_complain` to hide.
-SECRETS = "kimas.secrets"
+SECRETS_META_KEY = "kimas.secrets"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def configured(function: Function) -> Function:
+def config_options(function: Function) -> Function:
     """Take --config and --set."""
     function = click.option(
         "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one value by its path; repeatable."
@@ -43,53 +43,53 @@ corpus_option = click.option(
 )
 
 
-def load(files: tuple[Path, ...], overrides: tuple[str, ...], *, daemon: bool = False) -> Settings:
+def load_cli_settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, daemon: bool = False) -> Settings:
     """Load the settings that the options before and behind a command name, and set the log up by them.
 
     Raises `ConfigurationError`.
     """
     from core.observability.logs import configure_logs
-    from core.settings.loader import default_files, load_settings, secret_values
+    from core.settings.loader import find_default_files, get_secret_values, load_settings
 
-    before: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
-    chosen = (*before[0], *files)
-    settings = load_settings(chosen or default_files(), (*before[1], *overrides))
+    root_options: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
+    config_files = (*root_options[0], *files)
+    settings = load_settings(config_files or find_default_files(), (*root_options[1], *overrides))
     log = settings.log
     # A command prints its result; of the log only warnings are of interest, unless the configuration asks for more.
     if not daemon and log.level == "info":
         log = log.model_copy(update={"level": "warning"})
-    secrets = secret_values(settings)
-    click.get_current_context().meta[SECRETS] = secrets
+    secrets = get_secret_values(settings)
+    click.get_current_context().meta[SECRETS_META_KEY] = secrets
     configure_logs(log, secrets=secrets)
     return settings
 
 
-def rereading(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Awaitable[Settings]]:
+def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Awaitable[Settings]]:
     """Return what reads again the settings that `load` read. That raises `ConfigurationError`."""
-    from core.settings.loader import default_files, load_settings
+    from core.settings.loader import find_default_files, load_settings
 
-    before: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
-    chosen, given = (*before[0], *files), (*before[1], *overrides)
+    root_options: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
+    config_files, config_overrides = (*root_options[0], *files), (*root_options[1], *overrides)
 
-    async def read() -> Settings:
-        return await asyncio.to_thread(lambda: load_settings(chosen or default_files(), given))
+    async def reload_settings() -> Settings:
+        return await asyncio.to_thread(lambda: load_settings(config_files or find_default_files(), config_overrides))
 
-    return read
+    return reload_settings
 
 
-def run(work: Coroutine[Any, Any, int]) -> None:
+def run(coroutine: Coroutine[Any, Any, int]) -> None:
     """Run a command to its exit code; an expected error becomes its message."""
     # Loading makes many objects that stay: looking for garbage among them costs a tenth of the start. `open_app` goes
     # back to normal.
     gc.disable()
     try:
-        code = asyncio.run(work)
+        code = asyncio.run(coroutine)
     except ConfigurationError as error:
-        for fault in error.faults:
-            _complain(f"configuration: {fault}")
+        for reason in error.errors:
+            _print_error(f"configuration: {reason}")
         code = error.exit_code
     except KimasError as error:
-        _complain(f"kimas: {error}")
+        _print_error(f"kimas: {error}")
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
@@ -98,10 +98,10 @@ def run(work: Coroutine[Any, Any, int]) -> None:
     sys.exit(code)
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     """Print what went wrong, without secrets and without characters that the terminal would obey."""
-    from bots.common.terminal import printable
-    from core.observability.logs import redactor
+    from bots.common.terminal import strip_control_characters
+    from core.observability.logs import make_redactor
 
-    hide = redactor(click.get_current_context().meta.get(SECRETS, ()))
-    click.echo(printable(hide(message)), err=True)
+    redact = make_redactor(click.get_current_context().meta.get(SECRETS_META_KEY, ()))
+    click.echo(strip_control_characters(redact(message)), err=True)

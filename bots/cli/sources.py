@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from bots.cli.console import without_name
-from bots.common.terminal import console, print_json, printable
-from bots.console.commands import HERE, OWNER
-from bots.daemon.bootstrap import open_database, open_record
-from core.observability.logs import redactor
+from bots.cli.console import strip_source_prefix
+from bots.common.open_storage import open_database, open_refresh_repository
+from bots.common.terminal import make_console, print_json, strip_control_characters
+from bots.console.commands import OWNER_ID, TERMINAL_KEY
+from core.observability.logs import make_redactor
 from core.settings import LiveSource, Settings
-from core.settings.loader import secret_values
+from core.settings.loader import get_secret_values
 from core.types import SourceState
 from knowledge.ingestion.schedule import source_states
-from knowledge.ingestion.stored_sources import stored
+from knowledge.ingestion.stored_sources import stored_sources
 
 if TYPE_CHECKING:
     from core.storage.engine import Database
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
-STORED_ONLY = (
+STORED_SOURCE_KEYS = (
     *("passages", "documents", "last_try", "last_success", "age_s", "next_run", "error", "paused", "running"),
 )
 
@@ -36,116 +36,118 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
     if as_json:
         print_json({"sources": [_as_json(name, settings, states.get(name), now) for name in settings.sources]})
         return 0
-    out = console()
+    out = make_console()
     if not settings.sources:
         out.print("no sources are configured: docs/sources.md says how to add one")
         return 0
     table = Table("source", "kind", box=None, header_style="bold", pad_edge=False)
-    tries = any(state.error for state in states.values())
-    for heading in ("documents", "passages", "last success", *(("last try",) if tries else ()), "next refresh"):
+    show_last_try = any(state.error for state in states.values())
+    for heading in ("documents", "passages", "last success", *(("last try",) if show_last_try else ()), "next refresh"):
         table.add_column(heading, justify="right")
     for name in settings.sources:
-        table.add_row(*_row(name, settings, states.get(name), now, tries=tries))
+        table.add_row(*_make_row(name, settings, states.get(name), now, show_last_try=show_last_try))
     out.print(table)
-    hide = redactor(secret_values(settings))
+    redact = make_redactor(get_secret_values(settings))
     for state in states.values():
         if state.error:
-            failure = hide(f"{state.name} failed: {without_name(state.name, state.error)}")
-            out.print(printable(failure), style="red", markup=False, soft_wrap=True)
+            message = redact(f"{state.name} failed: {strip_source_prefix(state.name, state.error)}")
+            out.print(strip_control_characters(message), style="red", markup=False, soft_wrap=True)
     return 0
 
 
-async def plan(settings: Settings, name: str, *, paused: bool) -> int:
+async def set_paused(settings: Settings, name: str, *, paused: bool) -> int:
     """Refresh a source only when asked, or by its plan again, and put that on record.
 
     Raises `UsageError` for an unknown source and for one that is asked at question time, `StoreError`.
     """
-    stored(settings.sources, [name])
+    stored_sources(settings.sources, [name])
     database = await open_database(settings)
     try:
-        await _set_paused(database, settings, name, paused)
+        await _save_paused(database, settings, name, paused)
     finally:
         await database.close()
-    what = f"only when asked: `kimas ingest {name}`" if paused else "by its plan again"
-    console().print(f"{name} is refreshed {what}", markup=False, soft_wrap=True)
+    schedule_text = f"only when asked: `kimas ingest {name}`" if paused else "by its plan again"
+    make_console().print(f"{name} is refreshed {schedule_text}", markup=False, soft_wrap=True)
     return 0
 
 
-async def _set_paused(database: Database, settings: Settings, name: str, paused: bool) -> None:
-    from core.storage.audit import Audit, Entry
-    from core.storage.refresh_state import UpkeepRecord
+async def _save_paused(database: Database, settings: Settings, name: str, paused: bool) -> None:
+    from core.storage.audit import Audit, AuditEntry
+    from core.storage.refresh_state import RefreshStateRepository
 
-    record = UpkeepRecord(database)
-    words = {True: "only when asked", False: "by its plan"}
-    before = words[(await record.entry(name)).paused]
-    await record.pause(name, paused)
-    entry = Entry(
+    refresh_repository = RefreshStateRepository(database)
+    schedule_labels = {True: "only when asked", False: "by its plan"}
+    previous_label = schedule_labels[(await refresh_repository.get_state(name)).paused]
+    await refresh_repository.set_paused(name, paused)
+    entry = AuditEntry(
         datetime.now(UTC),
-        HERE.platform,
-        HERE.chat,
-        OWNER,
+        TERMINAL_KEY.platform,
+        TERMINAL_KEY.chat,
+        OWNER_ID,
         "changed",
         f"{'pause' if paused else 'resume'} {name}",
         f"refresh of {name}",
-        before,
-        words[paused],
+        previous_label,
+        schedule_labels[paused],
     )
     await Audit(database, settings.administration.audit_days).record(entry)
 
 
 async def read_states(settings: Settings) -> Mapping[str, SourceState]:
     """Return how the stored sources stand, by name. Raises `StoreError`."""
-    entries = {}
+    refresh_states = {}
     # Looking makes nothing: before the first refresh there is no database.
     if await asyncio.to_thread((settings.data_dir / "journal.db").exists):
-        async with open_record(settings) as record:
-            entries = dict(await record.entries())
-    return {state.name: state for state in await asyncio.to_thread(source_states, settings, entries)}
+        async with open_refresh_repository(settings) as refresh_repository:
+            refresh_states = dict(await refresh_repository.get_states())
+    return {state.name: state for state in await asyncio.to_thread(source_states, settings, refresh_states)}
 
 
 def _as_json(name: str, settings: Settings, state: SourceState | None, now: datetime) -> Mapping[str, Any]:
     """Return one source as `--json` prints it (a contract); what a live one has not is null."""
     source = settings.sources[name]
-    shown: dict[str, Any] = {"name": name, "kind": source.kind, "live": isinstance(source, LiveSource)}
+    fields: dict[str, Any] = {"name": name, "kind": source.kind, "live": isinstance(source, LiveSource)}
     if state is None:
-        return shown | dict.fromkeys(STORED_ONLY)
-    return shown | {
+        return fields | dict.fromkeys(STORED_SOURCE_KEYS)
+    return fields | {
         "passages": state.passages,
         "documents": state.documents,
-        "last_try": _iso(state.last_try),
-        "last_success": _iso(state.last_success),
+        "last_try": _format_timestamp(state.last_try),
+        "last_success": _format_timestamp(state.last_success),
         "age_s": round((now - state.last_success).total_seconds()) if state.last_success else None,
-        "next_run": _iso(state.next_run),
-        "error": redactor(secret_values(settings))(state.error),
+        "next_run": _format_timestamp(state.next_run),
+        "error": make_redactor(get_secret_values(settings))(state.error),
         "paused": state.paused,
         "running": state.running,
     }
 
 
-def _row(name: str, settings: Settings, state: SourceState | None, now: datetime, *, tries: bool) -> Sequence[str]:
+def _make_row(
+    name: str, settings: Settings, state: SourceState | None, now: datetime, *, show_last_try: bool
+) -> Sequence[str]:
     """Return the cells of one source; `tries` says whether there is a column for the last try."""
     kind = settings.sources[name].kind
     if state is None:
-        return name, kind, "-", "-", "live", *(("-",) if tries else ()), "-"
-    amount = (str(state.documents), str(state.passages))
-    ages = (_age(state.last_success, now), *((_age(state.last_try, now),) if tries else ()))
-    return name, kind, *amount, *ages, _following(state, now)
+        return name, kind, "-", "-", "live", *(("-",) if show_last_try else ()), "-"
+    counts = (str(state.documents), str(state.passages))
+    ages = (_format_age(state.last_success, now), *((_format_age(state.last_try, now),) if show_last_try else ()))
+    return name, kind, *counts, *ages, _format_next_run(state, now)
 
 
-def _age(moment: datetime | None, now: datetime) -> str:
-    return "never" if moment is None else f"{span((now - moment).total_seconds())} ago"
+def _format_age(moment: datetime | None, now: datetime) -> str:
+    return "never" if moment is None else f"{format_duration((now - moment).total_seconds())} ago"
 
 
-def _following(state: SourceState, now: datetime) -> str:
+def _format_next_run(state: SourceState, now: datetime) -> str:
     if state.running:
         return "running"
     if state.next_run is None:
         return "paused" if state.paused else "when asked"
-    away = (state.next_run - now).total_seconds()
-    return f"in {span(away)}" if away >= 1 else "due"
+    seconds_left = (state.next_run - now).total_seconds()
+    return f"in {format_duration(seconds_left)}" if seconds_left >= 1 else "due"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a length of time in its largest unit that fits, rounded down."""
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= unit:
@@ -153,5 +155,5 @@ def span(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def _iso(time: datetime | None) -> str | None:
-    return None if time is None else time.astimezone(UTC).isoformat(timespec="seconds")
+def _format_timestamp(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds")

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 
-from bots.common.terminal import console, print_json, printable
+from bots.common.terminal import make_console, print_json, strip_control_characters
 from core.errors import UsageError
 from core.runtime.locks import make_data_dir, refresh_lock
 from core.settings import Settings
-from core.text.formatting import counted
+from core.text.formatting import pluralize
 from knowledge.embedding import open_embedder
 from knowledge.stores import Provider, open_store
-from knowledge.stores.copying import Copied, copy_source
+from knowledge.stores.copying import CopyReport, copy_source
 
-OTHER: dict[Provider, Provider] = {"lance": "weaviate", "weaviate": "lance"}
+OTHER_PROVIDER: dict[Provider, Provider] = {"lance": "weaviate", "weaviate": "lance"}
 
 
-async def copy(settings: Settings, to: Provider, *, as_json: bool) -> int:
+async def copy_knowledge(settings: Settings, target_provider: Provider, *, as_json: bool) -> int:
     """Copy all configured sources from the other store into this one; a source that the other has not stays as it is.
 
     Raises `StoreError`, `StoreMismatch` when one of them was built with another embedding model, `UsageError` when
@@ -27,34 +27,43 @@ async def copy(settings: Settings, to: Provider, *, as_json: bool) -> int:
     """
     await asyncio.to_thread(make_data_dir, settings.data_dir)
     with refresh_lock(settings.data_dir):
-        done = await _copied(settings, to)
-    if not done:
-        raise UsageError(f"there is nothing to copy: {OTHER[to]} holds nothing of the configured sources")
-    if as_json:
-        print_json({"to": to, "sources": [asdict(one) | {"seconds": round(one.seconds, 3)} for one in done]})
-        return 0
-    out = console()
-    for one in done:
-        line = (
-            f"{one.name}: {counted(one.copied, 'document')} copied ({counted(one.passages, 'passage')}), "
-            f"{one.deleted} deleted, {one.unchanged} unchanged, {one.seconds:.1f} s"
+        reports = await _copy_between_stores(settings, target_provider)
+    if not reports:
+        raise UsageError(
+            f"there is nothing to copy: {OTHER_PROVIDER[target_provider]} holds nothing of the configured sources"
         )
-        out.print(printable(line), markup=False, soft_wrap=True)
-    if settings.knowledge.store.provider != to:
-        out.print(f"to answer from it, set knowledge.store.provider to {to}", markup=False, soft_wrap=True)
+    if as_json:
+        print_json(
+            {
+                "to": target_provider,
+                "sources": [asdict(report) | {"seconds": round(report.seconds, 3)} for report in reports],
+            }
+        )
+        return 0
+    out = make_console()
+    for report in reports:
+        line = (
+            f"{report.name}: {pluralize(report.copied, 'document')} copied ({pluralize(report.passages, 'passage')}), "
+            f"{report.deleted} deleted, {report.unchanged} unchanged, {report.seconds:.1f} s"
+        )
+        out.print(strip_control_characters(line), markup=False, soft_wrap=True)
+    if settings.knowledge.store.provider != target_provider:
+        out.print(f"to answer from it, set knowledge.store.provider to {target_provider}", markup=False, soft_wrap=True)
     return 0
 
 
-async def _copied(settings: Settings, to: Provider) -> Sequence[Copied]:
-    stores = settings.knowledge.store
+async def _copy_between_stores(settings: Settings, target_provider: Provider) -> Sequence[CopyReport]:
+    store_settings = settings.knowledge.store
     async with AsyncExitStack() as stack:
         embedder = await open_embedder(settings.knowledge.embedding, settings.data_dir / "models")
         stack.push_async_callback(embedder.close)
-        opened = {}
-        for provider in (OTHER[to], to):
-            chosen = stores.model_copy(update={"provider": provider})
-            opened[provider] = await open_store(chosen, settings.data_dir, embedder.name, embedder.dimension)
-            stack.push_async_callback(opened[provider].close)
-        origin, target = opened[OTHER[to]], opened[to]
-        held = [name for name in settings.sources if await origin.manifest(name)]
-        return [await copy_source(origin, target, name, embedder.dimension) for name in held]
+        stores_by_provider = {}
+        for provider in (OTHER_PROVIDER[target_provider], target_provider):
+            provider_settings = store_settings.model_copy(update={"provider": provider})
+            stores_by_provider[provider] = await open_store(
+                provider_settings, settings.data_dir, embedder.name, embedder.dimension
+            )
+            stack.push_async_callback(stores_by_provider[provider].close)
+        origin, target = stores_by_provider[OTHER_PROVIDER[target_provider]], stores_by_provider[target_provider]
+        source_names = [name for name in settings.sources if await origin.manifest(name)]
+        return [await copy_source(origin, target, name, embedder.dimension) for name in source_names]

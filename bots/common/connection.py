@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from core.errors import PlatformError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 
 
 class TokenRefused(PlatformError):
@@ -32,37 +32,37 @@ class NotAllowed(PlatformError):
     """The bot was removed from the place, blocked, or may not write there."""
 
 
-class Line:
+class ConnectionStatus:
     """The connection to one platform. `outages` counts how often it was lost, or could not be made."""
 
     def __init__(self) -> None:
-        self.connected = False
+        self.is_connected = False
         self.outages = 0
-        self._lost = False
+        self._is_down = False
 
-    def up(self) -> None:
+    def mark_connected(self) -> None:
         """Note that messages can arrive; again and again is once."""
-        self.connected, self._lost = True, False
+        self.is_connected, self._is_down = True, False
 
-    def interrupted(self) -> None:
+    def mark_reconnecting(self) -> None:
         """Note that the connection is being made anew: an outage only where that fails."""
-        self.connected = False
+        self.is_connected = False
 
-    def down(self) -> None:
+    def mark_disconnected(self) -> None:
         """Note that they cannot; again and again is one outage."""
-        self.outages += not self._lost
-        self.connected, self._lost = False, True
+        self.outages += not self._is_down
+        self.is_connected, self._is_down = False, True
 
 
 @runtime_checkable
-class Watched(Protocol):
+class HasConnectionStatus(Protocol):
     """An adapter that says whether its messages can arrive."""
 
-    line: Line
+    connection: ConnectionStatus
 
 
 @dataclass(frozen=True, slots=True)
-class BasicPace:
+class Intervals:
     """Intervals in seconds.
 
     `retry_s` is the first pause after a failure and `longest_retry_s` the longest, `patience_s` bounds how long a final
@@ -70,14 +70,14 @@ class BasicPace:
     """
 
     retry_s: float = 1.0
-    longest_retry_s: float = 60.0
-    patience_s: float = 120.0
-    parting_s: float = 4.0
+    max_retry_s: float = 60.0
+    retry_timeout_s: float = 120.0
+    shutdown_grace_s: float = 4.0
 
-    def backoff(self, failures: int) -> float:
+    def backoff(self, failure_count: int) -> float:
         """Return how long to wait after so many failures in a row: doubling, with jitter, bounded."""
-        longest = min(self.longest_retry_s, self.retry_s * 2.0 ** min(failures - 1, 16))
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+        max_delay_s = min(self.max_retry_s, self.retry_s * 2.0 ** min(failure_count - 1, 16))
+        return max_delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
 async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
@@ -93,7 +93,7 @@ async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
 Result = TypeVar("Result")
 
 
-class Outage:
+class RetryLoop:
     """The first failure of a row is logged, each waits longer than the one before, the end is logged.
 
     The events are `platform.what_stopped` and `platform.what_resumed`; `hint` says what becomes of what was missed.
@@ -103,45 +103,45 @@ class Outage:
     def __init__(
         self,
         platform: str,
-        what: str,
-        pace: BasicPace,
+        activity: str,
+        intervals: Intervals,
         hint: Callable[[Exception], str],
-        line: Line | None = None,
+        connection: ConnectionStatus | None = None,
     ) -> None:
-        self._event = f"{platform}.{what}"
-        self._pace = pace
+        self._event = f"{platform}.{activity}"
+        self._intervals = intervals
         self._hint = hint
-        self._line = line
-        self._failures = 0
-        self._kind: type[Exception] | None = None
+        self._connection = connection
+        self._failure_count = 0
+        self._last_error_type: type[Exception] | None = None
 
-    async def wait(self, failure: Exception) -> None:
+    async def wait(self, error: Exception) -> None:
         """Log the failure unless it is the same again, and wait."""
-        self._failures += 1
-        if self._line:
-            self._line.down()
-        wait_s = failure.seconds if isinstance(failure, RetryLater) else self._pace.backoff(self._failures)
-        if type(failure) is not self._kind:
-            self._kind = type(failure)
-            hint, rounded = self._hint(failure), round(wait_s, 2)
-            logger(__name__).error(f"{self._event}_stopped", error=str(failure), hint=hint, retry_in_s=rounded)
+        self._failure_count += 1
+        if self._connection:
+            self._connection.mark_disconnected()
+        wait_s = error.seconds if isinstance(error, RetryLater) else self._intervals.backoff(self._failure_count)
+        if type(error) is not self._last_error_type:
+            self._last_error_type = type(error)
+            hint, rounded_wait_s = self._hint(error), round(wait_s, 2)
+            get_logger(__name__).error(f"{self._event}_stopped", error=str(error), hint=hint, retry_in_s=rounded_wait_s)
         await asyncio.sleep(wait_s)
 
-    def over(self) -> None:
+    def mark_recovered(self) -> None:
         """Note that it works, again or at all."""
-        if self._line:
-            self._line.up()
-        if self._failures:
-            logger(__name__).info(f"{self._event}_resumed", failures=self._failures)
-        self._failures, self._kind = 0, None
+        if self._connection:
+            self._connection.mark_connected()
+        if self._failure_count:
+            get_logger(__name__).info(f"{self._event}_resumed", failures=self._failure_count)
+        self._failure_count, self._last_error_type = 0, None
 
-    async def outlasted(self, call: Callable[[], Awaitable[Result]]) -> Result:
+    async def retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Make a call until it gets through, patiently: the network may come up later than we do."""
         while True:
             try:
                 result = await call()
-            except (RetryLater, Unreachable) as failure:
-                await self.wait(failure)
+            except (RetryLater, Unreachable) as error:
+                await self.wait(error)
             else:
-                self.over()
+                self.mark_recovered()
                 return result

@@ -10,17 +10,17 @@ from bots.common.connection import Unreachable
 from core.errors import PlatformError
 
 
-async def content_of(pieces: AsyncIterator[bytes], most: int) -> bytes:
+async def read_limited(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
     """Return what comes piece by piece. Raises `PlatformError` for more than `most` bytes, `Unreachable` for a break.
 
     Of what went wrong only the kind is told: the addresses of files hold secrets.
     """
     content = bytearray()
     try:
-        async for piece in pieces:
-            content += piece
-            if len(content) > most:
-                raise PlatformError(f"the file is larger than {most} bytes")
+        async for chunk in chunks:
+            content += chunk
+            if len(content) > max_bytes:
+                raise PlatformError(f"the file is larger than {max_bytes} bytes")
     except (ClientError, OSError) as error:
         raise Unreachable(f"the file was not handed over: {type(error).__name__}") from error
     return bytes(content)

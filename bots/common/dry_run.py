@@ -11,63 +11,63 @@ from contextlib import closing
 from pathlib import Path
 
 from core.errors import PlatformError, StoreError
-from core.messaging.gate.human_activity import KnowsTyping
-from core.messaging.multi_bot import Identified, bot_of, label_of
-from core.messaging.policy.permissions import KnowsAdministrators
-from core.observability.logs import logger
-from core.ports import Adapter, Delivery, Fetching, Receive, Sink
+from core.messaging.gate.human_activity import SupportsTyping
+from core.messaging.multi_bot import HasBotId, get_bot_id, get_label
+from core.messaging.policy.permissions import SupportsAdminCheck
+from core.observability.logs import get_logger
+from core.ports import Adapter, Delivery, MessageHandler, Sink, SupportsAttachments
 from core.types import Attachment, ConversationKey, Message, Reply
 
-COPY = "dry-run.db"
-WITHHELD = "dry run"
+JOURNAL_COPY_NAME = "dry-run.db"
+DRY_RUN_REPLY_ID = "dry run"
 
 
-class DryRun:
+class DryRunAdapter:
     """An adapter that listens as another one does, and says nothing."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self.name = adapter.name
-        self.label = label_of(adapter)
-        self.inherits = not isinstance(adapter, Identified) or adapter.inherits
+        self.label = get_label(adapter)
+        self.can_take_over = not isinstance(adapter, HasBotId) or adapter.can_take_over
 
     @property
-    def bot(self) -> str:
+    def bot_id(self) -> str:
         """Which bot the adapter is."""
-        return bot_of(self._adapter)
+        return get_bot_id(self._adapter)
 
     async def open(self) -> None:
         """Connect as the adapter does."""
         await self._adapter.open()
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         """Deliver what the adapter delivers."""
         await self._adapter.listen(receive)
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that writes into the log."""
-        return LoggedSink(message, delivery)
+        return LogSink(message, delivery)
 
-    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Fetch what is attached, as the adapter does. Raises `PlatformError`, also where it cannot."""
-        if not isinstance(self._adapter, Fetching):
+        if not isinstance(self._adapter, SupportsAttachments):
             raise PlatformError(f"{self.name} hands over no files")
-        return await self._adapter.fetch(attachment, most)
+        return await self._adapter.fetch_attachment(attachment, max_bytes)
 
-    async def is_administrator(self, message: Message) -> bool:
+    async def is_admin(self, message: Message) -> bool:
         """Say what the adapter says; no where it does not know. Raises `PlatformError`."""
-        return isinstance(self._adapter, KnowsAdministrators) and await self._adapter.is_administrator(message)
+        return isinstance(self._adapter, SupportsAdminCheck) and await self._adapter.is_admin(message)
 
     def is_typing(self, key: ConversationKey) -> bool:
         """Say what the adapter says; no where it does not know."""
-        return isinstance(self._adapter, KnowsTyping) and self._adapter.is_typing(key)
+        return isinstance(self._adapter, SupportsTyping) and self._adapter.is_typing(key)
 
     async def close(self) -> None:
         """Let go of the connection. Idempotent."""
         await self._adapter.close()
 
 
-class LoggedSink:
+class LogSink:
     """Writes one reply into the log, once it is complete, and tells the journal as if it had been posted."""
 
     def __init__(self, message: Message, delivery: Delivery) -> None:
@@ -82,47 +82,47 @@ class LoggedSink:
 
     async def finish(self, reply: Reply) -> None:
         """Log the reply with the titles of its sources."""
-        await self._withhold(reply.text, [one.title for one in reply.citations])
+        await self._log_reply(reply.text, [citation.title for citation in reply.citations])
 
     async def fail(self, text: str) -> None:
         """Log what would have been said in place of a reply."""
-        await self._withhold(text, [])
+        await self._log_reply(text, [])
 
-    async def _withhold(self, text: str, sources: list[str]) -> None:
+    async def _log_reply(self, text: str, sources: list[str]) -> None:
         # A comment takes its last look here, and may still be held back.
-        await self._delivery.posting()
-        logger(__name__).info(
+        await self._delivery.mark_posting()
+        get_logger(__name__).info(
             "reply.withheld", asked_by=self._message.author, asked=self._message.text, text=text, sources=sources
         )
-        await self._delivery.posted(WITHHELD)
+        await self._delivery.mark_posted(DRY_RUN_REPLY_ID)
 
 
 async def copy_journal(data_dir: Path) -> Path:
     """Copy the journal as it stands, in place of an older copy, and return its path. Raises `StoreError`."""
-    source, copy = data_dir / "journal.db", data_dir / COPY
+    source, copy = data_dir / "journal.db", data_dir / JOURNAL_COPY_NAME
     try:
-        await asyncio.to_thread(_copy, source, copy)
-    except (sqlite3.Error, OSError) as fault:
-        raise StoreError(f"{source} cannot be copied to {copy} for a dry run: {fault}") from fault
+        await asyncio.to_thread(_copy_database, source, copy)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{source} cannot be copied to {copy} for a dry run: {error}") from error
     return copy
 
 
-async def remove_copy(data_dir: Path) -> None:
+async def remove_journal_copy(data_dir: Path) -> None:
     """Remove the copy: nothing else would ever forget what people said in it."""
-    await asyncio.to_thread(_remove, data_dir / COPY)
+    await asyncio.to_thread(_remove_database, data_dir / JOURNAL_COPY_NAME)
 
 
-def _remove(copy: Path) -> None:
-    for ending in ("", "-wal", "-shm"):
-        copy.with_name(copy.name + ending).unlink(missing_ok=True)
+def _remove_database(copy: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        copy.with_name(copy.name + suffix).unlink(missing_ok=True)
 
 
-def _copy(source: Path, copy: Path) -> None:
-    _remove(copy)
+def _copy_database(source: Path, copy: Path) -> None:
+    _remove_database(copy)
     if not source.exists():
         return
-    with closing(sqlite3.connect(source)) as old:
+    with closing(sqlite3.connect(source)) as source_connection:
         # Only its owner may read what people said.
         copy.touch(mode=0o600)
-        with closing(sqlite3.connect(copy)) as new:
-            old.backup(new)
+        with closing(sqlite3.connect(copy)) as copy_connection:
+            source_connection.backup(copy_connection)

@@ -10,7 +10,7 @@ from bots.common.connection import wait_for
 from core.errors import KimasError
 
 
-class Showing:
+class LivePreview:
     """The task that shows a reply's newest state, and what it and the sink tell each other.
 
     It belongs to the task that makes this. `news` is set when there is a state to show, `over` when none is to be shown
@@ -22,67 +22,67 @@ class Showing:
         self._task: asyncio.Task[None] | None = None
         self._owner = asyncio.current_task()
         self.text = ""
-        self.news = asyncio.Event()
-        self.over = asyncio.Event()
-        self.failure: KimasError | None = None
+        self.changed = asyncio.Event()
+        self.closed = asyncio.Event()
+        self.error: KimasError | None = None
 
-    def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the work."""
         self._task = asyncio.create_task(self._run(work), name=self._name)
         if self._owner is not None:
-            self._owner.add_done_callback(lambda _: self._end())
+            self._owner.add_done_callback(lambda _: self._cancel())
 
-    def tell(self, text: str) -> None:
+    def push(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to show the states before."""
-        self.check()
+        self.raise_error()
         self.text = text
-        self.news.set()
+        self.changed.set()
 
-    def check(self) -> None:
+    def raise_error(self) -> None:
         """Raise what went wrong for good, if anything."""
-        if self.failure is not None:
-            raise self.failure
+        if self.error is not None:
+            raise self.error
 
-    def halt(self) -> None:
+    def stop(self) -> None:
         """Show nothing more after what is on its way."""
-        self.over.set()
-        self.news.set()
+        self.closed.set()
+        self.changed.set()
 
-    async def ended(self) -> None:
+    async def join(self) -> None:
         """Halt and wait for what is on its way. Raises what went wrong for good."""
-        self.halt()
+        self.stop()
         if self._task is not None:
             # Not cancelled: a message on its way must still report its id.
             await asyncio.wait({self._task})
-        self.check()
+        self.raise_error()
 
-    async def each_state(
+    async def run_updates(
         self,
         show: Callable[[], Awaitable[float]],
-        sign: Callable[[], Awaitable[None]] | None = None,
-        sign_s: float | None = None,
+        typing_indicator: Callable[[], Awaitable[None]] | None = None,
+        typing_interval_s: float | None = None,
     ) -> None:
         """Call `show` for the newest state and pause for the seconds it returns, again and again until it is over.
 
         Until there is a text, `sign` is called every `sign_s` seconds in its place.
         """
-        while not self.over.is_set():
-            if self.news.is_set():
-                self.news.clear()
-                await wait_for(self.over, await show())
+        while not self.closed.is_set():
+            if self.changed.is_set():
+                self.changed.clear()
+                await wait_for(self.closed, await show())
                 continue
-            waiting = sign is not None and not self.text
-            if sign is not None and waiting:
-                await sign()
-            await wait_for(self.news, sign_s if waiting else None)
+            shows_typing = typing_indicator is not None and not self.text
+            if typing_indicator is not None and shows_typing:
+                await typing_indicator()
+            await wait_for(self.changed, typing_interval_s if shows_typing else None)
 
     async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await work()
-        except KimasError as failure:
-            self.failure = self.failure or failure
+        except KimasError as error:
+            self.error = self.error or error
 
-    def _end(self) -> None:
-        self.halt()
+    def _cancel(self) -> None:
+        self.stop()
         if self._task is not None:
             self._task.cancel()

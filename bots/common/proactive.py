@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from core.errors import PlatformError
 
 
-def reference_in(platform: str, chat: str) -> Mapping[str, Any]:
+def make_reference(platform: str, chat: str) -> Mapping[str, Any]:
     """Return the reference with which the platform's sink posts a new message into a chat.
 
     Over HTTP the callback then names no event.
@@ -27,24 +27,24 @@ def reference_in(platform: str, chat: str) -> Mapping[str, Any]:
 Client = TypeVar("Client")
 
 
-class _Muted:
-    def __init__(self, client: object, reads: Collection[str]) -> None:
+class _ReadOnlyClient:
+    def __init__(self, client: object, allowed_calls: Collection[str]) -> None:
         self._client = client
-        self._reads = reads
+        self._allowed_calls = allowed_calls
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._reads:
+        if name in self._allowed_calls:
             return getattr(self._client, name)
 
-        async def withheld(*_: object, **__: object) -> None:
+        async def refuse(*_: object, **__: object) -> None:
             raise PlatformError(f"a dry run shows nothing: {name} is not called")
 
-        return withheld
+        return refuse
 
 
-def muted(client: Client, reads: Collection[str]) -> Client:
+def make_read_only(client: Client, allowed_calls: Collection[str]) -> Client:
     """Return the client with every call outside `reads` refused by a `PlatformError`, before anything is sent.
 
     What is new in a client shows nothing either, as long as nobody names it here.
     """
-    return cast(Client, _Muted(client, reads))
+    return cast(Client, _ReadOnlyClient(client, allowed_calls))

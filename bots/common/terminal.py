@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from core.text.formatting import counted
+from core.text.formatting import pluralize
 from core.types import Reply
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 # All but tab and newline: among them is what begins an escape sequence, by which a text would command the terminal.
-CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\t"), ord("\n")})
+CONTROL_CHARACTERS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\t"), ord("\n")})
 
 
-def console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     """Return the terminal, or standard error."""
     return Console(stderr=stderr, highlight=False)
 
@@ -34,15 +34,15 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
 
 
-def printable(text: str) -> str:
+def strip_control_characters(text: str) -> str:
     """Return a text without its control characters: sources, models and servers do not steer the terminal."""
-    return text.translate(CONTROLS)
+    return text.translate(CONTROL_CHARACTERS)
 
 
 @contextmanager
 def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]]:
     """Show one bar per source while the block runs; yields the function that moves them."""
-    bars = Progress(
+    progress_bars = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
@@ -53,30 +53,30 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
         console=console,
         disable=not console.is_terminal,
     )
-    rows: dict[str, int] = {}
+    task_ids: dict[str, int] = {}
 
-    def move(progress: SyncProgress) -> None:
-        if progress.source not in rows:
-            rows[progress.source] = int(bars.add_task(progress.source, total=None, passages=""))
-        shown = f"{counted(progress.passages, 'passage')}, {progress.passages_per_second:.0f}/s"
-        bars.update(
-            rows[progress.source],  # type: ignore[arg-type]
+    def on_progress(progress: SyncProgress) -> None:
+        if progress.source not in task_ids:
+            task_ids[progress.source] = int(progress_bars.add_task(progress.source, total=None, passages=""))
+        passages_text = f"{pluralize(progress.passages, 'passage')}, {progress.passages_per_second:.0f}/s"
+        progress_bars.update(
+            task_ids[progress.source],  # type: ignore[arg-type]
             completed=progress.documents_done,
             total=progress.documents_total,
             description=f"{progress.source} [dim]{progress.stage}[/]",
-            passages=shown if progress.passages else "",
+            passages=passages_text if progress.passages else "",
         )
 
-    with bars:
-        yield move
+    with progress_bars:
+        yield on_progress
 
 
-def table_lines(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Sequence[str]:
+def format_table(rows: Sequence[Sequence[str]], left_columns: Sequence[int] = (0,)) -> Sequence[str]:
     """Return rows of cells as lines with their columns below each other: `left` ones to the left, numbers right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(
-            cell.ljust(width) if column in left else cell.rjust(width)
+            cell.ljust(width) if column in left_columns else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

@@ -8,107 +8,114 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.daemon.bootstrap import open_journal
-from core.messaging.policy.command_table import find
-from core.ports import Upkeep
+from bots.common.open_storage import open_journal
+from core.messaging.policy.command_table import get_command
+from core.ports import SourceRefresher
 from core.settings import Settings
 from core.types import ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
-    from core.messaging.commands.context import Reread
+    from core.messaging.commands.context import SettingsLoader
     from core.storage.engine import Database
     from core.storage.messages import Journal
 
-HERE = ConversationKey("console", "terminal")
-OWNER = "owner"
+TERMINAL_KEY = ConversationKey("console", "terminal")
+OWNER_ID = "owner"
 
 
-class Terminal:
+class TerminalCommands:
     """Answers commands over the deployment's database; a daemon beside it sees a change within seconds.
 
     `upkeep` returns what keeps the sources up to date, over that database.
     """
 
     def __init__(
-        self, settings: Settings, upkeep: Callable[[Database], Upkeep] | None = None, reread: Reread | None = None
+        self,
+        settings: Settings,
+        make_source_refresher: Callable[[Database], SourceRefresher] | None = None,
+        reload_settings: SettingsLoader | None = None,
     ) -> None:
-        owners = (*settings.administration.owners, f"{HERE.platform}:{OWNER}")
+        owners = (*settings.administration.owners, f"{TERMINAL_KEY.platform}:{OWNER_ID}")
         administration = settings.administration.model_copy(update={"owners": owners})
         self._settings = settings.model_copy(update={"administration": administration})
-        self._upkeep = upkeep
-        self._reread = reread
-        self._last: Reply | None = None
+        self._make_source_refresher = make_source_refresher
+        self._reload_settings = reload_settings
+        self._last_reply: Reply | None = None
 
-    def answered(self, reply: Reply) -> None:
+    def record_answer(self, reply: Reply) -> None:
         """Note the newest answer, which `/why` explains: no journal has it."""
-        self._last = reply
+        self._last_reply = reply
 
-    def forgotten(self) -> None:
+    def clear_last_answer(self) -> None:
         """Let go of the newest answer."""
-        self._last = None
+        self._last_reply = None
 
-    async def silence(self) -> str:
+    async def get_skip_reason(self) -> str:
         """Return why nothing is answered here, as commands or the configuration have it, or nothing.
 
         Whether private chats are answered at all is no matter: who sits here runs the bot. Raises `StoreError`.
         """
-        from core.messaging.policy.chat_policy import Place, off
-        from core.storage.overrides import Steering
+        from core.messaging.policy.chat_policy import ChatPolicy, disabled_reason
+        from core.storage.overrides import RuntimeOverrides
 
-        asked = self._message("", "")
-        place = Place(self._settings.gate)
+        message = self._make_message("", "")
+        chat_policy = ChatPolicy(self._settings.gate)
         # Nobody can have given a command before there is a journal.
         if not await asyncio.to_thread((self._settings.data_dir / "journal.db").exists):
-            return off(asked) if place.is_off(asked) else ""
+            return disabled_reason(message) if chat_policy.is_off(message) else ""
         journal = await open_journal(self._settings)
         try:
-            place = Place(self._settings.gate, Steering(journal.database))
-            await place.look()
-            return off(asked) if place.is_off(asked) else place.paused(asked)
+            chat_policy = ChatPolicy(self._settings.gate, RuntimeOverrides(journal.database))
+            await chat_policy.refresh()
+            return disabled_reason(message) if chat_policy.is_off(message) else chat_policy.paused_reason(message)
         finally:
             await journal.close()
 
-    async def heard(self, line: str) -> str | None:
+    async def handle_line(self, line: str) -> str | None:
         """Return what to say to a command, or None for any other line, a question that follows `/ask` too.
 
         Raises `UsageError` for arguments that make no sense, `StoreError`.
         """
         name, *rest = line.strip().split(maxsplit=1)
-        command = find(name.removeprefix("/").lower())
+        command = get_command(name.removeprefix("/").lower())
         if not line.startswith("/") or command is None or (command.name == "ask" and rest):
             return None
-        given = "".join(rest)
-        if command.name == "why" and self._last is not None and not given:
-            return _why(self._last)
+        arguments = "".join(rest)
+        if command.name == "why" and self._last_reply is not None and not arguments:
+            return _explain_reply(self._last_reply)
         journal = await open_journal(self._settings)
         try:
-            return await self._answer(command.name if command.name != "ask" else "help", given, journal)
+            return await self._answer_command(command.name if command.name != "ask" else "help", arguments, journal)
         finally:
             await journal.close()
 
-    async def _answer(self, name: str, given: str, journal: Journal) -> str:
-        from core.messaging.commands.dispatcher import Desk
+    async def _answer_command(self, name: str, arguments: str, journal: Journal) -> str:
+        from core.messaging.commands.dispatcher import CommandDispatcher
 
-        upkeep = self._upkeep(journal.database) if self._upkeep else None
-        desk = Desk(self._settings, journal, upkeep=upkeep, reread=self._reread)
-        desk.office.platforms.add(HERE.platform)
-        return await desk.answer(self._message(name, given), None)
+        source_refresher = self._make_source_refresher(journal.database) if self._make_source_refresher else None
+        dispatcher = CommandDispatcher(
+            self._settings, journal, refresher=source_refresher, reload_settings=self._reload_settings
+        )
+        dispatcher.context.platforms.add(TERMINAL_KEY.platform)
+        return await dispatcher.dispatch(self._make_message(name, arguments), None)
 
     @staticmethod
-    def _message(name: str, given: str) -> Message:
-        number, now = uuid.uuid4().hex, datetime.now(UTC)
-        return Message(number, HERE, OWNER, OWNER, given, now, private=True, addressed=True, command=name)
+    def _make_message(name: str, arguments: str) -> Message:
+        message_id, now = uuid.uuid4().hex, datetime.now(UTC)
+        return Message(
+            message_id, TERMINAL_KEY, OWNER_ID, OWNER_ID, arguments, now, private=True, addressed=True, command=name
+        )
 
 
-def question_in(line: str) -> str:
+def extract_question(line: str) -> str:
     """Return the question of a line: what follows `/ask`, or all of it."""
     name, *rest = line.split(maxsplit=1) or [""]
     return rest[0] if name.lower() == "/ask" and rest else line
 
 
-def _why(reply: Reply) -> str:
-    from core.messaging.commands.explain_command import Settled, explained
+def _explain_reply(reply: Reply) -> str:
+    from core.messaging.commands.explain_command import MessageOutcome, format_explanation
 
     trace = {name: getattr(reply.trace, name) for name in type(reply.trace).__slots__}
-    cited = [{"source": one.source} for one in reply.citations]
-    return explained(Settled("answered", "", reply.text, cited, trace), inside=True)
+    citations = [{"source": citation.source} for citation in reply.citations]
+    return format_explanation(MessageOutcome("answered", "", reply.text, citations, trace), is_admin=True)

@@ -6,13 +6,13 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bots.console.commands import HERE, OWNER
-from bots.daemon.bootstrap import open_journal
-from core.answering.retry import Again, ask_again
-from core.messaging.feedback.rating_buttons import REASONS, press
+from bots.common.open_storage import open_journal
+from bots.console.commands import OWNER_ID, TERMINAL_KEY
+from core.answering.retry import RetryQuestion, to_retry_question
+from core.messaging.feedback.rating_buttons import REASONS, to_rating_message
 from core.settings import Settings
-from core.text.feedback_messages import words_in
-from core.text.language import language_of
+from core.text.feedback_messages import feedback_messages_for
+from core.text.language import detect_language
 from core.types import DOWN, UP, Message, Question, Reply, Turn
 
 GOOD, BAD, AGAIN = "/good", "/bad", "/again"
@@ -22,78 +22,82 @@ USAGE = f"Write it as {GOOD}, {BAD} or {BAD} with one of: {', '.join(REASONS)}."
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RatingResult:
     """What is said to who rated an answer, and the question to be answered once more, if that was asked for."""
 
     text: str
-    again: Again | None = None
+    retry_question: RetryQuestion | None = None
 
 
-class Ratings:
+class RatingCommands:
     """The last answer of a conversation in the terminal, and what is said about it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._last: tuple[Question, Reply] | None = None
-        self._number = ""
+        self._last_answer: tuple[Question, Reply] | None = None
+        self._message_id = ""
         self._reason = ""
 
-    def answered(self, question: Question, reply: Reply) -> None:
+    def record_answer(self, question: Question, reply: Reply) -> None:
         """Note the newest answer."""
-        self._last, self._number, self._reason = (question, reply), "", ""
+        self._last_answer, self._message_id, self._reason = (question, reply), "", ""
 
-    async def heard(self, line: str) -> Heard | None:
+    async def handle_line(self, line: str) -> RatingResult | None:
         """Take over what a line says about the last answer; None for any other line. Raises `StoreError`."""
-        word, _, rest = line.partition(" ")
-        if word not in (GOOD, BAD, AGAIN):
+        command, _, argument = line.partition(" ")
+        if command not in (GOOD, BAD, AGAIN):
             return None
-        if self._last is None:
-            return Heard(NO_ANSWER)
-        question, reply = self._last
-        words = words_in(language_of(question.text))
-        if word == AGAIN:
-            if isinstance(question, Again):
-                return Heard(words.once)
-            before = (Turn("user", question.text), Turn("assistant", reply.text))
-            cited = [one.passage_id for one in reply.citations]
-            return Heard(words.trying, ask_again(question, before, cited, self._reason))
-        reason = rest.strip()
-        if reason and (word == GOOD or reason not in REASONS):
-            return Heard(USAGE)
+        if self._last_answer is None:
+            return RatingResult(NO_ANSWER)
+        question, reply = self._last_answer
+        messages = feedback_messages_for(detect_language(question.text))
+        if command == AGAIN:
+            if isinstance(question, RetryQuestion):
+                return RatingResult(messages.already_retried)
+            previous_turns = (Turn("user", question.text), Turn("assistant", reply.text))
+            cited_passage_ids = [citation.passage_id for citation in reply.citations]
+            return RatingResult(
+                messages.retrying, to_retry_question(question, previous_turns, cited_passage_ids, self._reason)
+            )
+        reason = argument.strip()
+        if reason and (command == GOOD or reason not in REASONS):
+            return RatingResult(USAGE)
         self._reason = reason
-        return Heard(await self._rated(UP if word == GOOD else DOWN, reason))
+        return RatingResult(await self._save_rating(UP if command == GOOD else DOWN, reason))
 
-    async def _rated(self, verdict: str, reason: str) -> str:
+    async def _save_rating(self, verdict: str, reason: str) -> str:
         """Journal the answer, which nobody has done here, and what is said about it."""
-        from core.storage.feedback import Opinions
+        from core.storage.feedback import FeedbackRepository
 
-        if self._last is None:
+        if self._last_answer is None:
             return NO_ANSWER
-        question, reply = self._last
-        words, now = words_in(language_of(question.text)), datetime.now(UTC)
+        question, reply = self._last_answer
+        messages, now = feedback_messages_for(detect_language(question.text)), datetime.now(UTC)
         journal = await open_journal(self._settings)
         try:
-            if not self._number:
-                self._number = uuid.uuid4().hex
+            if not self._message_id:
+                self._message_id = uuid.uuid4().hex
                 # Under the name that /forget is given by.
-                message = Message(self._number, HERE, OWNER, OWNER, question.text, now, private=True, addressed=True)
-                await journal.received(message)
-                await journal.answered(message, reply)
-            pressed = press(
+                message = Message(
+                    self._message_id, TERMINAL_KEY, OWNER_ID, OWNER_ID, question.text, now, private=True, addressed=True
+                )
+                await journal.record_message(message)
+                await journal.mark_answered(message, reply)
+            rating_message = to_rating_message(
                 reason or verdict,
-                self._number,
-                number=uuid.uuid4().hex,
-                platform=HERE.platform,
-                chat=HERE.chat,
-                author_id=OWNER,
-                author=OWNER,
-                at=now,
+                self._message_id,
+                message_id=uuid.uuid4().hex,
+                platform=TERMINAL_KEY.platform,
+                chat=TERMINAL_KEY.chat,
+                author_id=OWNER_ID,
+                author=OWNER_ID,
+                sent_at=now,
                 reference={},
             )
-            rating = await Opinions(journal.database).rate(pressed, self._number, verdict, reason)
+            rating = await FeedbackRepository(journal.database).rate(rating_message, self._message_id, verdict, reason)
         finally:
             await journal.close()
         if reason and rating.reason:
-            return words.noted
-        said = {UP: words.up, DOWN: words.down}.get(rating.verdict, words.back)
-        return said.format(up=rating.up, down=rating.down)
+            return messages.reason_noted
+        confirmation = {UP: messages.rated_up, DOWN: messages.rated_down}.get(rating.verdict, messages.rating_removed)
+        return confirmation.format(up=rating.up, down=rating.down)

@@ -12,26 +12,26 @@ from rich.markdown import Markdown
 from rich.style import Style
 from rich.text import Text
 
-from bots.common.terminal import printable
+from bots.common.terminal import strip_control_characters
 from core.types import Citation, Reply
 
 if TYPE_CHECKING:
     from rich.markdown import Markdown
 
 
-class _OnlyWebLinks(MarkdownIt):
+class _WebLinksOnlyParser(MarkdownIt):
     """A parser to which an address outside the web is text: what a click on it would start is not ours to offer."""
 
     def validateLink(self, url: str) -> bool:
         return url.startswith(("http://", "https://"))
 
 
-def rendered(markdown: str) -> Markdown:
+def render_markdown(markdown: str) -> Markdown:
     """Return Markdown to be printed. HTML in it is text: rich would leave the tags out, and whole blocks with them."""
-    parser = _OnlyWebLinks().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
-    shown = Markdown("")
-    shown.markup, shown.parsed = markdown, parser.parse(markdown)
-    return shown
+    parser = _WebLinksOnlyParser().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
+    document = Markdown("")
+    document.markup, document.parsed = markdown, parser.parse(markdown)
+    return document
 
 
 REDRAWS_PER_SECOND = 12
@@ -43,7 +43,7 @@ class ConsoleSink:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
-        self._drawn = 0.0
+        self._last_redraw_at = 0.0
 
     async def open(self) -> None:
         """Show that work has begun."""
@@ -60,26 +60,26 @@ class ConsoleSink:
     async def update(self, text: str) -> None:
         """Redraw, as often as an eye can follow."""
         now = time.monotonic()
-        if self._live and now - self._drawn > 1 / REDRAWS_PER_SECOND:
-            self._drawn = now
-            self._live.update(_shown(text), refresh=True)
+        if self._live and now - self._last_redraw_at > 1 / REDRAWS_PER_SECOND:
+            self._last_redraw_at = now
+            self._live.update(_render_markdown(text), refresh=True)
 
     async def finish(self, reply: Reply) -> None:
         """Print the reply and its sources for good."""
         self.close()
         if self._console.is_terminal:
-            self._console.print(_shown(reply.text))
+            self._console.print(_render_markdown(reply.text))
         else:
-            self._console.print(Text(printable(reply.text)), soft_wrap=True)
+            self._console.print(Text(strip_control_characters(reply.text)), soft_wrap=True)
         if reply.citations:
             self._console.print()
             for citation in reply.citations:
-                self._console.print(source_line(citation), soft_wrap=True)
+                self._console.print(format_citation(citation), soft_wrap=True)
 
     async def fail(self, text: str) -> None:
         """Print what went wrong."""
         self.close()
-        self._console.print(Text(printable(text), style="red"), soft_wrap=True)
+        self._console.print(Text(strip_control_characters(text), style="red"), soft_wrap=True)
 
     def close(self) -> None:
         """Give the terminal back as it was, with its cursor. Idempotent."""
@@ -88,14 +88,17 @@ class ConsoleSink:
             self._live = None
 
 
-def _shown(markdown: str) -> Markdown:
+def _render_markdown(markdown: str) -> Markdown:
 
-    return rendered(printable(markdown))
+    return render_markdown(strip_control_characters(markdown))
 
 
-def source_line(citation: Citation) -> Text:
+def format_citation(citation: Citation) -> Text:
     """Return "[1] title  where", with the link behind it where the terminal can."""
-    url = printable(citation.url)
-    line = Text.assemble((f"[{citation.n}] ", "bold"), printable(citation.title or citation.path), "  ")
-    line.append(url or printable(f"{citation.source}: {citation.path}"), style=Style(color="cyan", link=url or None))
+    url = strip_control_characters(citation.url)
+    line = Text.assemble((f"[{citation.n}] ", "bold"), strip_control_characters(citation.title or citation.path), "  ")
+    line.append(
+        url or strip_control_characters(f"{citation.source}: {citation.path}"),
+        style=Style(color="cyan", link=url or None),
+    )
     return line

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from bots.common.terminal import printable
-from bots.console.convert import typed
+from bots.common.terminal import strip_control_characters
+from bots.console.convert import to_rating_command
 from bots.console.render import ConsoleSink
-from core.errors import MessageGone
-from core.messaging.feedback.escalation import called
-from core.messaging.feedback.rating_buttons import Offer, offered, read_button, thumbs
+from core.errors import MessageDeleted
+from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.rating_buttons import Button, get_buttons, get_rating_buttons, read_button
 from core.types import ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from core.ports import Delivery
 
 
-class Place(Protocol):
+class GroupState(Protocol):
     """What a reply needs to know of the group, and tells it."""
 
-    def next_id(self) -> str:
+    def next_message_id(self) -> str:
         """Return the id of what is said next."""
         ...
 
@@ -30,16 +30,16 @@ class Place(Protocol):
         """Say whether a message was deleted."""
         ...
 
-    def said(self, key: ConversationKey, number: str, text: str, *, rated: bool) -> None:
+    def record_bot_message(self, key: ConversationKey, message_id: str, text: str, *, is_rateable: bool) -> None:
         """Note what the bot has said, and whether people may say what it is worth."""
         ...
 
 
-class ReplySink:
+class GroupReplySink:
     """Prints one reply, whole: somebody may be typing meanwhile."""
 
-    def __init__(self, place: Place, out: Console, message: Message, delivery: Delivery) -> None:
-        self._place = place
+    def __init__(self, group_state: GroupState, out: Console, message: Message, delivery: Delivery) -> None:
+        self._group_state = group_state
         self._out = out
         self._message = message
         self._delivery = delivery
@@ -52,36 +52,36 @@ class ReplySink:
 
     async def finish(self, reply: Reply) -> None:
         """Print the reply. Raises `MessageGone`."""
-        await self._show(reply, thumbs(self._message, reply), failed=False)
+        await self._show(reply, get_rating_buttons(self._message, reply), is_error=False)
 
     async def fail(self, text: str) -> None:
         """Print what went wrong. Raises `MessageGone`."""
-        await self._show(Reply(text), (), failed=True)
+        await self._show(Reply(text), (), is_error=True)
 
-    async def _show(self, reply: Reply, buttons: Sequence[Offer], *, failed: bool) -> None:
+    async def _show(self, reply: Reply, buttons: Sequence[Button], *, is_error: bool) -> None:
         message = self._message
-        if self._place.is_deleted(message):
-            raise MessageGone(f"message {message.id} was deleted")
-        number = self._place.next_id()
-        await self._delivery.posting()
-        self._out.print(f"kimas{_where(message)}:", style="bold", markup=False, soft_wrap=True)
-        if names := " ".join(f"@{one}" for one in called(message)):
-            self._out.print(printable(names), style="bold", markup=False, soft_wrap=True)
+        if self._group_state.is_deleted(message):
+            raise MessageDeleted(f"message {message.id} was deleted")
+        message_id = self._group_state.next_message_id()
+        await self._delivery.mark_posting()
+        self._out.print(f"kimas{_format_location(message)}:", style="bold", markup=False, soft_wrap=True)
+        if mentions := " ".join(f"@{user}" for user in mentioned_users(message)):
+            self._out.print(strip_control_characters(mentions), style="bold", markup=False, soft_wrap=True)
         sink = ConsoleSink(self._out)
-        await (sink.fail(reply.text) if failed else sink.finish(reply))
+        await (sink.fail(reply.text) if is_error else sink.finish(reply))
         self._out.print()
         if buttons:
-            _print_offers(self._out, buttons)
-        self._place.said(message.key, number, reply.text, rated=bool(buttons))
-        await self._delivery.posted(number)
+            _print_buttons(self._out, buttons)
+        self._group_state.record_bot_message(message.key, message_id, reply.text, is_rateable=bool(buttons))
+        await self._delivery.mark_posted(message_id)
 
 
-class NoteSink:
+class RatingNoticeSink:
     """Tells somebody what became of what they said about an answer."""
 
-    def __init__(self, out: Console, press: Message) -> None:
+    def __init__(self, out: Console, rating_message: Message) -> None:
         self._out = out
-        self._press = press
+        self._rating_message = rating_message
 
     async def open(self) -> None:
         """Show nothing yet."""
@@ -92,27 +92,27 @@ class NoteSink:
     async def finish(self, reply: Reply) -> None:
         """Print what is known now, and what may follow."""
         self._print(reply.text)
-        if following := offered(self._press):
-            _print_offers(self._out, following)
+        if buttons := get_buttons(self._rating_message):
+            _print_buttons(self._out, buttons)
 
     async def fail(self, text: str) -> None:
         """Print why nothing was changed."""
         self._print(text)
 
     def _print(self, text: str) -> None:
-        told = f"(to {self._press.author}: {text})"
-        self._out.print(printable(told), style="dim", markup=False, soft_wrap=True)
+        notice = f"(to {self._rating_message.author}: {text})"
+        self._out.print(strip_control_characters(notice), style="dim", markup=False, soft_wrap=True)
 
 
-def _where(message: Message) -> str:
+def _format_location(message: Message) -> str:
     """Return where a reply stands, as its question was written."""
-    alone = [f"alone with {message.author}"] if message.private else []
-    places = [*alone, *([f"in {message.key.thread}"] if message.key.thread else [])]
-    return f" ({', '.join(places)})" if places else ""
+    private_part = [f"alone with {message.author}"] if message.private else []
+    locations = [*private_part, *([f"in {message.key.thread}"] if message.key.thread else [])]
+    return f" ({', '.join(locations)})" if locations else ""
 
 
-def _print_offers(out: Console, buttons: Sequence[Offer]) -> None:
+def _print_buttons(out: Console, buttons: Sequence[Button]) -> None:
     """Print how each button is typed."""
-    choices = [(read[0], one.label) for one in buttons if (read := read_button(one.data))]
-    shown = " · ".join(f"{typed(choice)}: {label}" for choice, label in choices)
-    out.print(shown, style="dim", markup=False, soft_wrap=True)
+    choices = [(button_data[0], button.label) for button in buttons if (button_data := read_button(button.data))]
+    line = " · ".join(f"{to_rating_command(choice)}: {label}" for choice, label in choices)
+    out.print(line, style="dim", markup=False, soft_wrap=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bots.common.namespaced import NamedBot
+from bots.common.namespaced import NamespacedAdapter
 from core.errors import UsageError
 from core.ports import Adapter
 from core.settings import DiscordSettings, HttpSettings, PlatformSettings, Settings, SlackSettings, TelegramSettings
-from core.storage.chat_history import Room
+from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
 from core.types import ConversationKey
 
@@ -18,100 +18,111 @@ NO_PLATFORM = (
 )
 
 
-def make_adapters(settings: Settings, journal: Journal, *, mute: bool = False) -> list[Adapter]:
+def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = False) -> list[Adapter]:
     """Return an adapter per configured bot; `mute` ones show nothing.
 
     Raises `UsageError` when there is no bot, or when two are the same one.
     """
-    if twice := same_bot(settings):
-        raise UsageError(twice[0])
+    if conflicts := find_token_conflicts(settings):
+        raise UsageError(conflicts[0])
     adapters: list[Adapter] = []
-    for name, _, section in settings.bots_on():
-        adapter = _adapter(settings, section, journal, mute=mute)
-        adapters.append(NamedBot(name, adapter) if name else adapter)
+    for name, _, section in settings.get_bots():
+        adapter = _make_adapter(settings, section, journal, read_only=read_only)
+        adapters.append(NamespacedAdapter(name, adapter) if name else adapter)
     if not adapters:
         raise UsageError(NO_PLATFORM)
     return adapters
 
 
-def same_bot(settings: Settings) -> list[str]:
+def find_token_conflicts(settings: Settings) -> list[str]:
     """Return what is wrong where two bots have one credential, a sentence for each; what is not there is no fault."""
-    seen: dict[str, str] = {}
-    found = []
+    path_by_secret: dict[str, str] = {}
+    conflicts = []
     for path, secret in settings.secrets().items():
-        if not path.endswith((".token", ".bot_token")) or secret.missing():
+        if not path.endswith((".token", ".bot_token")) or secret.missing_reason():
             continue
-        first = seen.setdefault(secret.value(), path)
-        if first != path:
-            found.append(f"{path} is the same as {first}: every bot needs its own")
-    return found
+        first_path = path_by_secret.setdefault(secret.value(), path)
+        if first_path != path:
+            conflicts.append(f"{path} is the same as {first_path}: every bot needs its own")
+    return conflicts
 
 
-def same_port(settings: Settings) -> list[str]:
+def find_port_conflicts(settings: Settings) -> list[str]:
     """Return what is wrong where two parts listen on one port, a sentence for each."""
-    listening = [(place_of(name, on), *_address(section)) for name, on, section in settings.bots_on()]
-    listening.append(("metrics", settings.metrics.host, settings.metrics.port or 0))
-    places = [(place, host, port) for place, host, port in listening if port]
+    listeners = [
+        (get_section_path(name, platform), *_get_listen_address(section))
+        for name, platform, section in settings.get_bots()
+    ]
+    listeners.append(("metrics", settings.metrics.host, settings.metrics.port or 0))
+    active_listeners = [(path, host, port) for path, host, port in listeners if port]
     return [
-        f"{place} listens on port {port} as {other} does: give one of them another port"
-        for at, (place, host, port) in enumerate(places)
-        for other, beside, taken in places[:at]
-        if port == taken and (host == beside or EVERYWHERE & {host, beside})
+        f"{path} listens on port {port} as {other_path} does: give one of them another port"
+        for index, (path, host, port) in enumerate(active_listeners)
+        for other_path, other_host, other_port in active_listeners[:index]
+        if port == other_port and (host == other_host or ALL_INTERFACES & {host, other_host})
     ]
 
 
-EVERYWHERE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
+ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
 
 
-def place_of(name: str, platform: str) -> str:
+def get_section_path(name: str, platform: str) -> str:
     """Return the path of a bot's section in the configuration."""
     return f"bots.{name}.{platform}" if name else platform
 
 
-def _address(section: PlatformSettings) -> tuple[str, int]:
+def _get_listen_address(section: PlatformSettings) -> tuple[str, int]:
     """Return where a platform's events are listened for, with port 0 where they are fetched."""
     if isinstance(section, HttpSettings) or (isinstance(section, SlackSettings) and section.signing_secret):
         return section.host, section.port
     return "", 0
 
 
-def _adapter(settings: Settings, section: PlatformSettings, journal: Journal, *, mute: bool) -> Adapter:
-    counted = settings.auto_comment.chats_on
+def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journal, *, read_only: bool) -> Adapter:
+    get_commented_chats = settings.auto_comment.get_chats
     if isinstance(section, TelegramSettings):
         from bots.telegram.adapter import TelegramAdapter
 
         # Another bot's updates are numbered anew. The part of a token before the colon is the bot's id, no secret.
-        bot = section.token.value().split(":")[0]
-        return TelegramAdapter(section, Offsets(journal, f"telegram:{bot}"), mute=mute)
+        bot_id = section.token.value().split(":")[0]
+        return TelegramAdapter(section, JournalOffsets(journal, f"telegram:{bot_id}"), read_only=read_only)
     if isinstance(section, DiscordSettings):
         from bots.discord.adapter import DiscordAdapter
 
         # The adapter puts the bot's id into every name.
-        positions, names = Positions(journal, "discord"), tuple(settings.sources)
-        return DiscordAdapter(section, positions, counted=counted("discord"), sources=names, mute=mute)
+        positions, source_names = JournalPositions(journal, "discord"), tuple(settings.sources)
+        return DiscordAdapter(
+            section,
+            positions,
+            bot_message_chats=get_commented_chats("discord"),
+            sources=source_names,
+            read_only=read_only,
+        )
     if isinstance(section, SlackSettings):
-        return _slack(settings, section, journal, mute=mute)
+        return _make_slack_adapter(settings, section, journal, read_only=read_only)
     from bots.http.adapter import HttpAdapter
 
-    return HttpAdapter(section, mute=mute)
+    return HttpAdapter(section, read_only=read_only)
 
 
-def _slack(settings: Settings, section: SlackSettings, journal: Journal, *, mute: bool) -> Adapter:
+def _make_slack_adapter(settings: Settings, section: SlackSettings, journal: Journal, *, read_only: bool) -> Adapter:
     from bots.slack.adapter import SlackAdapter
 
-    several = len(settings.bots_on("slack")) > 1
+    is_multi_bot = len(settings.get_bots("slack")) > 1
 
-    async def answered_in(key: ConversationKey) -> bool:
-        if several:
-            return await Room(journal.database).answered_by(key, adapter.bot)
-        return bool(await journal.conversation(key, 1))
+    async def has_answered_in(key: ConversationKey) -> bool:
+        if is_multi_bot:
+            return await ChatHistory(journal.database).has_answered(key, adapter.bot_id)
+        return bool(await journal.get_history(key, 1))
 
-    adapter = SlackAdapter(section, answered_in, counted=settings.auto_comment.chats_on("slack"), mute=mute)
+    adapter = SlackAdapter(
+        section, has_answered_in, bot_message_chats=settings.auto_comment.get_chats("slack"), read_only=read_only
+    )
     return adapter
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class JournalOffsets:
     """One bot's place in its stream of updates, kept in the journal."""
 
     journal: Journal
@@ -119,15 +130,15 @@ class Offsets:
 
     async def load(self) -> int | None:
         """Return the place, or None at the first start."""
-        return await self.journal.position(self.name)
+        return await self.journal.get_cursor(self.name)
 
     async def save(self, offset: int) -> None:
         """Keep the place."""
-        await self.journal.advance(self.name, offset)
+        await self.journal.set_cursor(self.name, offset)
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class JournalPositions:
     """Many numbers of one platform, kept in the journal by their names."""
 
     journal: Journal
@@ -135,8 +146,8 @@ class Positions:
 
     async def load(self, name: str) -> int | None:
         """Return a number, or None when it was never saved."""
-        return await self.journal.position(f"{self.platform}:{name}")
+        return await self.journal.get_cursor(f"{self.platform}:{name}")
 
     async def save(self, name: str, position: int) -> None:
         """Keep a number."""
-        await self.journal.advance(f"{self.platform}:{name}", position)
+        await self.journal.set_cursor(f"{self.platform}:{name}", position)

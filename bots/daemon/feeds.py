@@ -9,24 +9,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from bots.common.proactive import reference_in
+from bots.common.proactive import make_reference
 from core.errors import KimasError, SourceError, UsageError
 from core.messaging.auto_comment.commenter import FEED, LATE, LINK, TITLE
-from core.messaging.multi_bot import bot_of, label_of
-from core.observability.logs import logger
-from core.ports import Adapter, Receive
+from core.messaging.multi_bot import get_bot_id, get_label
+from core.observability.logs import get_logger
+from core.ports import Adapter, MessageHandler
 from core.settings import Settings
 from core.settings.messaging import FollowedFeedSettings
-from core.storage.feed_state import Followed, FollowedFeeds, known_from
+from core.storage.feed_state import FeedState, FeedStateRepository, merge_known_ids
 from core.storage.messages import Journal
 from core.types import KIND, POST, ConversationKey, Message
-from knowledge.sources.feed.poll import Busy, NewEntry, News, look
-from knowledge.web.addresses import check_url, shown
+from knowledge.sources.feed.poll import FeedRateLimited, FeedUpdate, NewEntry, poll_feed
+from knowledge.web.addresses import check_url, redact_url
 
 MINUTE_S = 60.0
 # Chats of a further HTTP network carry its name everywhere; elsewhere the ending only says which bot writes.
-KEEPS_ENDING = "http"
-PASSED_BY = "too old to be answered: the entry came while nobody looked at the feed"
+NAMESPACED_PLATFORM = "http"
+TOO_OLD_REASON = "too old to be answered: the entry came while nobody looked at the feed"
 
 
 class FeedFollower:
@@ -40,142 +40,150 @@ class FeedFollower:
         name: str,
         settings: Settings,
         adapter: Adapter,
-        record: FollowedFeeds,
+        feed_states: FeedStateRepository,
         *,
         minute_s: float = MINUTE_S,
     ) -> None:
         self.name = name
         self.adapter = adapter
         self._feed = feed = settings.auto_comment.feeds[name]
-        self._record = record
-        self._kept_as = hashlib.sha256(f"{name}\n{feed.url}".encode()).hexdigest()[:32]
-        self._pause_s = feed.every_minutes * minute_s
+        self._feed_states = feed_states
+        self._state_key = hashlib.sha256(f"{name}\n{feed.url}".encode()).hexdigest()[:32]
+        self._interval_s = feed.every_minutes * minute_s
         # Whoever looks no later than planned, give or take what a comment may take, has seen an entry as it came.
-        self._fresh_s = self._pause_s + settings.auto_comment.deadline_s
+        self._max_age_s = self._interval_s + settings.auto_comment.deadline_s
         self._is_down = False
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         """Look at the feed again and again until cancelled, and deliver what is new. A failing feed is waited out."""
         while True:
-            begun, pause_s = time.monotonic(), self._pause_s
+            started_at, delay_s = time.monotonic(), self._interval_s
             try:
-                await self._look(receive)
-            except Exception as fault:
+                await self._poll(receive)
+            except Exception as error:
                 # Whatever a feed does to its reader: others and the platform go on.
-                pause_s = max(pause_s, fault.wait_s if isinstance(fault, Busy) else 0.0)
-                self._failed(fault)
+                delay_s = max(delay_s, error.wait_s if isinstance(error, FeedRateLimited) else 0.0)
+                self._log_failure(error)
             else:
-                self._worked()
-            await asyncio.sleep(max(0.0, pause_s - (time.monotonic() - begun)))
+                self._log_recovery()
+            await asyncio.sleep(max(0.0, delay_s - (time.monotonic() - started_at)))
 
-    async def _look(self, receive: Receive) -> None:
-        before, now = await self._record.load(self._kept_as), time.time()
-        last = before or Followed(now)
-        known = None if before is None else frozenset(before.known)
-        url, private = self._feed.url, self._feed.allow_private
-        news = await look(url, private, known=known, etag=last.etag, modified=last.modified)
-        if news is None:
-            await self._record.save(self._kept_as, replace(last, looked_at=now))
+    async def _poll(self, receive: MessageHandler) -> None:
+        stored_state, now = await self._feed_states.load(self._state_key), time.time()
+        state = stored_state or FeedState(now)
+        known_ids = None if stored_state is None else frozenset(stored_state.known_ids)
+        url, allow_private = self._feed.url, self._feed.allow_private
+        feed_update = await poll_feed(url, allow_private, known_ids=known_ids, etag=state.etag, modified=state.modified)
+        if feed_update is None:
+            await self._feed_states.save(self._state_key, replace(state, looked_at=now))
             return
-        missed = now - last.looked_at > self._fresh_s
-        for entry in news.new:
-            passed_by = missed and (entry.published is None or entry.published < now - self._fresh_s)
-            await receive(self._post(entry, news, PASSED_BY if passed_by else ""))
+        is_overdue = now - state.looked_at > self._max_age_s
+        for entry in feed_update.new_entries:
+            is_too_old = is_overdue and (entry.published is None or entry.published < now - self._max_age_s)
+            await receive(self._to_message(entry, feed_update, TOO_OLD_REASON if is_too_old else ""))
         # Not before all are in the journal, which knows an entry that is delivered twice.
-        there = known_from(news.present, last.known)
-        await self._record.save(self._kept_as, Followed(now, there, news.etag, news.modified))
-        logger(__name__).debug("feed.looked_at", feed=self.name, entries=len(news.present), new=len(news.new))
+        seen_ids = merge_known_ids(feed_update.entry_ids, state.known_ids)
+        await self._feed_states.save(self._state_key, FeedState(now, seen_ids, feed_update.etag, feed_update.modified))
+        get_logger(__name__).debug(
+            "feed.looked_at", feed=self.name, entries=len(feed_update.entry_ids), new=len(feed_update.new_entries)
+        )
 
-    def _post(self, entry: NewEntry, news: News, late: str) -> Message:
-        platform, chat, place = place_of(self._feed, self.adapter)
-        number = f"feed-{entry.id}"
+    def _to_message(self, entry: NewEntry, feed_update: FeedUpdate, late_reason: str) -> Message:
+        platform, chat, native_chat = resolve_chat(self._feed, self.adapter)
+        message_id = f"feed-{entry.id}"
         return Message(
-            id=number,
-            key=ConversationKey(platform, chat, number),
+            id=message_id,
+            key=ConversationKey(platform, chat, message_id),
             author_id=f"feed:{self.name}",
-            author=news.title or self.name,
+            author=feed_update.title or self.name,
             text="\n\n".join(part for part in (entry.title, entry.text) if part),
             sent_at=datetime.now(UTC),
-            bot=bot_of(self.adapter),
+            bot=get_bot_id(self.adapter),
             reference={
-                **reference_in(platform, place),
+                **make_reference(platform, native_chat),
                 **{KIND: POST, FEED: self.name, TITLE: entry.title, LINK: entry.link},
-                **({LATE: late} if late else {}),
+                **({LATE: late_reason} if late_reason else {}),
             },
         )
 
-    def _failed(self, fault: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         if self._is_down:
-            logger(__name__).debug("feed.still_down", feed=self.name, error=str(fault))
+            get_logger(__name__).debug("feed.still_down", feed=self.name, error=str(error))
             return
         self._is_down = True
-        expected = isinstance(fault, KimasError)
-        logger(__name__).error("feed.not_read", feed=self.name, error=str(fault), exc_info=None if expected else fault)
+        is_expected = isinstance(error, KimasError)
+        get_logger(__name__).error(
+            "feed.not_read", feed=self.name, error=str(error), exc_info=None if is_expected else error
+        )
 
-    def _worked(self) -> None:
+    def _log_recovery(self) -> None:
         if self._is_down:
-            logger(__name__).info("feed.read_again", feed=self.name)
+            get_logger(__name__).info("feed.read_again", feed=self.name)
         self._is_down = False
 
 
-def make_followers(settings: Settings, adapters: Sequence[Adapter], journal: Journal) -> list[FeedFollower]:
+def make_feed_followers(settings: Settings, adapters: Sequence[Adapter], journal: Journal) -> list[FeedFollower]:
     """Return a follower per configured feed. Raises `UsageError` for one whose chat no bot can write to."""
-    if astray := misplaced(settings):
-        raise UsageError("\n".join(astray.values()))
-    record = FollowedFeeds(journal.database)
+    if errors := find_misplaced_feeds(settings):
+        raise UsageError("\n".join(errors.values()))
+    feed_states = FeedStateRepository(journal.database)
     return [
-        FeedFollower(name, settings, _writer(feed, adapters), record)
+        FeedFollower(name, settings, _find_posting_adapter(feed, adapters), feed_states)
         for name, feed in settings.auto_comment.feeds.items()
     ]
 
 
-def misplaced(settings: Settings) -> dict[str, str]:
+def find_misplaced_feeds(settings: Settings) -> dict[str, str]:
     """Return what is wrong with feeds whose chat no bot can write to: a sentence by the feed's name."""
-    found = {}
+    errors = {}
     for name, feed in settings.auto_comment.feeds.items():
         platform, _, chat = feed.chat.partition(":")
-        bots = [bot for bot, _, _ in settings.bots_on(platform)]
-        wanted = chat.partition("@")[2] if platform != KEEPS_ENDING else ""
-        place = f"auto_comment.feeds.{name}.chat is {feed.chat}"
-        if not bots:
-            found[name] = (
-                f"{place}, but there is no {platform} bot: add a {platform} section (docs/{platform}.md), or name a "
+        bot_names = [bot_name for bot_name, _, _ in settings.get_bots(platform)]
+        requested_bot = chat.partition("@")[2] if platform != NAMESPACED_PLATFORM else ""
+        setting = f"auto_comment.feeds.{name}.chat is {feed.chat}"
+        if not bot_names:
+            errors[name] = (
+                f"{setting}, but there is no {platform} bot: add a {platform} section (docs/{platform}.md), or name a "
                 "chat of a platform that is configured"
             )
-        elif wanted and wanted not in bots:
-            known = ", ".join(bot for bot in bots if bot) or "none"
-            found[name] = f"{place}, but no further {platform} bot is named {wanted!r} (known: {known})"
-    return found
+        elif requested_bot and requested_bot not in bot_names:
+            known_names = ", ".join(bot for bot in bot_names if bot) or "none"
+            errors[name] = f"{setting}, but no further {platform} bot is named {requested_bot!r} (known: {known_names})"
+    return errors
 
 
-def unusable(settings: Settings) -> dict[str, str]:
+def find_feed_errors(settings: Settings) -> dict[str, str]:
     """Return what is wrong with feeds that cannot be followed, as far as it shows without asking for them."""
-    found = misplaced(settings)
+    errors = find_misplaced_feeds(settings)
     for name, feed in settings.auto_comment.feeds.items():
         try:
             check_url(feed.url, feed.allow_private)
-        except SourceError as fault:
-            found.setdefault(name, str(fault))
-    return found
+        except SourceError as error:
+            errors.setdefault(name, str(error))
+    return errors
 
 
-async def reached(feed: FollowedFeedSettings) -> str:
+async def probe_feed(feed: FollowedFeedSettings) -> str:
     """Return in a few words what a feed answers. Raises `SourceError`."""
-    news = await look(feed.url, feed.allow_private)
-    return f"{shown(feed.url)}: {len(news.present) if news else 0} entries"
+    feed_update = await poll_feed(feed.url, feed.allow_private)
+    return f"{redact_url(feed.url)}: {len(feed_update.entry_ids) if feed_update else 0} entries"
 
 
-def place_of(feed: FollowedFeedSettings, adapter: Adapter) -> tuple[str, str, str]:
+def resolve_chat(feed: FollowedFeedSettings, adapter: Adapter) -> tuple[str, str, str]:
     """Return the platform, the chat as the journal knows it, and the chat as the platform knows it."""
     platform, _, chat = feed.chat.partition(":")
-    name = label_of(adapter).partition(":")[2]
-    plain = chat.removesuffix(f"@{name}") if name else chat
-    return platform, f"{plain}@{name}" if name and platform == KEEPS_ENDING else plain, plain
+    bot_name = get_label(adapter).partition(":")[2]
+    native_chat = chat.removesuffix(f"@{bot_name}") if bot_name else chat
+    return (
+        platform,
+        f"{native_chat}@{bot_name}" if bot_name and platform == NAMESPACED_PLATFORM else native_chat,
+        native_chat,
+    )
 
 
-def _writer(feed: FollowedFeedSettings, adapters: Sequence[Adapter]) -> Adapter:
+def _find_posting_adapter(feed: FollowedFeedSettings, adapters: Sequence[Adapter]) -> Adapter:
     """Return the bot that writes to a feed's chat: the one that the chat names, else the platform's first."""
     platform = feed.chat.partition(":")[0]
-    writers = [one for one in adapters if one.name == platform]
-    by_name = {label_of(one).partition(":")[2]: one for one in writers}
-    return by_name.get(feed.chat.rpartition("@")[2], writers[0])
+    candidates = [adapter for adapter in adapters if adapter.name == platform]
+    by_name = {get_label(adapter).partition(":")[2]: adapter for adapter in candidates}
+    return by_name.get(feed.chat.rpartition("@")[2], candidates[0])

@@ -9,111 +9,129 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bots.common.connection import Line, Watched
+from bots.common.connection import ConnectionStatus, HasConnectionStatus
 from core.errors import StoreError
-from core.messaging.multi_bot import label_of
-from core.messaging.processor import Answer, Intake
-from core.observability.logs import logger
-from core.observability.recorder import Meter, Unmetered
-from core.ports import Adapter, Upkeep
+from core.messaging.multi_bot import get_label
+from core.messaging.processor import AnswerFunction, MessageProcessor
+from core.observability.logs import get_logger
+from core.observability.recorder import MetricsRecorder, NullMetrics
+from core.ports import Adapter, SourceRefresher
 from core.runtime.tasks import task_group
 from core.settings import Settings
 
 if TYPE_CHECKING:
-    from core.llm.role_models import RoleModels
-    from core.observability.metrics import Metrics
+    from core.llm.role_models import RoleChatModel
+    from core.observability.metrics import PrometheusMetrics
     from core.types import SourceState
 
-TICK_S = 0.25
+LAG_SAMPLE_INTERVAL_S = 0.25
 # The lag that is shown is the longest of so many seconds.
-REMEMBERED_S = 60.0
+LAG_WINDOW_S = 60.0
 # A loop that stood still for so long within that time is not well.
-STILL_S = 5.0
+MAX_LAG_S = 5.0
 
 Stage = Literal["starting", "ready", "stopping"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MonitoredParts:
     """What of an open daemon is looked at."""
 
-    lines: Mapping[str, Line]
-    intake: Intake
-    upkeep: Upkeep
-    models: RoleModels | None
+    connections: Mapping[str, ConnectionStatus]
+    processor: MessageProcessor
+    source_refresher: SourceRefresher
+    models: RoleChatModel | None
 
 
-class Lag:
+class EventLoopLag:
     """How late the event loop comes to what is due. Measured while `watch` runs."""
 
     def __init__(self) -> None:
-        self._late: deque[float] = deque([0.0], maxlen=round(REMEMBERED_S / TICK_S))
+        self._delays: deque[float] = deque([0.0], maxlen=round(LAG_WINDOW_S / LAG_SAMPLE_INTERVAL_S))
 
     @property
-    def longest_s(self) -> float:
+    def max_s(self) -> float:
         """The longest delay of the last minute, in seconds."""
-        return max(self._late)
+        return max(self._delays)
 
     async def watch(self) -> None:
         """Measure until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + TICK_S
-            await asyncio.sleep(TICK_S)
-            self._late.append(max(0.0, loop.time() - due))
+            due = loop.time() + LAG_SAMPLE_INTERVAL_S
+            await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
+            self._delays.append(max(0.0, loop.time() - due))
 
 
 class Monitor:
     """What the daemon tells of itself. Without `metrics` nothing is counted, and nobody is listening."""
 
-    def __init__(self, metrics: Metrics | None = None) -> None:
+    def __init__(self, metrics: PrometheusMetrics | None = None) -> None:
         self._metrics = metrics
-        self._seen: Seen | None = None
+        self._monitored: MonitoredParts | None = None
         self.stage: Stage = "starting"
-        self.lag = Lag()
-        self.meter: Meter = metrics or Unmetered()
+        self.lag = EventLoopLag()
+        self.metrics_recorder: MetricsRecorder = metrics or NullMetrics()
 
-    def answering(self, answer: Answer) -> Answer:
+    def instrument_answer(self, answer: AnswerFunction) -> AnswerFunction:
         """Return what answers in the same way, and is counted where anything is."""
         return self._metrics.answering(answer) if self._metrics else answer
 
-    def look_at(self, adapters: Sequence[Adapter], intake: Intake, upkeep: Upkeep, models: RoleModels | None) -> None:
+    def attach(
+        self,
+        adapters: Sequence[Adapter],
+        processor: MessageProcessor,
+        source_refresher: SourceRefresher,
+        models: RoleChatModel | None,
+    ) -> None:
         """Look at these from now on."""
-        lines = {label_of(adapter): adapter.line for adapter in adapters if isinstance(adapter, Watched)}
-        self._seen = Seen(lines, intake, upkeep, models)
+        connections = {
+            get_label(adapter): adapter.connection for adapter in adapters if isinstance(adapter, HasConnectionStatus)
+        }
+        self._monitored = MonitoredParts(connections, processor, source_refresher, models)
 
-    def faults(self) -> Sequence[str]:
+    def get_problems(self) -> Sequence[str]:
         """Return what is wrong, one line for each."""
-        if self._seen is None:
+        if self._monitored is None:
             return ["starting"]
-        lost = [f"{name} is not connected" for name, line in self._seen.lines.items() if not line.connected]
-        if self.lag.longest_s >= STILL_S:
-            lost.append(f"the event loop stood still for {self.lag.longest_s:.1f} s within the last minute")
-        return lost
+        problems = [
+            f"{name} is not connected"
+            for name, connection in self._monitored.connections.items()
+            if not connection.is_connected
+        ]
+        if self.lag.max_s >= MAX_LAG_S:
+            problems.append(f"the event loop stood still for {self.lag.max_s:.1f} s within the last minute")
+        return problems
 
-    async def text(self, metrics: Metrics) -> bytes:
+    async def render_metrics(self, metrics: PrometheusMetrics) -> bytes:
         """Return all metrics as text."""
-        from core.observability.metrics import CircuitState, PlatformState, Standing
+        from core.observability.metrics import CircuitState, DaemonStatus, PlatformState
 
-        ready, lag_s, seen = self.stage == "ready", self.lag.longest_s, self._seen
-        if seen is None:
-            return await asyncio.to_thread(metrics.text, Standing(ready, lag_s))
+        is_ready, lag_s, monitored = self.stage == "ready", self.lag.max_s, self._monitored
+        if monitored is None:
+            return await asyncio.to_thread(metrics.render, DaemonStatus(is_ready, lag_s))
         sources: Sequence[SourceState] = ()
         try:
-            sources = await seen.upkeep.states()
-        except StoreError as fault:
-            logger(__name__).error("metrics.sources_unread", error=str(fault))
-            metrics.unread()
-        platforms = [PlatformState(name, line.connected, line.outages) for name, line in seen.lines.items()]
-        targets = seen.models.targets() if seen.models else ()
-        circuits = [CircuitState(one.settings.model, one.settings.base_url, one.circuit.is_open) for one in targets]
-        standing = Standing(ready, lag_s, seen.intake.in_hand, platforms, circuits, sources)
+            sources = await monitored.source_refresher.states()
+        except StoreError as error:
+            get_logger(__name__).error("metrics.sources_unread", error=str(error))
+            metrics.record_scrape_error()
+        platforms = [
+            PlatformState(name, connection.is_connected, connection.outages)
+            for name, connection in monitored.connections.items()
+        ]
+        deployments = monitored.models.deployments() if monitored.models else ()
+        circuits = [
+            CircuitState(deployment.settings.model, deployment.settings.base_url, deployment.circuit_breaker.is_open)
+            for deployment in deployments
+        ]
+        daemon_state = DaemonStatus(is_ready, lag_s, monitored.processor.in_flight, platforms, circuits, sources)
         # Writing hundreds of lines takes milliseconds, and the numbers of the process come from files.
-        return await asyncio.to_thread(metrics.text, standing)
+        return await asyncio.to_thread(metrics.render, daemon_state)
 
 
 @asynccontextmanager
-async def monitoring(settings: Settings) -> AsyncIterator[Monitor]:
+async def open_monitor(settings: Settings) -> AsyncIterator[Monitor]:
     """Watch and be asked for as long as the block lasts, where `metrics.port` is set.
 
     Raises `UsageError` for an address that cannot be listened on.
@@ -122,15 +140,15 @@ async def monitoring(settings: Settings) -> AsyncIterator[Monitor]:
     if port is None:
         yield Monitor()
         return
-    from bots.daemon.web.server import serving
-    from core.observability.metrics import Metrics
+    from bots.daemon.web.server import serve_metrics
+    from core.observability.metrics import PrometheusMetrics
 
     # Its package takes a moment to load.
-    metrics = await asyncio.to_thread(Metrics, settings.budget.deadline_s)
+    metrics = await asyncio.to_thread(PrometheusMetrics, settings.budget.deadline_s)
     monitor = Monitor(metrics)
-    async with task_group() as tasks, serving(monitor, metrics, host, port):
-        watching = tasks.create_task(monitor.lag.watch())
+    async with task_group() as tasks, serve_metrics(monitor, metrics, host, port):
+        lag_task = tasks.create_task(monitor.lag.watch())
         try:
             yield monitor
         finally:
-            watching.cancel()
+            lag_task.cancel()

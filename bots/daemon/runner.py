@@ -11,24 +11,25 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bots.common.dry_run import COPY, DryRun, copy_journal, remove_copy
+from bots.common.dry_run import JOURNAL_COPY_NAME, DryRunAdapter, copy_journal, remove_journal_copy
+from bots.common.open_storage import open_journal
 from bots.daemon.adapters import make_adapters
-from bots.daemon.bootstrap import App, open_app, open_journal
-from bots.daemon.feeds import FeedFollower, make_followers
-from bots.daemon.monitor import Monitor, monitoring
+from bots.daemon.bootstrap import App, open_app
+from bots.daemon.feeds import FeedFollower, make_feed_followers
+from bots.daemon.monitor import Monitor, open_monitor
 from core.errors import KimasError
-from core.messaging.commands.context import Reread
-from core.messaging.commands.dispatcher import Desk
-from core.messaging.multi_bot import label_of
-from core.messaging.processor import Intake
-from core.observability.logs import logger
+from core.messaging.commands.context import SettingsLoader
+from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.multi_bot import get_label
+from core.messaging.processor import MessageProcessor
+from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.runtime.locks import daemon_lock
 from core.runtime.tasks import task_group
-from core.runtime.timers import every
+from core.runtime.timers import run_periodically
 from core.settings import Settings
-from core.storage.retention import forget
-from knowledge.ingestion.scheduler import Keeper
+from core.storage.retention import erase_expired
+from knowledge.ingestion.scheduler import RefreshScheduler
 
 if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
@@ -40,7 +41,7 @@ DAILY_MINUTES = 24 * 60
 Result = TypeVar("Result")
 
 
-async def run(settings: Settings, *, dry: bool = False, reread: Reread | None = None) -> int:
+async def run(settings: Settings, *, dry_run: bool = False, reload_settings: SettingsLoader | None = None) -> int:
     """Run until SIGTERM or SIGINT and return the exit code; a `dry` run logs what it would say and shows nothing.
 
     A first signal stops taking messages and gives the answers in the making `run.grace_s` seconds; what is not done by
@@ -48,150 +49,164 @@ async def run(settings: Settings, *, dry: bool = False, reread: Reread | None = 
     daemon in the same way, and its error is raised afterwards. `reread` reads the configuration again, for /reload.
     Raises `StoreLocked` beside another daemon.
     """
-    stop, hurry = _signals()
+    stop, force_stop = _install_signal_handlers()
     async with AsyncExitStack() as stack:
         stack.enter_context(daemon_lock(settings.data_dir))
-        monitor = await stack.enter_async_context(monitoring(settings))
-        opened = await _unless(stop, _open(settings, stack, monitor, reread, dry=dry))
-        if opened:
+        monitor = await stack.enter_async_context(open_monitor(settings))
+        daemon = await _run_unless_stopped(stop, _open(settings, stack, monitor, reload_settings, dry_run=dry_run))
+        if daemon:
             # What a dry run tries out may be a configuration that lacks a source by mistake.
-            await stack.enter_async_context(opened.keeper.keeping(forgetting=not dry))
-            await _serve(settings, opened, stack, stop, hurry)
-    logger(__name__).info("daemon.stopped")
+            await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
+            await _serve(settings, daemon, stack, stop, force_stop)
+    get_logger(__name__).info("daemon.stopped")
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _Daemon:
     """What the daemon works with, once all of it is open."""
 
     app: App
     adapters: Sequence[Adapter]
-    feeds: Sequence[FeedFollower]
-    intake: Intake
+    feed_followers: Sequence[FeedFollower]
+    processor: MessageProcessor
     journal: Journal
-    keeper: Keeper
+    refresh_scheduler: RefreshScheduler
     monitor: Monitor
 
 
 async def _open(
-    settings: Settings, stack: AsyncExitStack, monitor: Monitor, reread: Reread | None, *, dry: bool
-) -> _Opened:
+    settings: Settings,
+    stack: AsyncExitStack,
+    monitor: Monitor,
+    reload_settings: SettingsLoader | None,
+    *,
+    dry_run: bool,
+) -> _Daemon:
     # A dry run that was killed has left its own behind.
-    await remove_copy(settings.data_dir)
-    if dry:
+    await remove_journal_copy(settings.data_dir)
+    if dry_run:
         await copy_journal(settings.data_dir)
-        stack.push_async_callback(remove_copy, settings.data_dir)
-    journal = await open_journal(settings, COPY if dry else "journal.db", monitor.meter)
+        stack.push_async_callback(remove_journal_copy, settings.data_dir)
+    journal = await open_journal(settings, JOURNAL_COPY_NAME if dry_run else "journal.db", monitor.metrics_recorder)
     stack.push_async_callback(journal.close)
-    connected = adapters = make_adapters(settings, journal, mute=dry)
-    if dry:
-        adapters = [DryRun(adapter) for adapter in adapters]
-    feeds = make_followers(settings, adapters, journal)
+    platform_adapters = adapters = make_adapters(settings, journal, read_only=dry_run)
+    if dry_run:
+        adapters = [DryRunAdapter(adapter) for adapter in adapters]
+    feed_followers = make_feed_followers(settings, adapters, journal)
     for adapter in adapters:
         stack.push_async_callback(adapter.close)
-    async with task_group() as opening:
+    async with task_group() as startup_tasks:
         for adapter in adapters:
-            opening.create_task(adapter.open())
-        app = await stack.enter_async_context(open_app(settings, database=journal.database, meter=monitor.meter))
-    keeper = app.keeper(journal.database, monitor.meter)
-    desk = Desk(settings, journal, upkeep=keeper, reread=reread, library=app.parts.library)
-    if app.answering.limits:
-        desk.office.adopters["limits"] = app.answering.limits.adopt
-    intake = Intake(settings, journal, monitor.answering(app.answer), app.parts.library, desk)
-    stack.push_async_callback(intake.drain, 0)
-    monitor.look_at(connected, intake, keeper, app.models)
-    return _Opened(app, adapters, feeds, intake, journal, keeper, monitor)
+            startup_tasks.create_task(adapter.open())
+        app = await stack.enter_async_context(
+            open_app(settings, database=journal.database, metrics_recorder=monitor.metrics_recorder)
+        )
+    refresh_scheduler = app.make_refresh_scheduler(journal.database, monitor.metrics_recorder)
+    dispatcher = CommandDispatcher(
+        settings, journal, refresher=refresh_scheduler, reload_settings=reload_settings, library=app.deps.library
+    )
+    if app.answer_service.limits:
+        dispatcher.context.reload_handlers["limits"] = app.answer_service.limits.on_reload
+    processor = MessageProcessor(settings, journal, monitor.instrument_answer(app.answer), app.deps.library, dispatcher)
+    stack.push_async_callback(processor.drain, 0)
+    monitor.attach(platform_adapters, processor, refresh_scheduler, app.models)
+    return _Daemon(app, adapters, feed_followers, processor, journal, refresh_scheduler, monitor)
 
 
-async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result | None:
+async def _run_unless_stopped(stop: asyncio.Event, coroutine: Coroutine[Any, Any, Result]) -> Result | None:
     """Return what the work returns, or None when `stop` came first; the work is then cancelled and has ended."""
-    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    work_task, stop_task = asyncio.create_task(coroutine), asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        return await working if working.done() else None
+        await asyncio.wait((work_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
+        return await work_task if work_task.done() else None
     finally:
-        working.cancel()
-        stopping.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
+        work_task.cancel()
+        stop_task.cancel()
+        await asyncio.gather(work_task, stop_task, return_exceptions=True)
 
 
 async def _serve(
-    settings: Settings, opened: _Opened, stack: AsyncExitStack, stop: asyncio.Event, hurry: asyncio.Event
+    settings: Settings, daemon: _Daemon, stack: AsyncExitStack, stop: asyncio.Event, force_stop: asyncio.Event
 ) -> None:
-    app, adapters, intake = opened.app, opened.adapters, opened.intake
+    app, adapters, processor = daemon.app, daemon.adapters, daemon.processor
     async with task_group() as tasks:
-        await stack.enter_async_context(every(DAILY_MINUTES, lambda: forget(settings, opened.journal)))
-        faults: list[Exception] = []
-        bots = [list(group) for _, group in groupby(sorted(adapters, key=_platform), _platform)]
-        listeners = [tasks.create_task(_listen(group, opened.feeds, intake, stop, faults)) for group in bots]
+        await stack.enter_async_context(
+            run_periodically(DAILY_MINUTES, lambda: erase_expired(settings, daemon.journal))
+        )
+        errors: list[Exception] = []
+        adapters_by_platform = [list(group) for _, group in groupby(sorted(adapters, key=_get_platform), _get_platform)]
+        listeners = [
+            tasks.create_task(_listen(group, daemon.feed_followers, processor, stop, errors))
+            for group in adapters_by_platform
+        ]
         async with _service_manager(tasks):
-            logger(__name__).info("daemon.ready", platforms=[label_of(adapter) for adapter in adapters])
+            get_logger(__name__).info("daemon.ready", platforms=[get_label(adapter) for adapter in adapters])
             tasks.create_task(app.warm_up())
-            opened.monitor.stage = "ready"
+            daemon.monitor.stage = "ready"
             await stop.wait()
-            opened.monitor.stage = "stopping"
-            logger(__name__).info("daemon.stopping", grace_s=settings.run.grace_s)
+            daemon.monitor.stage = "stopping"
+            get_logger(__name__).info("daemon.stopping", grace_s=settings.run.grace_s)
             for listener in listeners:
                 listener.cancel()
-            await _drain(intake, settings.run.grace_s, hurry)
-        if faults:
-            raise faults[0]
+            await _drain(processor, settings.run.grace_s, force_stop)
+        if errors:
+            raise errors[0]
 
 
-def _platform(adapter: Adapter) -> str:
+def _get_platform(adapter: Adapter) -> str:
     return adapter.name
 
 
 async def _listen(
-    bots: Sequence[Adapter],
-    feeds: Sequence[FeedFollower],
-    intake: Intake,
+    adapters: Sequence[Adapter],
+    feed_followers: Sequence[FeedFollower],
+    processor: MessageProcessor,
     stop: asyncio.Event,
-    faults: list[Exception],
+    errors: list[Exception],
 ) -> None:
     """Listen with all bots of one platform, and follow the feeds that they write about, until cancelled.
 
     A failure is noted and stops the daemon, in order: answers in the making go on.
     """
     try:
-        await intake.resume(*bots)
+        await processor.resume(*adapters)
         async with task_group() as tasks:
-            for adapter in bots:
-                tasks.create_task(adapter.listen(intake.receiver(adapter)))
-                for feed in feeds:
-                    if feed.adapter is adapter:
-                        tasks.create_task(feed.listen(intake.receiver(adapter)))
-    except Exception as fault:
-        expected = isinstance(fault, KimasError)
-        logger(__name__).error(
-            "platform.failed", platform=bots[0].name, error=str(fault), exc_info=None if expected else fault
+            for adapter in adapters:
+                tasks.create_task(adapter.listen(processor.handler_for(adapter)))
+                for follower in feed_followers:
+                    if follower.adapter is adapter:
+                        tasks.create_task(follower.listen(processor.handler_for(adapter)))
+    except Exception as error:
+        is_expected = isinstance(error, KimasError)
+        get_logger(__name__).error(
+            "platform.failed", platform=adapters[0].name, error=str(error), exc_info=None if is_expected else error
         )
-        faults.append(fault)
+        errors.append(error)
         stop.set()
 
 
-async def _drain(intake: Intake, grace_s: float, hurry: asyncio.Event) -> None:
-    hurried = asyncio.create_task(hurry.wait())
-    drained = asyncio.create_task(intake.drain(grace_s))
-    await asyncio.wait((hurried, drained), return_when=asyncio.FIRST_COMPLETED)
-    left = await (drained if drained.done() else intake.drain(0))
-    hurried.cancel()
-    await asyncio.gather(drained, hurried, return_exceptions=True)
-    if left:
-        logger(__name__).warning("daemon.handed_back", messages=left)
+async def _drain(processor: MessageProcessor, grace_s: float, force_stop: asyncio.Event) -> None:
+    force_stop_task = asyncio.create_task(force_stop.wait())
+    drain_task = asyncio.create_task(processor.drain(grace_s))
+    await asyncio.wait((force_stop_task, drain_task), return_when=asyncio.FIRST_COMPLETED)
+    unfinished_count = await (drain_task if drain_task.done() else processor.drain(0))
+    force_stop_task.cancel()
+    await asyncio.gather(drain_task, force_stop_task, return_exceptions=True)
+    if unfinished_count:
+        get_logger(__name__).warning("daemon.handed_back", messages=unfinished_count)
 
 
-def _signals() -> tuple[asyncio.Event, asyncio.Event]:
-    stop, hurry = asyncio.Event(), asyncio.Event()
+def _install_signal_handlers() -> tuple[asyncio.Event, asyncio.Event]:
+    stop, force_stop = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
-        (hurry if stop.is_set() else stop).set()
+        (force_stop if stop.is_set() else stop).set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    return stop, hurry
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, on_signal)
+    return stop, force_stop
 
 
 @asynccontextmanager

@@ -9,51 +9,53 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from bots.common.connection import Line
-from bots.common.proactive import muted
-from bots.discord.application_commands import application_commands, is_hidden, message_commands
+from bots.common.connection import ConnectionStatus
+from bots.common.proactive import make_read_only
+from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
 from bots.discord.connection import (
     INTERRUPTED,
+    DiscordIntervals,
     GatewayRefused,
     IntentRefused,
-    Pace,
     RetryLater,
     TokenRefused,
-    outage_of,
+    make_retry_loop,
 )
 from bots.discord.convert import Identity
-from bots.discord.feedback import PRESSED, PressSink, take_press
-from bots.discord.history import Places, Positions, Reader
-from bots.discord.interactions import Desk
+from bots.discord.feedback import MESSAGE_COMPONENT, DiscordRatingSink, handle_button_click
+from bots.discord.history import ChannelState, EventReader, PositionStore
+from bots.discord.interactions import InteractionHandler
 from bots.discord.loading import load_client
-from bots.discord.render import plain
-from bots.discord.sink import ByCommand, DiscordSink, InChannel
-from bots.discord.typing import Typing
+from bots.discord.render import escape_markup
+from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
+from bots.discord.typing import TypingTracker
 from core.errors import PlatformError
-from core.messaging.feedback.escalation import called
-from core.messaging.feedback.rating_buttons import UNSATISFYING, is_press
+from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.rating_buttons import RETRY_REASON, is_press
 from core.messaging.policy.command_table import COMMANDS
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.types import Attachment, ConversationKey, Message
 
 if TYPE_CHECKING:
-    from bots.discord.client import Client
-    from core.ports import Delivery, Receive, Sink
+    from bots.discord.client import DiscordClient
+    from core.ports import Delivery, MessageHandler, Sink
     from core.settings import DiscordSettings
 
 Result = TypeVar("Result")
 
-UNREADABLE = (
+UNREADABLE_MESSAGE = (
     "discord.token cannot be read: {error}. Get the bot's token from https://discord.com/developers/applications"
 )
-NO_CONTENT = (
+MESSAGE_CONTENT_HINT = (
     "switch on Message Content Intent (developer portal, your application, Bot); until then the bot sees the text of "
     "mentions, replies to it, private chats and slash commands, and no follow-ups in threads"
 )
-SHOWN_QUESTION = 300
+MAX_QUESTION_CHARS = 300
 # The client's calls that show nothing to anybody.
-READS = frozenset(("identity", "door", "listen", "channel", "history", "fetch", "close"))
+READ_ONLY_CALLS = frozenset(
+    ("get_identity", "get_gateway_info", "listen", "get_channel", "get_messages", "download_file", "close")
+)
 
 
 class DiscordAdapter:
@@ -66,34 +68,34 @@ class DiscordAdapter:
     """
 
     name = "discord"
-    inherits = True
+    can_take_over = True
 
     def __init__(
         self,
         settings: DiscordSettings,
-        positions: Positions,
-        pace: Pace | None = None,
+        positions: PositionStore,
+        intervals: DiscordIntervals | None = None,
         *,
-        counted: Collection[str] = (),
+        bot_message_chats: Collection[str] = (),
         sources: Sequence[str] = (),
-        mute: bool = False,
+        read_only: bool = False,
     ) -> None:
-        self._mute = mute
+        self._read_only = read_only
         self._sources = sources
         self._settings = settings
-        self._counted = counted
+        self._bot_message_chats = bot_message_chats
         self._positions = positions
-        self.line = Line()
-        self._pace = pace or Pace()
-        self._client: Client | None = None
+        self.connection = ConnectionStatus()
+        self._intervals = intervals or DiscordIntervals()
+        self._client: DiscordClient | None = None
         self._me = Identity("", "", "")
-        self._desk: Desk | None = None
-        self._typing: Typing | None = None
+        self._interactions: InteractionHandler | None = None
+        self._typing_tracker: TypingTracker | None = None
         self._sinks: WeakValueDictionary[str, DiscordSink] = WeakValueDictionary()
         self.skipped: Counter[str] = Counter()
 
     @property
-    def bot(self) -> str:
+    def bot_id(self) -> str:
         """The bot's own id, once it is open."""
         return self._me.id
 
@@ -102,97 +104,113 @@ class DiscordAdapter:
 
         Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
         """
-        client = (await asyncio.to_thread(_client, self._settings))(self._pace)
-        self._client = client = muted(client, READS) if self._mute else client
+        client = (await asyncio.to_thread(_make_client_factory, self._settings))(self._intervals)
+        self._client = client = make_read_only(client, READ_ONLY_CALLS) if self._read_only else client
         try:
-            self._me = await self._reached(client.identity)
-            self._desk = Desk(client, self._me, self._pace, self._sources)
+            self._me = await self._retry_until_ok(client.get_identity)
+            self._interactions = InteractionHandler(client, self._me, self._intervals, self._sources)
             try:
-                offered = [*application_commands(COMMANDS), *message_commands()]
-                await client.offer_commands(self._me.application, offered)
-            except PlatformError as failure:
-                logger(__name__).warning("discord.commands_not_registered", error=str(failure))
+                app_commands = [*build_slash_commands(COMMANDS), *build_message_commands()]
+                await client.register_commands(self._me.application_id, app_commands)
+            except PlatformError as error:
+                get_logger(__name__).warning("discord.commands_not_registered", error=str(error))
         except BaseException:
             await self.close()
             raise
-        logger(__name__).info("discord.open", bot=self._me.name, reads_all_messages=self._me.reads_all)
+        get_logger(__name__).info("discord.open", bot=self._me.name, reads_all_messages=self._me.can_read_all)
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
-        client, desk = self._opened(), self._desk
-        self._typing = typing = Typing(self._me.id, self._pace.typed_s)
-        places = Places(self._positions, self._me.id, self._settings.catch_up_hours)
-        await places.open()
-        reader = Reader(
+        client, interactions = self._get_client(), self._interactions
+        self._typing_tracker = typing_tracker = TypingTracker(self._me.id, self._intervals.typing_ttl_s)
+        channel_state = ChannelState(self._positions, self._me.id, self._settings.catch_up_hours)
+        await channel_state.open()
+        reader = EventReader(
             client,
             self._me,
-            places,
-            self._pace,
-            deleted=self._deleted,
+            channel_state,
+            self._intervals,
+            on_deleted=self._on_deleted,
             skipped=self.skipped,
-            follow=self._settings.follow_threads,
-            counted=self._counted,
+            follow_threads=self._settings.follow_threads,
+            bot_message_chats=self._bot_message_chats,
         )
         events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         async with task_group() as tasks:
 
-            def take(kind: str, event: dict[str, Any]) -> None:
-                self._feel(kind)
-                if kind == "INTERACTION_CREATE" and event.get("type") == PRESSED:
-                    tasks.create_task(take_press(event, self._me, receive, self._pace))
-                elif kind == "INTERACTION_CREATE" and desk is not None:
-                    tasks.create_task(desk.take(event, receive))
+            def on_event(kind: str, event: dict[str, Any]) -> None:
+                self._note_connection(kind)
+                if kind == "INTERACTION_CREATE" and event.get("type") == MESSAGE_COMPONENT:
+                    tasks.create_task(handle_button_click(event, self._me, receive, self._intervals))
+                elif kind == "INTERACTION_CREATE" and interactions is not None:
+                    tasks.create_task(interactions.handle(event, receive))
                 elif kind == "TYPING_START":
-                    typing.note(event)
+                    typing_tracker.on_typing(event)
                 else:
                     if kind == "MESSAGE_CREATE":
-                        typing.sent(event)
+                        typing_tracker.on_message(event)
                     events.put_nowait((kind, event))
 
             tasks.create_task(reader.run(events, receive))
-            await self._hold_sessions(client, take)
+            await self._run_sessions(client, on_event)
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
-        client = self._opened()
+        client = self._get_client()
         if is_press(message):
-            return PressSink(client, message, self._pace)
+            return DiscordRatingSink(client, message, self._intervals)
         reference = message.reference
         # Another bot's reply cannot be edited, nor its slash command answered by us.
-        ours = message.bot in ("", self._me.id)
-        previous = previous if ours else ""
-        make = partial(DiscordSink, message=message, delivery=delivery, previous=previous, pace=self._pace)
+        is_own_message = message.bot in ("", self._me.id)
+        previous_reply_id = previous_reply_id if is_own_message else ""
+        make_sink = partial(
+            DiscordSink, message=message, delivery=delivery, previous=previous_reply_id, intervals=self._intervals
+        )
         if "interaction" in reference:
-            asked = " ".join(f"/{'ask' if called(message) else message.command} {message.text}".split())
-            head = f"> {plain(message.author)}: {plain(asked[:SHOWN_QUESTION])}\n"
-            channel = InChannel(client, reference["channel"], message.id, head=head, ring=called(message))
-            acknowledged = self._desk.answered(message) if self._desk else None
-            hidden = is_hidden(message.command)
-            command = ByCommand(client, self._me.application, reference["token"], acknowledged, hidden=hidden)
-            if hidden:
+            question_text = " ".join(
+                f"/{'ask' if mentioned_users(message) else message.command} {message.text}".split()
+            )
+            quote_prefix = f"> {escape_markup(message.author)}: {escape_markup(question_text[:MAX_QUESTION_CHARS])}\n"
+            channel_target = ChannelTarget(
+                client, reference["channel"], message.id, quote_prefix=quote_prefix, mentions=mentioned_users(message)
+            )
+            acknowledged = self._interactions.mark_answered(message) if self._interactions else None
+            is_ephemeral = has_ephemeral_reply(message.command)
+            interaction_target = InteractionTarget(
+                client, self._me.application_id, reference["token"], acknowledged, is_ephemeral=is_ephemeral
+            )
+            if is_ephemeral:
                 # Never into the channel, where everybody would read it.
-                return make(command)
+                return make_sink(interaction_target)
             # A command is answered once in its place.
-            first = ours and UNSATISFYING not in reference and not called(message)
-            return make(command, otherwise=channel) if first else make(channel)
+            answers_interaction = is_own_message and RETRY_REASON not in reference and not mentioned_users(message)
+            return (
+                make_sink(interaction_target, fallback=channel_target)
+                if answers_interaction
+                else make_sink(channel_target)
+            )
         # In a private chat it is plain what is answered; only servers need the reply.
-        question = "" if message.private else str(reference["message"])
-        sink = make(InChannel(client, reference["channel"], message.id, question, ring=called(message)))
+        question_id = "" if message.private else str(reference["message"])
+        sink = make_sink(
+            ChannelTarget(client, reference["channel"], message.id, question_id, mentions=mentioned_users(message))
+        )
         self._sinks[message.id] = sink
         return sink
 
-    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return what is attached to a message. Raises `PlatformError`."""
-        where = attachment.reference
-        return await self._opened().fetch(str(where["channel"]), str(where["message"]), str(where["id"]), most)
+        reference = attachment.reference
+        return await self._get_client().download_file(
+            str(reference["channel"]), str(reference["message"]), str(reference["id"]), max_bytes
+        )
 
-    async def is_administrator(self, message: Message) -> bool:
+    async def is_admin(self, message: Message) -> bool:
         """Say whether the author manages the server, as Discord told with the command."""
         return message.reference.get("administrator") is True and not message.private
 
     def is_typing(self, key: ConversationKey) -> bool:
         """Say whether a person is writing in a channel or thread right now, as Discord tells."""
-        return self._typing is not None and self._typing.in_place(key)
+        return self._typing_tracker is not None and self._typing_tracker.is_typing(key)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -200,78 +218,78 @@ class DiscordAdapter:
         if client is not None:
             await client.close()
 
-    def _opened(self) -> Client:
+    def _get_client(self) -> DiscordClient:
         if self._client is None:
             raise PlatformError("the Discord adapter is not open")
         return self._client
 
-    def _feel(self, kind: str) -> None:
+    def _note_connection(self, kind: str) -> None:
         """Note what an event says about the connection."""
         if kind in ("READY", "RESUMED"):
-            self.line.up()
-            logger(__name__).info("discord.connected", resumed=kind == "RESUMED")
+            self.connection.mark_connected()
+            get_logger(__name__).info("discord.connected", resumed=kind == "RESUMED")
         elif kind == INTERRUPTED:
-            self.line.interrupted()
+            self.connection.mark_reconnecting()
 
-    def _deleted(self, message: str) -> None:
-        sink = self._sinks.get(message)
+    def _on_deleted(self, message_id: str) -> None:
+        sink = self._sinks.get(message_id)
         if sink is not None:
-            sink.question_deleted()
+            sink.mark_question_deleted()
 
-    async def _hold_sessions(self, client: Client, take: Callable[[str, dict[str, Any]], None]) -> None:
+    async def _run_sessions(self, client: DiscordClient, on_event: Callable[[str, dict[str, Any]], None]) -> None:
         """Begin a session whenever there is none. Raises `TokenRefused` and `GatewayRefused`."""
-        outage = outage_of("gateway", self._pace, self.line)
+        retry_loop = make_retry_loop("gateway", self._intervals, self.connection)
         loop = asyncio.get_running_loop()
-        reads_all = self._me.reads_all
-        if not reads_all:
-            logger(__name__).warning("discord.message_content_off", hint=NO_CONTENT)
+        can_read_all = self._me.can_read_all
+        if not can_read_all:
+            get_logger(__name__).warning("discord.message_content_off", hint=MESSAGE_CONTENT_HINT)
         while True:
-            begun = loop.time()
+            started_at = loop.time()
             try:
-                door = await client.door()
-                if door.sessions <= 0:
-                    raise RetryLater("Discord allows no more sessions for now", max(door.wait_s, 1.0))
-                await client.listen(door.url, take, reads_all=reads_all)
-            except IntentRefused as failure:
-                logger(__name__).warning("discord.message_content_off", error=str(failure), hint=NO_CONTENT)
-                reads_all = False
-            except TokenRefused as failure:
+                gateway = await client.get_gateway_info()
+                if gateway.remaining_sessions <= 0:
+                    raise RetryLater("Discord allows no more sessions for now", max(gateway.reset_after_s, 1.0))
+                await client.listen(gateway.url, on_event, can_read_all=can_read_all)
+            except IntentRefused as error:
+                get_logger(__name__).warning("discord.message_content_off", error=str(error), hint=MESSAGE_CONTENT_HINT)
+                can_read_all = False
+            except TokenRefused as error:
                 await self._check_token()
-                await outage.wait(failure)
+                await retry_loop.wait(error)
             except GatewayRefused:
                 raise
-            except PlatformError as failure:
+            except PlatformError as error:
                 # A session that broke at once is part of the same outage.
-                if loop.time() - begun > self._pace.steady_s:
-                    outage.over()
-                await outage.wait(failure)
+                if loop.time() - started_at > self._intervals.stable_after_s:
+                    retry_loop.mark_recovered()
+                await retry_loop.wait(error)
 
-    def _reached(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
-        return outage_of("opening", self._pace).outlasted(call)
+    def _retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
+        return make_retry_loop("opening", self._intervals).retry_until_ok(call)
 
     async def _check_token(self) -> None:
         """Raise `TokenRefused` if the token is refused again: a single refusal may be a hiccup of Discord's."""
         try:
-            await self._opened().identity()
+            await self._get_client().get_identity()
         except TokenRefused:
             raise
-        except PlatformError as failure:
-            logger(__name__).debug("discord.token_not_checked", error=str(failure))
+        except PlatformError as error:
+            get_logger(__name__).debug("discord.token_not_checked", error=str(error))
 
 
 async def identify(settings: DiscordSettings) -> str:
     """Return the name of the bot that the token belongs to, changing nothing. Raises `PlatformError`."""
-    client = (await asyncio.to_thread(_client, settings))(Pace())
+    client = (await asyncio.to_thread(_make_client_factory, settings))(DiscordIntervals())
     try:
-        return (await client.identity()).name
+        return (await client.get_identity()).name
     finally:
         await client.close()
 
 
-def _client(settings: DiscordSettings) -> Callable[[Pace], Client]:
+def _make_client_factory(settings: DiscordSettings) -> Callable[[DiscordIntervals], DiscordClient]:
     """Read the token and load discord.py, which takes a moment: for a worker thread."""
     try:
         token = settings.token.value()
     except (KeyError, OSError, UnicodeDecodeError) as error:
-        raise PlatformError(UNREADABLE.format(error=error)) from error
-    return partial(load_client().make, token, settings.api_url)
+        raise PlatformError(UNREADABLE_MESSAGE.format(error=error)) from error
+    return partial(load_client().create, token, settings.api_url)

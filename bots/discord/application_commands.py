@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.messaging.feedback.message_reference import LEARN_FROM_THIS
-from core.messaging.policy.command_table import Argument, Command, find
+from core.messaging.policy.command_table import Argument, Command, get_command
 
-CHAT_INPUT, ON_MESSAGES = 1, 3
+CHAT_INPUT, MESSAGE_COMMAND = 1, 3
 STRING, INTEGER, NUMBER = 3, 4, 10
-IN_SERVERS, WITH_THE_BOT = 0, 1
-LONGEST_DESCRIPTION, LONGEST_TEXT, MOST_CHOICES = 100, 4000, 25
+GUILD_CONTEXT, BOT_DM_CONTEXT = 0, 1
+MAX_DESCRIPTION_CHARS, MAX_TEXT_CHARS, MAX_CHOICES = 100, 4000, 25
 ADMINISTRATOR, MANAGE_GUILD = 1 << 3, 1 << 5
 
 # Discord has a list of commands, so nobody needs to say hello to see one.
-ELSEWHERE = ("start",)
+EXCLUDED_COMMANDS = ("start",)
 
 
-def application_commands(commands: Sequence[Command]) -> list[dict[str, Any]]:
+def build_slash_commands(commands: Sequence[Command]) -> list[dict[str, Any]]:
     """Return the commands as Discord registers them.
 
     Those of who looks after the bot are shown, to begin with, to those who manage the server: a server's settings may
@@ -28,66 +28,71 @@ def application_commands(commands: Sequence[Command]) -> list[dict[str, Any]]:
         {
             "name": command.name,
             "type": CHAT_INPUT,
-            "description": command.summary[:LONGEST_DESCRIPTION],
-            "options": [_option(one) for one in command.arguments],
-            "contexts": [IN_SERVERS, WITH_THE_BOT],
+            "description": command.summary[:MAX_DESCRIPTION_CHARS],
+            "options": [_to_option(argument) for argument in command.arguments],
+            "contexts": [GUILD_CONTEXT, BOT_DM_CONTEXT],
             "integration_types": [0],
-            **({} if command.who == "everyone" else {"default_member_permissions": str(MANAGE_GUILD)}),
+            **({} if command.required_role == "everyone" else {"default_member_permissions": str(MANAGE_GUILD)}),
         }
         for command in commands
-        if command.name not in ELSEWHERE
+        if command.name not in EXCLUDED_COMMANDS
     ]
 
 
-def message_commands() -> list[dict[str, Any]]:
+def build_message_commands() -> list[dict[str, Any]]:
     """Return the entries in the menu of every message, below Apps; who may use them is checked when they do."""
-    where = {"contexts": [IN_SERVERS, WITH_THE_BOT], "integration_types": [0]}
-    return [{"name": LEARN_FROM_THIS, "type": ON_MESSAGES, **where}]
+    scope = {"contexts": [GUILD_CONTEXT, BOT_DM_CONTEXT], "integration_types": [0]}
+    return [{"name": LEARN_FROM_THIS, "type": MESSAGE_COMMAND, **scope}]
 
 
-def is_hidden(name: str) -> bool:
+def has_ephemeral_reply(name: str) -> bool:
     """Say whether a command's answer is for the asker's eyes alone."""
-    command = find(name)
-    return command is not None and command.hidden
+    command = get_command(name)
+    return command is not None and command.is_ephemeral
 
 
-def manages(permissions: object) -> bool:
+def is_server_admin(permissions: object) -> bool:
     """Say whether the permissions of a member, as an interaction holds them, are those of an administrator."""
     bits = int(permissions) if isinstance(permissions, str) and permissions.isdecimal() else 0
     return bool(bits & (ADMINISTRATOR | MANAGE_GUILD))
 
 
-def written(name: str, options: Sequence[Mapping[str, Any]]) -> str:
+def format_options(name: str, options: Sequence[Mapping[str, Any]]) -> str:
     """Return the options of an interaction as a command's text: their values in the order of the table."""
-    command = find(name)
-    order = [one.name for one in command.arguments] if command else []
-    given = {str(one["name"]): str(one.get("value", "")) for one in options}
-    known = [given[one] for one in order if one in given]
-    return " ".join(known or given.values()).strip()
+    command = get_command(name)
+    argument_names = [argument.name for argument in command.arguments] if command else []
+    values = {str(option["name"]): str(option.get("value", "")) for option in options}
+    ordered_values = [values[argument_name] for argument_name in argument_names if argument_name in values]
+    return " ".join(ordered_values or values.values()).strip()
 
 
-def suggestions(focused: str, sources: Sequence[str]) -> list[dict[str, str]]:
+def suggest_sources(text: str, sources: Sequence[str]) -> list[dict[str, str]]:
     """Return the sources that begin with what is typed, then those that hold it, as choices."""
-    typed = focused.strip().lower()
-    found = sorted((one for one in sources if typed in one), key=lambda one: (not one.startswith(typed), one))
-    return [{"name": one, "value": one} for one in found[:MOST_CHOICES]]
+    prefix = text.strip().lower()
+    matches = sorted(
+        (source for source in sources if prefix in source), key=lambda source: (not source.startswith(prefix), source)
+    )
+    return [{"name": source, "value": source} for source in matches[:MAX_CHOICES]]
 
 
-def _option(argument: Argument) -> dict[str, Any]:
-    words = argument.kind in ("integer", "number") and argument.choices
+def _to_option(argument: Argument) -> dict[str, Any]:
+    takes_text = argument.kind in ("integer", "number") and argument.choices
     kinds = {"integer": INTEGER, "number": NUMBER}
     option: dict[str, Any] = {
         "name": argument.name,
-        "type": STRING if words else kinds.get(argument.kind, STRING),
-        "description": argument.summary[:LONGEST_DESCRIPTION],
-        "required": argument.required,
+        "type": STRING if takes_text else kinds.get(argument.kind, STRING),
+        "description": argument.summary[:MAX_DESCRIPTION_CHARS],
+        "required": argument.is_required,
     }
     if argument.kind == "choice":
-        return {**option, "choices": [{"name": one, "value": one} for one in argument.choices]}
+        return {**option, "choices": [{"name": choice, "value": choice} for choice in argument.choices]}
     if argument.kind == "source":
         return {**option, "autocomplete": True}
     if option["type"] == STRING:
-        return {**option, "max_length": LONGEST_TEXT}
-    bounds = {"min_value": argument.least, "max_value": argument.most}
-    whole = argument.kind == "integer"
-    return {**option, **{name: int(one) if whole else one for name, one in bounds.items() if one is not None}}
+        return {**option, "max_length": MAX_TEXT_CHARS}
+    bounds = {"min_value": argument.min_value, "max_value": argument.max_value}
+    is_integer = argument.kind == "integer"
+    return {
+        **option,
+        **{name: int(bound) if is_integer else bound for name, bound in bounds.items() if bound is not None},
+    }

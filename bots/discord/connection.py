@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bots.common.connection import BasicPace, Line, NotAllowed, Outage, RetryLater, TokenRefused, Unreachable
+from bots.common.connection import (
+    ConnectionStatus,
+    Intervals,
+    NotAllowed,
+    RetryLater,
+    RetryLoop,
+    TokenRefused,
+    Unreachable,
+)
 from core.errors import PlatformError
 
 
 @dataclass(frozen=True, slots=True)
-class Pace(BasicPace):
+class DiscordIntervals(Intervals):
     """All intervals in seconds. The defaults keep within the limits of Discord's own servers.
 
     A channel takes about five messages or edits in five seconds from one bot; a typing notice fades after ten, and so
@@ -21,19 +29,19 @@ class Pace(BasicPace):
 
     edit_s: float = 1.3
     typing_s: float = 8.0
-    typed_s: float = 10.0
-    longest_retry_s: float = 30.0
-    identify_s: float = 5.0
-    steady_s: float = 10.0
-    acknowledge_s: float = 2.5
-    unanswered_s: float = 840.0
+    typing_ttl_s: float = 10.0
+    max_retry_s: float = 30.0
+    identify_delay_s: float = 5.0
+    stable_after_s: float = 10.0
+    acknowledge_timeout_s: float = 2.5
+    unanswered_timeout_s: float = 840.0
 
 
 __all__ = [
-    "Acknowledged",
-    "Expired",
+    "AlreadyAcknowledged",
     "GatewayRefused",
     "IntentRefused",
+    "InteractionExpired",
     "NotAllowed",
     "ReplyRefused",
     "RetryLater",
@@ -54,11 +62,11 @@ class ReplyRefused(PlatformError):
     """The bot may write in the channel but, without its history, not reply to a message."""
 
 
-class Expired(PlatformError):
+class InteractionExpired(PlatformError):
     """A slash command can no longer be answered by its token, which lives 15 minutes."""
 
 
-class Acknowledged(PlatformError):
+class AlreadyAcknowledged(PlatformError):
     """A slash command was acknowledged before: the answer to the first try was lost."""
 
 
@@ -66,12 +74,14 @@ class Acknowledged(PlatformError):
 INTERRUPTED = "interrupted"
 
 
-def outage_of(what: str, pace: Pace, line: Line | None = None) -> Outage:
+def make_retry_loop(
+    activity: str, intervals: DiscordIntervals, connection: ConnectionStatus | None = None
+) -> RetryLoop:
     """Return a row of failures of this kind, to be waited out."""
-    return Outage("discord", what, pace, _hint, line)
+    return RetryLoop("discord", activity, intervals, _hint, connection)
 
 
-def _hint(failure: Exception) -> str:
-    if isinstance(failure, PlatformError):
+def _hint(error: Exception) -> str:
+    if isinstance(error, PlatformError):
         return "retrying; what was missed is read afterwards"
     return "a message could not be made safe"

@@ -12,72 +12,76 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from bots.discord.application_commands import manages, written
-from core.storage.chat_history import CLOSED, FOLLOWED
+from bots.discord.application_commands import format_options, is_server_admin
+from core.storage.chat_history import RESTRICTED_THREAD, SHARED_THREAD
 from core.types import BY_BOT, KIND, POST, Attachment, AttachmentKind, ConversationKey, Message
 
 Json = Mapping[str, Any]
 
-OFFICIAL = "https://discord.com/"
+OFFICIAL_API_URL = "https://discord.com/"
 FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
-_PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 
 
-def attachments_of(event: Json) -> tuple[Attachment, ...]:
+def get_attachments(event: Json) -> tuple[Attachment, ...]:
     """Return what came with a message, its forwards included.
 
     `reference` names a picture by `channel`, `message` and `id`: addresses are asked for when it is fetched, for they
     expire.
     """
-    found = [_attachment(one, event) for one in _files(event)]
-    found += [Attachment("sticker", str(one.get("name") or "")) for one in event.get("sticker_items") or ()]
-    return (*found, *([Attachment("other", "poll")] if event.get("poll") else ()))
+    attachments = [_to_attachment(file, event) for file in _iter_files(event)]
+    attachments += [
+        Attachment("sticker", str(sticker.get("name") or "")) for sticker in event.get("sticker_items") or ()
+    ]
+    return (*attachments, *([Attachment("other", "poll")] if event.get("poll") else ()))
 
 
-def attached_to(event: Json, answered: Json) -> tuple[Attachment, ...]:
+def resolve_attachments(event: Json, replied_message: Json) -> tuple[Attachment, ...]:
     """Return what came with a message, or the pictures that it replies to."""
-    return attachments_of(event) or tuple(one for one in attachments_of(answered) if one.kind == "picture")
+    return get_attachments(event) or tuple(
+        attachment for attachment in get_attachments(replied_message) if attachment.kind == "picture"
+    )
 
 
-def address_of(event: Json, number: str, api_url: str) -> str:
+def get_file_url(event: Json, attachment_id: str, api_url: str) -> str:
     """Return the address of one of a message's files; empty where it is gone, or not on Discord's own servers."""
-    url = next((str(one.get("url") or "") for one in _files(event) if str(one.get("id")) == number), "")
+    url = next((str(file.get("url") or "") for file in _iter_files(event) if str(file.get("id")) == attachment_id), "")
     parts = urlsplit(url)
-    if api_url.startswith(OFFICIAL):
+    if api_url.startswith(OFFICIAL_API_URL):
         return url if parts.scheme == "https" and parts.hostname in FILE_HOSTS else ""
     api = urlsplit(api_url)
     return url if (parts.scheme, parts.netloc) == (api.scheme, api.netloc) else ""
 
 
-def _files(event: Json) -> Iterator[Json]:
+def _iter_files(event: Json) -> Iterator[Json]:
     yield from event.get("attachments") or ()
     for snapshot in event.get("message_snapshots") or ():
         yield from (snapshot.get("message") or {}).get("attachments") or ()
 
 
-def _attachment(file: Json, event: Json) -> Attachment:
-    kind, size = _kind(str(file.get("content_type") or "").split(";")[0]), int(file.get("size") or 0)
-    where = {"channel": str(event.get("channel_id") or ""), "message": str(event["id"]), "id": str(file["id"])}
-    return Attachment(kind, str(file.get("filename") or ""), size, where if kind == "picture" else {})
+def _to_attachment(file: Json, event: Json) -> Attachment:
+    kind, size = _to_kind(str(file.get("content_type") or "").split(";")[0]), int(file.get("size") or 0)
+    reference = {"channel": str(event.get("channel_id") or ""), "message": str(event["id"]), "id": str(file["id"])}
+    return Attachment(kind, str(file.get("filename") or ""), size, reference if kind == "picture" else {})
 
 
-def _kind(media_type: str) -> AttachmentKind:
-    if media_type in _PICTURES:
+def _to_kind(media_type: str) -> AttachmentKind:
+    if media_type in _PICTURE_TYPES:
         return "picture"
     kinds: dict[str, AttachmentKind] = {"audio": "voice", "video": "video"}
     return kinds.get(media_type.partition("/")[0], "file")
 
 
-EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
+DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
 MESSAGE, REPLY = 0, 19
-NEWS_KIND = 5
+ANNOUNCEMENT_KIND = 5
 THREAD_KINDS = (10, 11, 12)
-CLOSED_KIND = 12
+PRIVATE_THREAD_KIND = 12
 PRIVATE_KINDS = (1, 3)
 # A post that a followed channel of another server has published here.
 CROSSPOSTED = 1 << 1
 
-_MARK = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emoji>:\w{1,64}:)\d{1,20})>")
+_MENTION = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emoji>:\w{1,64}:)\d{1,20})>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +90,12 @@ class Identity:
 
     id: str
     name: str
-    application: str
-    reads_all: bool = False
+    application_id: str
+    can_read_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where something was written. `channel` takes the answer; in a thread `chat` is the channel above it.
 
     `news` says that it is an announcement channel, where messages are posts, `closed` that it is a thread which only
@@ -102,11 +106,11 @@ class Place:
     chat: str
     thread: str = ""
     guild: str = ""
-    news: bool = False
-    closed: bool = False
+    is_announcement: bool = False
+    is_private_thread: bool = False
 
     @property
-    def private(self) -> bool:
+    def is_private(self) -> bool:
         """Say whether it is a private chat."""
         return not self.guild
 
@@ -116,27 +120,29 @@ class Ignored:
     """An event that is no message for us. `expected` is false for what should not occur."""
 
     reason: str
-    expected: bool = True
+    is_expected: bool = True
 
 
-def place_of(channel: Json) -> Place:
+def to_location(channel: Json) -> Location:
     """Return the place that a channel object describes."""
-    number, guild = str(channel["id"]), str(channel.get("guild_id") or "")
+    channel_id, guild_id = str(channel["id"]), str(channel.get("guild_id") or "")
     if channel.get("type") in THREAD_KINDS:
-        closed = channel["type"] == CLOSED_KIND
-        return Place(number, str(channel["parent_id"]), number, guild, closed=closed)
-    return Place(number, number, "", guild, channel.get("type") == NEWS_KIND)
+        is_private_thread = channel["type"] == PRIVATE_THREAD_KIND
+        return Location(
+            channel_id, str(channel["parent_id"]), channel_id, guild_id, is_private_thread=is_private_thread
+        )
+    return Location(channel_id, channel_id, "", guild_id, channel.get("type") == ANNOUNCEMENT_KIND)
 
 
 def to_message(
     event: Json,
     me: Identity,
-    place: Place,
+    location: Location,
     *,
     roles: Collection[str] = (),
-    follow: bool = True,
+    follow_threads: bool = True,
     edited: bool = False,
-    counted: bool = False,
+    include_bots: bool = False,
 ) -> Message | Ignored:
     """Convert one message object, or say why it is none of the bot's business.
 
@@ -146,26 +152,30 @@ def to_message(
     `followed`. `edited` marks a new state of an earlier message. `reference` also holds `channel`, `message`, `edited`,
     `kind`.
     """
-    rival = _rival(event)
-    if reason := _none_of_ours(event) or (rival if not counted or edited or _id(event["author"]) == me.id else ""):
+    bot_kind = _get_bot_kind(event)
+    if reason := _get_ignore_reason(event) or (
+        bot_kind if not include_bots or edited or _get_user_id(event["author"]) == me.id else ""
+    ):
         return Ignored(reason)
-    answered = _object(event.get("referenced_message"))
-    to_us = _id(_object(answered.get("author"))) == me.id
-    mentioned, text = _words(str(event.get("content") or ""), event, me, roles)
+    replied_message = _as_object(event.get("referenced_message"))
+    is_reply_to_bot = _get_user_id(_as_object(replied_message.get("author"))) == me.id
+    is_mentioned, text = _resolve_mentions(str(event.get("content") or ""), event, me, roles)
     return Message(
         id=str(event["id"]),
-        key=ConversationKey("discord", place.chat, place.thread),
-        author_id=_id(event["author"]),
-        author=_name(event["author"], _object(event.get("member"))),
+        key=ConversationKey("discord", location.chat, location.thread),
+        author_id=_get_user_id(event["author"]),
+        author=_get_display_name(event["author"], _as_object(event.get("member"))),
         text=text,
-        sent_at=sent_at(str(event["id"])),
-        private=place.private,
-        addressed=not rival and (place.private or mentioned or to_us),
-        reply_to=str(answered.get("id") or ""),
-        quoted=_quoted(event, answered, me),
+        sent_at=snowflake_time(str(event["id"])),
+        private=location.is_private,
+        addressed=not bot_kind and (location.is_private or is_mentioned or is_reply_to_bot),
+        reply_to=str(replied_message.get("id") or ""),
+        quoted=_get_quote(event, replied_message, me),
         bot=me.id,
-        reference=_reference(event, place, edited=edited, followed=follow and not _for_others(event, me)),
-        attachments=attached_to(event, answered),
+        reference=_reference(
+            event, location, edited=edited, is_followed=follow_threads and not _addresses_others(event, me)
+        ),
+        attachments=resolve_attachments(event, replied_message),
     )
 
 
@@ -175,126 +185,135 @@ def to_command(event: Json, me: Identity) -> Message | Ignored:
     `reference` holds what answers it, `interaction` and `token`, and `administrator` where the author manages the
     server.
     """
-    data = _object(event.get("data"))
+    data = _as_object(event.get("data"))
     if event.get("type") != 2 or data.get("type", 1) != 1:
-        return Ignored("an interaction that is no slash command", expected=False)
-    place = place_of({"guild_id": event.get("guild_id"), **event["channel"]})
-    member = _object(event.get("member"))
+        return Ignored("an interaction that is no slash command", is_expected=False)
+    location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
+    member = _as_object(event.get("member"))
     author = member.get("user") or event["user"]
     command = str(data["name"]).lower()
     return Message(
         id=str(event["id"]),
-        key=ConversationKey("discord", place.chat, place.thread),
-        author_id=_id(author),
-        author=_name(author, member),
-        text=written(command, data.get("options") or ()),
-        sent_at=sent_at(str(event["id"])),
-        private=place.private,
+        key=ConversationKey("discord", location.chat, location.thread),
+        author_id=_get_user_id(author),
+        author=_get_display_name(author, member),
+        text=format_options(command, data.get("options") or ()),
+        sent_at=snowflake_time(str(event["id"])),
+        private=location.is_private,
         addressed=True,
         command=command,
         bot=me.id,
         reference={
-            "channel": place.channel,
+            "channel": location.channel,
             "interaction": str(event["id"]),
             "token": str(event["token"]),
-            **({CLOSED: True} if place.closed else {}),
-            **({"administrator": True} if manages(member.get("permissions")) else {}),
+            **({RESTRICTED_THREAD: True} if location.is_private_thread else {}),
+            **({"administrator": True} if is_server_admin(member.get("permissions")) else {}),
         },
     )
 
 
-def sent_at(number: str) -> datetime:
+def snowflake_time(snowflake: str) -> datetime:
     """Return when an id was made: every id of Discord's holds its time."""
-    return EPOCH + timedelta(milliseconds=int(number) >> 22)
+    return DISCORD_EPOCH + timedelta(milliseconds=int(snowflake) >> 22)
 
 
-def id_at(moment: datetime) -> int:
+def time_snowflake(moment: datetime) -> int:
     """Return the lowest id of a moment."""
-    return max(0, int((moment - EPOCH) / timedelta(milliseconds=1))) << 22
+    return max(0, int((moment - DISCORD_EPOCH) / timedelta(milliseconds=1))) << 22
 
 
-def _none_of_ours(event: Json) -> str:
+def _get_ignore_reason(event: Json) -> str:
     """Return why a message is to be ignored, or nothing."""
-    author = _object(event.get("author"))
+    author = _as_object(event.get("author"))
     if not author:
         return "without an author"
     if event.get("type", MESSAGE) not in (MESSAGE, REPLY):
-        return _rival(event) or "a service message"
-    if not (event.get("content") or _snapshots(event) or attachments_of(event) or _rival(event)):
+        return _get_bot_kind(event) or "a service message"
+    if not (event.get("content") or _get_snapshots(event) or get_attachments(event) or _get_bot_kind(event)):
         return "without text (the message content intent is off)"
     return ""
 
 
-def _for_others(event: Json, me: Identity) -> bool:
+def _addresses_others(event: Json, me: Identity) -> bool:
     """Say whether a message mentions or replies to anybody but us."""
-    answered = _object(event.get("referenced_message"))
-    meant = {_id(user) for user in event.get("mentions") or ()} | (
-        {_id(_object(answered.get("author")))} if answered else set()
+    replied_message = _as_object(event.get("referenced_message"))
+    addressed_ids = {_get_user_id(user) for user in event.get("mentions") or ()} | (
+        {_get_user_id(_as_object(replied_message.get("author")))} if replied_message else set()
     )
-    return bool(meant - {me.id})
+    return bool(addressed_ids - {me.id})
 
 
-def _reference(event: Json, place: Place, *, edited: bool, followed: bool) -> dict[str, Any]:
+def _reference(event: Json, location: Location, *, edited: bool, is_followed: bool) -> dict[str, Any]:
     """Return a message's reference, which tells a post and another bot's comment from all else."""
-    rival, is_reply = _rival(event), bool(event.get("referenced_message"))
-    published = bool(rival and int(event.get("flags") or 0) & CROSSPOSTED)
-    if published or (place.news and not (is_reply or rival)):
-        sort: dict[str, Any] = {KIND: POST}
+    bot_kind, is_reply = _get_bot_kind(event), bool(event.get("referenced_message"))
+    is_crosspost = bool(bot_kind and int(event.get("flags") or 0) & CROSSPOSTED)
+    if is_crosspost or (location.is_announcement and not (is_reply or bot_kind)):
+        kind_fields: dict[str, Any] = {KIND: POST}
     else:
-        sort = {BY_BOT: True, KIND: "comment"} if rival else {}
-    thread = {FOLLOWED: followed} if place.thread and not rival else {}
-    closed = {CLOSED: True} if place.closed else {}
-    edit = {"edited": True} if edited else {}
-    return {"channel": place.channel, "message": str(event["id"]), **edit, **closed, **thread, **sort}
+        kind_fields = {BY_BOT: True, KIND: "comment"} if bot_kind else {}
+    thread_fields = {SHARED_THREAD: is_followed} if location.thread and not bot_kind else {}
+    closed_fields = {RESTRICTED_THREAD: True} if location.is_private_thread else {}
+    edit_fields = {"edited": True} if edited else {}
+    return {
+        "channel": location.channel,
+        "message": str(event["id"]),
+        **edit_fields,
+        **closed_fields,
+        **thread_fields,
+        **kind_fields,
+    }
 
 
-def _rival(event: Json) -> str:
+def _get_bot_kind(event: Json) -> str:
     """Return which kind of program wrote a message, or nothing for a person."""
     if event.get("webhook_id"):
         return "written by a webhook"
-    author = _object(event.get("author"))
+    author = _as_object(event.get("author"))
     return "written by a bot" if author.get("bot") or author.get("system") else ""
 
 
-def _words(text: str, event: Json, me: Identity, roles: Collection[str]) -> tuple[bool, str]:
+def _resolve_mentions(text: str, event: Json, me: Identity, roles: Collection[str]) -> tuple[bool, str]:
     """Return whether a text mentions the bot, and the text without that, other mentions by name."""
-    names = {_id(user): str(user.get("global_name") or user.get("username")) for user in event.get("mentions") or ()}
+    names = {
+        _get_user_id(user): str(user.get("global_name") or user.get("username")) for user in event.get("mentions") or ()
+    }
     pieces: list[str] = []
-    mentioned, position = False, 0
-    for found in _MARK.finditer(text):
-        pieces.append(text[position : found.start()])
-        position = found.end()
-        if found["user"] == me.id or found["role"] in roles:
-            mentioned = True
+    is_mentioned, position = False, 0
+    for match in _MENTION.finditer(text):
+        pieces.append(text[position : match.start()])
+        position = match.end()
+        if match["user"] == me.id or match["role"] in roles:
+            is_mentioned = True
             # "@bot, what is this?": its comma goes too, and one of the spaces around it.
             if not "".join(pieces).strip() or pieces[-1].endswith(" "):
                 position += len(text[position:]) - len(text[position:].lstrip(" ,:;" if not pieces[-1] else " "))
-        elif found["emoji"]:
-            pieces.append(found["emoji"])
+        elif match["emoji"]:
+            pieces.append(match["emoji"])
         else:
-            pieces.append(f"@{names.get(found['user'] or '', 'somebody' if found['user'] else 'role')}")
-    return mentioned, "".join([*pieces, text[position:]]).strip()
+            pieces.append(f"@{names.get(match['user'] or '', 'somebody' if match['user'] else 'role')}")
+    return is_mentioned, "".join([*pieces, text[position:]]).strip()
 
 
-def _quoted(event: Json, answered: Json, me: Identity) -> str:
+def _get_quote(event: Json, replied_message: Json, me: Identity) -> str:
     """Return the text of the message that this one replies to or forwards."""
-    for said in (answered, *_snapshots(event)):
-        if said.get("content"):
-            return _words(str(said["content"]), said, me, ())[1]
+    for message in (replied_message, *_get_snapshots(event)):
+        if message.get("content"):
+            return _resolve_mentions(str(message["content"]), message, me, ())[1]
     return ""
 
 
-def _snapshots(event: Json) -> list[Json]:
-    return [_object(_object(one).get("message")) for one in event.get("message_snapshots") or ()]
+def _get_snapshots(event: Json) -> list[Json]:
+    return [_as_object(_as_object(snapshot).get("message")) for snapshot in event.get("message_snapshots") or ()]
 
 
-def _name(author: Json, member: Json) -> str:
+def _get_display_name(author: Json, member: Json) -> str:
     return str(member.get("nick") or author.get("global_name") or author.get("username") or "somebody")
 
 
-def _id(user: Json) -> str:
+def _get_user_id(user: Json) -> str:
     return str(user.get("id") or "")
 
 
-def _object(value: object) -> Json:
+def _as_object(value: object) -> Json:
     return value if isinstance(value, Mapping) else {}

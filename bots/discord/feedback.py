@@ -6,85 +6,93 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bots.discord.application_commands import manages
-from bots.discord.connection import Acknowledged, Unreachable
-from bots.discord.convert import Identity, Ignored, place_of, sent_at
+from bots.discord.application_commands import is_server_admin
+from bots.discord.connection import AlreadyAcknowledged, Unreachable
+from bots.discord.convert import Identity, Ignored, snowflake_time, to_location
 from bots.discord.history import deliver
-from core.messaging.feedback.rating_buttons import Offer, offered, press, read_button
-from core.observability.logs import logger
+from core.messaging.feedback.rating_buttons import Button, get_buttons, read_button, to_rating_message
+from core.observability.logs import get_logger
 from core.types import Message, Reply
 
 if TYPE_CHECKING:
-    from bots.discord.client import Client
-    from bots.discord.connection import Pace
-    from core.ports import Receive
+    from bots.discord.client import DiscordClient
+    from bots.discord.connection import DiscordIntervals
+    from core.ports import MessageHandler
 
-PRESSED = 3
-HIDDEN = 1 << 6
-ROW, BUTTON, GREY = 1, 2, 2
-IN_A_ROW = 5
+MESSAGE_COMPONENT = 3
+EPHEMERAL = 1 << 6
+ACTION_ROW, BUTTON, SECONDARY_STYLE = 1, 2, 2
+BUTTONS_PER_ROW = 5
 
 
-def to_press(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
+def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
     """Convert a press of a button, or say why it is none of ours.
 
     `reference` holds what acknowledges it, `interaction` and `token`, the `channel`, whether the button stands
     below a message that only who pressed it sees (`hidden`), and `administrator` where the author manages the server.
     """
-    read = read_button(event["data"].get("custom_id"))
-    if read is None:
-        return Ignored("a press of a button that is not ours", expected=False)
-    place = place_of({"guild_id": event.get("guild_id"), **event["channel"]})
+    choice_and_question = read_button(event["data"].get("custom_id"))
+    if choice_and_question is None:
+        return Ignored("a press of a button that is not ours", is_expected=False)
+    location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
     member = event.get("member") or {}
     author = member.get("user") or event["user"]
     name = member.get("nick") or author.get("global_name") or author.get("username") or "somebody"
-    return press(
-        *read,
-        number=str(event["id"]),
+    return to_rating_message(
+        *choice_and_question,
+        message_id=str(event["id"]),
         platform="discord",
-        chat=place.chat,
+        chat=location.chat,
         author_id=str(author["id"]),
         author=str(name),
-        at=sent_at(str(event["id"])),
+        sent_at=snowflake_time(str(event["id"])),
         bot=me.id,
-        private=place.private,
+        private=location.is_private,
         reference={
-            "channel": place.channel,
+            "channel": location.channel,
             "interaction": str(event["id"]),
             "token": str(event["token"]),
-            "hidden": bool(int(event["message"].get("flags") or 0) & HIDDEN),
-            **({"administrator": True} if manages(member.get("permissions")) else {}),
+            "hidden": bool(int(event["message"].get("flags") or 0) & EPHEMERAL),
+            **({"administrator": True} if is_server_admin(member.get("permissions")) else {}),
         },
     )
 
 
-async def take_press(event: Mapping[str, Any], me: Identity, receive: Receive, pace: Pace) -> None:
+async def handle_button_click(
+    event: Mapping[str, Any], me: Identity, receive: MessageHandler, intervals: DiscordIntervals
+) -> None:
     """Make a press safe; Discord delivers it once."""
     try:
-        message = to_press(event, me)
+        message = from_button_click(event, me)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        logger(__name__).warning("discord.press_malformed", error=repr(error)[:300])
+        get_logger(__name__).warning("discord.press_malformed", error=repr(error)[:300])
         return
     if isinstance(message, Ignored):
-        logger(__name__).warning("discord.press_skipped", reason=message.reason)
+        get_logger(__name__).warning("discord.press_skipped", reason=message.reason)
         return
-    await deliver(receive, message, pace)
+    await deliver(receive, message, intervals)
 
 
-def components(buttons: Sequence[Offer]) -> list[dict[str, Any]]:
+def to_components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
     """Return buttons as Discord takes them, in rows."""
-    made = [{"type": BUTTON, "style": GREY, "label": one.label, "custom_id": one.data} for one in buttons]
-    return [{"type": ROW, "components": made[at : at + IN_A_ROW]} for at in range(0, len(made), IN_A_ROW)]
+    button_components = [
+        {"type": BUTTON, "style": SECONDARY_STYLE, "label": button.label, "custom_id": button.data}
+        for button in buttons
+    ]
+    return [
+        {"type": ACTION_ROW, "components": button_components[start : start + BUTTONS_PER_ROW]}
+        for start in range(0, len(button_components), BUTTONS_PER_ROW)
+    ]
 
 
-class PressSink:
+class DiscordRatingSink:
     """Acknowledges one press by a note that only who pressed sees, with the buttons that follow."""
 
-    def __init__(self, client: Client, message: Message, pace: Pace) -> None:
+    def __init__(self, client: DiscordClient, message: Message, intervals: DiscordIntervals) -> None:
         self._client = client
         self._reference = message.reference
-        self._buttons = offered(message)
-        self._pace = pace
+        self._buttons = get_buttons(message)
+        self._intervals = intervals
 
     async def open(self) -> None:
         """Do nothing: the note itself is the acknowledgement."""
@@ -94,24 +102,26 @@ class PressSink:
 
     async def finish(self, reply: Reply) -> None:
         """Show the note, in the place of an earlier one where the button stands below that."""
-        await self._show(reply.text, components(self._buttons))
+        await self._show(reply.text, to_components(self._buttons))
 
     async def fail(self, text: str) -> None:
         """Show why nothing was changed."""
         await self._show(text, [])
 
-    async def _show(self, text: str, below: Sequence[Mapping[str, Any]]) -> None:
+    async def _show(self, text: str, components: Sequence[Mapping[str, Any]]) -> None:
         interaction, token = str(self._reference["interaction"]), str(self._reference["token"])
-        instead = bool(self._reference.get("hidden"))
-        async with asyncio.timeout(self._pace.acknowledge_s):
+        replace_original = bool(self._reference.get("hidden"))
+        async with asyncio.timeout(self._intervals.acknowledge_timeout_s):
             while True:
                 try:
-                    await self._client.answer_press(interaction, token, text, below, instead=instead)
-                except Acknowledged:
+                    await self._client.respond_to_button(
+                        interaction, token, text, components, replace_original=replace_original
+                    )
+                except AlreadyAcknowledged:
                     # A try whose answer was lost.
                     return
-                except Unreachable as failure:
-                    logger(__name__).debug("discord.acknowledgement_lost", error=str(failure))
-                    await asyncio.sleep(self._pace.backoff(1) / 4)
+                except Unreachable as error:
+                    get_logger(__name__).debug("discord.acknowledgement_lost", error=str(error))
+                    await asyncio.sleep(self._intervals.backoff(1) / 4)
                 else:
                     return

@@ -8,22 +8,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bots.discord.connection import Pace, RetryLater, TokenRefused, Unreachable, outage_of
-from bots.discord.convert import PRIVATE_KINDS, Identity, Ignored, Place, id_at, place_of, to_message
+from bots.discord.connection import DiscordIntervals, RetryLater, TokenRefused, Unreachable, make_retry_loop
+from bots.discord.convert import PRIVATE_KINDS, Identity, Ignored, Location, time_snowflake, to_location, to_message
 from core.errors import KimasError, PlatformError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.types import Message
 
 if TYPE_CHECKING:
-    from bots.discord.client import Client
-    from core.ports import Receive
+    from bots.discord.client import DiscordClient
+    from core.ports import MessageHandler
 
 # Where messages are written; the others hold threads, or nothing.
 READABLE_KINDS = (0, 2, 5, 10, 11, 12, 13)
 
 
-class Positions(Protocol):
+class PositionStore(Protocol):
     """Numbers by name, kept across restarts."""
 
     async def load(self, name: str) -> int | None:
@@ -35,115 +35,121 @@ class Positions(Protocol):
         ...
 
 
-class Places:
+class ChannelState:
     """Channels, threads and own roles as the gateway tells them; reading positions, kept under the bot's id.
 
     `catch_up_hours` bounds how old a message may be that is still read after a break.
     """
 
     def __init__(
-        self, positions: Positions, bot: str, catch_up_hours: float, now: Callable[[], datetime] | None = None
+        self, positions: PositionStore, bot_id: str, catch_up_hours: float, now: Callable[[], datetime] | None = None
     ) -> None:
         self._positions = positions
-        self._bot = bot
-        self._longest = timedelta(hours=catch_up_hours)
+        self._bot_id = bot_id
+        self._max_age = timedelta(hours=catch_up_hours)
         self._now = now or (lambda: datetime.now(UTC))
-        self._known: dict[str, Place] = {}
+        self._locations: dict[str, Location] = {}
         self._roles: dict[str, frozenset[str]] = {}
-        self._read: dict[str, int] = {}
-        self._private: set[str] = set()
-        self._since = 0
+        self._last_read: dict[str, int] = {}
+        self._private_channels: set[str] = set()
+        self._first_run_id = 0
 
     async def open(self) -> None:
         """Note when the bot first ran: nothing older than that is read."""
-        since = await self._positions.load(f"{self._bot}:since")
-        if since is None:
-            since = id_at(self._now())
-            await self._positions.save(f"{self._bot}:since", since)
-        self._since = since
+        first_run_id = await self._positions.load(f"{self._bot_id}:since")
+        if first_run_id is None:
+            first_run_id = time_snowflake(self._now())
+            await self._positions.save(f"{self._bot_id}:since", first_run_id)
+        self._first_run_id = first_run_id
 
-    def learn(self, channel: Mapping[str, Any], guild: str = "") -> Place:
+    def update_channel(self, channel: Mapping[str, Any], guild_id: str = "") -> Location:
         """Note a channel or thread and return its place. Raises `KeyError` for what is no channel."""
-        place = place_of({"guild_id": guild, **channel})
-        self._known[place.channel] = place
-        return place
+        location = to_location({"guild_id": guild_id, **channel})
+        self._locations[location.channel] = location
+        return location
 
-    def forget(self, channel: str) -> None:
+    def remove_channel(self, channel_id: str) -> None:
         """Note that a channel or thread is gone."""
-        self._known.pop(channel, None)
+        self._locations.pop(channel_id, None)
 
-    def enter(self, guild: Mapping[str, Any]) -> list[tuple[Place, int]]:
+    def add_guild(self, guild: Mapping[str, Any]) -> list[tuple[Location, int]]:
         """Note a server with what is in it; return where somebody may have written, with the last message's id."""
-        number = str(guild["id"])
-        own = (role for role in guild.get("roles") or () if (role.get("tags") or {}).get("bot_id") == self._bot)
-        self._roles[number] = frozenset(str(role["id"]) for role in own)
-        written: list[tuple[Place, int]] = []
+        guild_id = str(guild["id"])
+        own_roles = (
+            role for role in guild.get("roles") or () if (role.get("tags") or {}).get("bot_id") == self._bot_id
+        )
+        self._roles[guild_id] = frozenset(str(role["id"]) for role in own_roles)
+        last_messages: list[tuple[Location, int]] = []
         for channel in (*(guild.get("channels") or ()), *(guild.get("threads") or ())):
-            place = self.learn(channel, number)
+            location = self.update_channel(channel, guild_id)
             if channel.get("type") in READABLE_KINDS and channel.get("last_message_id"):
-                written.append((place, int(channel["last_message_id"])))
-        return written
+                last_messages.append((location, int(channel["last_message_id"])))
+        return last_messages
 
-    def roles(self, guild: str) -> frozenset[str]:
+    def get_roles(self, guild_id: str) -> frozenset[str]:
         """Return the bot's own roles in a server."""
-        return self._roles.get(guild, frozenset())
+        return self._roles.get(guild_id, frozenset())
 
-    def find(self, channel: str, event: Mapping[str, Any]) -> Place | None:
+    def get_location(self, channel_id: str, event: Mapping[str, Any]) -> Location | None:
         """Return the place of a message event, or None when its channel is unknown."""
-        if channel in self._known:
-            return self._known[channel]
+        if channel_id in self._locations:
+            return self._locations[channel_id]
         if not event.get("guild_id") and event.get("channel_type") in (None, *PRIVATE_KINDS):
-            return Place(channel, channel)
+            return Location(channel_id, channel_id)
         return None
 
-    async def unread_from(self, channel: str, joined_at: str | None = None) -> int:
+    async def resume_position(self, channel_id: str, joined_at: str | None = None) -> int:
         """Return the id after which to read a channel."""
-        position = self._read.get(channel) or await self._positions.load(f"{self._bot}:{channel}") or self._since
-        joined = id_at(datetime.fromisoformat(joined_at)) if joined_at else 0
-        return max(position, joined, id_at(self._now() - self._longest))
+        position = (
+            self._last_read.get(channel_id)
+            or await self._positions.load(f"{self._bot_id}:{channel_id}")
+            or self._first_run_id
+        )
+        joined_id = time_snowflake(datetime.fromisoformat(joined_at)) if joined_at else 0
+        return max(position, joined_id, time_snowflake(self._now() - self._max_age))
 
-    def read_to(self, channel: str) -> int:
+    def last_read(self, channel_id: str) -> int:
         """Return the id up to which this process has read a channel, 0 where it has read nothing there."""
-        return self._read.get(channel, 0)
+        return self._last_read.get(channel_id, 0)
 
-    async def read(self, place: Place, message: str) -> None:
+    async def mark_read(self, location: Location, message_id: str) -> None:
         """Note that everything up to a message is safe. Private chats are remembered: nobody else can list them."""
-        number = int(message)
-        if number > self._read.get(place.channel, 0):
-            await self._positions.save(f"{self._bot}:{place.channel}", number)
-            self._read[place.channel] = number
-        if place.private and place.channel not in self._private:
-            await self._remember(place.channel)
+        position = int(message_id)
+        if position > self._last_read.get(location.channel, 0):
+            await self._positions.save(f"{self._bot_id}:{location.channel}", position)
+            self._last_read[location.channel] = position
+        if location.is_private and location.channel not in self._private_channels:
+            await self._save_private_channel(location.channel)
 
-    async def private(self) -> list[str]:
+    async def get_private_channels(self) -> list[str]:
         """Return the private chats in which somebody has written."""
-        count = await self._positions.load(f"{self._bot}:private") or 0
-        found = [await self._positions.load(name) for name in self._names(count)]
-        self._private.update(str(one) for one in found if one)
-        return sorted(self._private)
+        count = await self._positions.load(f"{self._bot_id}:private") or 0
+        channel_ids = [await self._positions.load(name) for name in self._private_keys(count)]
+        self._private_channels.update(str(channel_id) for channel_id in channel_ids if channel_id)
+        return sorted(self._private_channels)
 
-    def is_new(self, place: Place) -> bool:
+    def is_new_private_chat(self, location: Location) -> bool:
         """Say whether a place is a private chat in which nobody has written yet, as far as is known."""
-        return place.private and place.channel not in self._private
+        return location.is_private and location.channel not in self._private_channels
 
-    async def _remember(self, channel: str) -> None:
-        await self.private()
-        if channel not in self._private:
-            count = await self._positions.load(f"{self._bot}:private") or 0
-            await self._positions.save(f"{self._bot}:private:{count}", int(channel))
-            await self._positions.save(f"{self._bot}:private", count + 1)
-            self._private.add(channel)
+    async def _save_private_channel(self, channel_id: str) -> None:
+        await self.get_private_channels()
+        if channel_id not in self._private_channels:
+            count = await self._positions.load(f"{self._bot_id}:private") or 0
+            await self._positions.save(f"{self._bot_id}:private:{count}", int(channel_id))
+            await self._positions.save(f"{self._bot_id}:private", count + 1)
+            self._private_channels.add(channel_id)
 
-    def _names(self, count: int) -> Iterator[str]:
-        return (f"{self._bot}:private:{number}" for number in range(count))
+    def _private_keys(self, count: int) -> Iterator[str]:
+        return (f"{self._bot_id}:private:{index}" for index in range(count))
 
 
 Json = Mapping[str, Any]
-PAGE = 100
-AT_ONCE = 8
+PAGE_SIZE = 100
+MAX_CONCURRENT_CHANNELS = 8
 
 
-class Reader:
+class EventReader:
     """Turns events into messages, and fetches those that were written while nobody listened.
 
     A message counts as read once `receive` returned. The next event waits for that, so that after a crash reading
@@ -154,189 +160,197 @@ class Reader:
 
     def __init__(
         self,
-        client: Client,
+        client: DiscordClient,
         me: Identity,
-        places: Places,
-        pace: Pace,
+        channel_state: ChannelState,
+        intervals: DiscordIntervals,
         *,
-        deleted: Callable[[str], None],
+        on_deleted: Callable[[str], None],
         skipped: Counter[str],
-        follow: bool,
-        counted: Collection[str] = (),
+        follow_threads: bool,
+        bot_message_chats: Collection[str] = (),
     ) -> None:
         self._client = client
         self._me = me
-        self._places = places
-        self._pace = pace
-        self._deleted = deleted
+        self._channel_state = channel_state
+        self._intervals = intervals
+        self._on_deleted = on_deleted
         self._skipped = skipped
-        self._follow = follow
-        self._counted = counted
-        self._hidden: set[str] = set()
+        self._follow_threads = follow_threads
+        self._bot_message_chats = bot_message_chats
+        self._unreadable_channels: set[str] = set()
 
-    async def run(self, events: asyncio.Queue[tuple[str, Json]], receive: Receive) -> None:
+    async def run(self, events: asyncio.Queue[tuple[str, Json]], receive: MessageHandler) -> None:
         """Handle events until cancelled; what fails for now is tried again. Raises `TokenRefused`."""
         while True:
             kind, event = await events.get()
-            outage = outage_of("reading", self._pace)
+            retry_loop = make_retry_loop("reading", self._intervals)
             while True:
                 try:
                     await self._handle(kind, event, receive)
                 except TokenRefused:
                     raise
-                except KimasError as failure:
-                    await outage.wait(failure)
+                except KimasError as error:
+                    await retry_loop.wait(error)
                     continue
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    self._skip(Ignored("malformed", expected=False), kind, error=repr(error)[:300])
-                outage.over()
+                    self._skip(Ignored("malformed", is_expected=False), kind, error=repr(error)[:300])
+                retry_loop.mark_recovered()
                 break
 
-    async def _handle(self, kind: str, event: Json, receive: Receive) -> None:
+    async def _handle(self, kind: str, event: Json, receive: MessageHandler) -> None:
         match kind:
             case "READY":
-                await self._read_private(receive)
+                await self._catch_up_private(receive)
             case "GUILD_CREATE":
                 if not event.get("unavailable"):
-                    await self._read_server(event, receive)
+                    await self._catch_up_server(event, receive)
             case "THREAD_CREATE" | "THREAD_UPDATE" | "CHANNEL_CREATE" | "CHANNEL_UPDATE":
-                self._places.learn(event)
-                self._hidden.discard(str(event["id"]))
+                self._channel_state.update_channel(event)
+                self._unreadable_channels.discard(str(event["id"]))
             case "THREAD_LIST_SYNC":
                 for thread in event["threads"]:
-                    self._places.learn(thread, str(event["guild_id"]))
+                    self._channel_state.update_channel(thread, str(event["guild_id"]))
             case "THREAD_DELETE" | "CHANNEL_DELETE":
-                self._places.forget(str(event["id"]))
+                self._channel_state.remove_channel(str(event["id"]))
             case "MESSAGE_CREATE":
-                await self._hear_new(event, await self._place(event), receive)
+                await self._handle_new_message(event, await self._get_location(event), receive)
             case "MESSAGE_UPDATE":
-                await self._note_edit(event, receive)
+                await self._handle_edit(event, receive)
             case "MESSAGE_DELETE":
-                self._deleted(str(event["id"]))
+                self._on_deleted(str(event["id"]))
             case "MESSAGE_DELETE_BULK":
-                for number in event["ids"]:
-                    self._deleted(str(number))
+                for message_id in event["ids"]:
+                    self._on_deleted(str(message_id))
 
-    async def _place(self, event: Json) -> Place:
-        channel = str(event["channel_id"])
-        place = self._places.find(channel, event)
-        if place is not None:
-            return place
-        guild = str(event.get("guild_id") or "")
+    async def _get_location(self, event: Json) -> Location:
+        channel_id = str(event["channel_id"])
+        location = self._channel_state.get_location(channel_id, event)
+        if location is not None:
+            return location
+        guild_id = str(event.get("guild_id") or "")
         try:
-            return self._places.learn(await self._client.channel(channel), guild)
+            return self._channel_state.update_channel(await self._client.get_channel(channel_id), guild_id)
         except (RetryLater, Unreachable, TokenRefused):
             raise
-        except PlatformError as failure:
-            logger(__name__).debug("discord.channel_unknown", channel=channel, error=str(failure))
-            return Place(channel, channel, "", guild)
+        except PlatformError as error:
+            get_logger(__name__).debug("discord.channel_unknown", channel=channel_id, error=str(error))
+            return Location(channel_id, channel_id, "", guild_id)
 
-    async def _hear_new(self, event: Json, place: Place, receive: Receive) -> None:
+    async def _handle_new_message(self, event: Json, location: Location, receive: MessageHandler) -> None:
         """Take a message; in a private chat that is new to us, first what was written there while we were away."""
-        if self._places.is_new(place):
-            await self._read_on(place, await self._places.unread_from(place.channel), receive)
-            if self._places.read_to(place.channel) >= int(event["id"]):
+        if self._channel_state.is_new_private_chat(location):
+            await self._catch_up(location, await self._channel_state.resume_position(location.channel), receive)
+            if self._channel_state.last_read(location.channel) >= int(event["id"]):
                 return
-        await self._hear(event, place, receive)
+        await self._handle_message(event, location, receive)
 
-    async def _hear(self, event: Json, place: Place, receive: Receive) -> None:
-        number = str(int(event["id"]))
-        message = await self._converted(event, place)
+    async def _handle_message(self, event: Json, location: Location, receive: MessageHandler) -> None:
+        message_id = str(int(event["id"]))
+        message = await self._convert(event, location)
         if isinstance(message, Message):
-            await deliver(receive, message, self._pace)
+            await deliver(receive, message, self._intervals)
         else:
-            self._skip(message, "MESSAGE_CREATE", message=number)
-        await self._places.read(place, number)
+            self._skip(message, "MESSAGE_CREATE", message=message_id)
+        await self._channel_state.mark_read(location, message_id)
 
-    async def _note_edit(self, event: Json, receive: Receive) -> None:
+    async def _handle_edit(self, event: Json, receive: MessageHandler) -> None:
         # Links that unfold arrive as changes too, without a time of editing.
         if not event.get("edited_timestamp") or not event.get("author"):
             return
-        message = await self._converted(event, await self._place(event), edited=True)
+        message = await self._convert(event, await self._get_location(event), edited=True)
         if isinstance(message, Message):
-            await deliver(receive, message, self._pace)
+            await deliver(receive, message, self._intervals)
 
-    async def _converted(self, event: Json, place: Place, *, edited: bool = False) -> Message | Ignored:
-        roles = self._places.roles(place.guild)
+    async def _convert(self, event: Json, location: Location, *, edited: bool = False) -> Message | Ignored:
+        roles = self._channel_state.get_roles(location.guild)
         try:
-            counted = place.chat in self._counted
-            return to_message(event, self._me, place, roles=roles, follow=self._follow, edited=edited, counted=counted)
+            include_bots = location.chat in self._bot_message_chats
+            return to_message(
+                event,
+                self._me,
+                location,
+                roles=roles,
+                follow_threads=self._follow_threads,
+                edited=edited,
+                include_bots=include_bots,
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            logger(__name__).warning("discord.message_malformed", message=event.get("id"), error=repr(error)[:300])
-            return Ignored("malformed", expected=False)
+            get_logger(__name__).warning("discord.message_malformed", message=event.get("id"), error=repr(error)[:300])
+            return Ignored("malformed", is_expected=False)
 
-    async def _read_server(self, guild: Json, receive: Receive) -> None:
+    async def _catch_up_server(self, guild: Json, receive: MessageHandler) -> None:
         """Read what was written in a server since the last time."""
         unread = []
-        for place, last in self._places.enter(guild):
-            after = await self._places.unread_from(place.channel, guild.get("joined_at"))
+        for location, last_message_id in self._channel_state.add_guild(guild):
+            after = await self._channel_state.resume_position(location.channel, guild.get("joined_at"))
             # Discord names all channels, hidden ones too, and counts what is asked in vain.
-            if last > after and place.channel not in self._hidden:
-                unread.append((place, after))
-        await self._read_all(unread, receive)
+            if last_message_id > after and location.channel not in self._unreadable_channels:
+                unread.append((location, after))
+        await self._catch_up_all(unread, receive)
 
-    async def _read_private(self, receive: Receive) -> None:
-        chats = await self._places.private()
-        unread = [(Place(chat, chat), await self._places.unread_from(chat)) for chat in chats]
-        await self._read_all(unread, receive)
+    async def _catch_up_private(self, receive: MessageHandler) -> None:
+        chats = await self._channel_state.get_private_channels()
+        unread = [(Location(chat, chat), await self._channel_state.resume_position(chat)) for chat in chats]
+        await self._catch_up_all(unread, receive)
 
-    async def _read_all(self, unread: Sequence[tuple[Place, int]], receive: Receive) -> None:
-        slots = asyncio.Semaphore(AT_ONCE)
+    async def _catch_up_all(self, unread: Sequence[tuple[Location, int]], receive: MessageHandler) -> None:
+        slots = asyncio.Semaphore(MAX_CONCURRENT_CHANNELS)
 
-        async def read(place: Place, after: int) -> None:
+        async def catch_up(location: Location, after: int) -> None:
             async with slots:
-                await self._read_on(place, after, receive)
+                await self._catch_up(location, after, receive)
 
         async with task_group() as tasks:
-            for place, after in unread:
-                tasks.create_task(read(place, after))
+            for location, after in unread:
+                tasks.create_task(catch_up(location, after))
 
-    async def _read_on(self, place: Place, after: int, receive: Receive) -> None:
+    async def _catch_up(self, location: Location, after: int, receive: MessageHandler) -> None:
         count = 0
         while True:
-            page = await self._page(place.channel, after)
+            page = await self._get_page(location.channel, after)
             for event in page:
-                await self._hear(event, place, receive)
+                await self._handle_message(event, location, receive)
             count += len(page)
-            following = int(page[-1]["id"]) if page else after
-            if len(page) < PAGE or following <= after:
+            next_after = int(page[-1]["id"]) if page else after
+            if len(page) < PAGE_SIZE or next_after <= after:
                 break
-            after = following
+            after = next_after
         if count:
-            logger(__name__).info("discord.caught_up", channel=place.channel, messages=count)
+            get_logger(__name__).info("discord.caught_up", channel=location.channel, messages=count)
 
-    async def _page(self, channel: str, after: int) -> Sequence[Json]:
-        outage = outage_of("reading", self._pace)
+    async def _get_page(self, channel_id: str, after: int) -> Sequence[Json]:
+        retry_loop = make_retry_loop("reading", self._intervals)
         while True:
             try:
-                page = await self._client.history(channel, after, PAGE)
-            except (RetryLater, Unreachable) as failure:
-                await outage.wait(failure)
+                page = await self._client.get_messages(channel_id, after, PAGE_SIZE)
+            except (RetryLater, Unreachable) as error:
+                await retry_loop.wait(error)
             except TokenRefused:
                 raise
-            except PlatformError as failure:
-                logger(__name__).debug("discord.history_refused", channel=channel, error=str(failure))
-                self._hidden.add(channel)
+            except PlatformError as error:
+                get_logger(__name__).debug("discord.history_refused", channel=channel_id, error=str(error))
+                self._unreadable_channels.add(channel_id)
                 return ()
             else:
-                outage.over()
+                retry_loop.mark_recovered()
                 return page
 
-    def _skip(self, ignored: Ignored, kind: str, **about: object) -> None:
+    def _skip(self, ignored: Ignored, kind: str, **details: object) -> None:
         self._skipped[ignored.reason] += 1
-        tell = logger(__name__).debug if ignored.expected else logger(__name__).warning
-        tell("discord.event_skipped", kind=kind, reason=ignored.reason, **about)
+        log = get_logger(__name__).debug if ignored.is_expected else get_logger(__name__).warning
+        log("discord.event_skipped", kind=kind, reason=ignored.reason, **details)
 
 
-async def deliver(receive: Receive, message: Message, pace: Pace) -> None:
+async def deliver(receive: MessageHandler, message: Message, intervals: DiscordIntervals) -> None:
     """Hand a message on until it is safe: Discord delivers nothing twice."""
-    outage = outage_of("receiving", pace)
+    retry_loop = make_retry_loop("receiving", intervals)
     while True:
         try:
             await receive(message)
-        except Exception as fault:
+        except Exception as error:
             # Whatever it is: what comes after must not be taken as read before this.
-            await outage.wait(fault)
+            await retry_loop.wait(error)
         else:
-            outage.over()
+            retry_loop.mark_recovered()
             return

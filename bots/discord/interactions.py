@@ -11,30 +11,30 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bots.common.connection import wait_for
-from bots.discord.application_commands import ON_MESSAGES, is_hidden, suggestions
-from bots.discord.connection import Acknowledged, Pace, Unreachable
-from bots.discord.convert import Identity, Ignored, place_of, to_command, to_message
+from bots.discord.application_commands import MESSAGE_COMMAND, has_ephemeral_reply, suggest_sources
+from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals, Unreachable
+from bots.discord.convert import Identity, Ignored, to_command, to_location, to_message
 from bots.discord.history import deliver
 from core.errors import PlatformError
-from core.messaging.feedback.message_reference import BEFORE, LEARN_FROM_THIS
-from core.observability.logs import logger
+from core.messaging.feedback.message_reference import LEARN_FROM_THIS, PARENT_ID
+from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.types import Message
 
 if TYPE_CHECKING:
-    from bots.discord.client import Client
-    from core.ports import Receive
+    from bots.discord.client import DiscordClient
+    from core.ports import MessageHandler
 
 FORWARDED = 1
 
 
-def is_chosen(event: Mapping[str, Any]) -> bool:
+def is_message_command(event: Mapping[str, Any]) -> bool:
     """Say whether an interaction comes from the menu of a message."""
     data = event.get("data")
-    return isinstance(data, Mapping) and data.get("type") == ON_MESSAGES
+    return isinstance(data, Mapping) and data.get("type") == MESSAGE_COMMAND
 
 
-def to_lesson(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
+def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
     """Convert the choice of a message, or say why it is none of ours; `reference` as that of a slash command.
 
     What the message says comes with it, so that it need not have been seen before. Raises `KeyError` and the like for a
@@ -42,120 +42,124 @@ def to_lesson(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
     """
     data = event["data"]
     if data["name"] != LEARN_FROM_THIS:
-        return Ignored("an entry in the menu of a message that is not ours", expected=False)
+        return Ignored("an entry in the menu of a message that is not ours", is_expected=False)
     command = to_command({**event, "data": {"name": "learn", "type": 1}}, me)
     if isinstance(command, Ignored):
         return command
-    chosen = data["resolved"]["messages"][data["target_id"]]
-    place = place_of({"guild_id": event.get("guild_id"), **event["channel"]})
+    target_message = data["resolved"]["messages"][data["target_id"]]
+    location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
     # The bot's own answers are in the journal, as they were before they were made to fit a message.
-    said = to_message(chosen, me, place, counted=True)
+    quoted_message = to_message(target_message, me, location, include_bots=True)
     return replace(
         command,
         reply_to=str(data["target_id"]),
-        quoted="" if isinstance(said, Ignored) else said.text,
-        reference={**command.reference, BEFORE: _replied_to(chosen)},
+        quoted="" if isinstance(quoted_message, Ignored) else quoted_message.text,
+        reference={**command.reference, PARENT_ID: _get_replied_id(target_message)},
     )
 
 
-def _replied_to(chosen: Mapping[str, Any]) -> str:
-    replied = chosen.get("message_reference") or {}
-    return "" if replied.get("type") == FORWARDED else str(replied.get("message_id") or "")
+def _get_replied_id(message: Mapping[str, Any]) -> str:
+    message_reference = message.get("message_reference") or {}
+    return "" if message_reference.get("type") == FORWARDED else str(message_reference.get("message_id") or "")
 
 
-TYPING = 4
+AUTOCOMPLETE = 4
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingInteraction:
     """A slash command on its way: whether Discord took its acknowledgement, and whether somebody answers it."""
 
     acknowledged: asyncio.Future[bool]
-    taken: asyncio.Event = field(default_factory=asyncio.Event)
+    answer_started: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Desk:
+class InteractionHandler:
     """Takes slash commands. Each is journalled while it is acknowledged; one that nobody answers is cleared away."""
 
-    def __init__(self, client: Client, me: Identity, pace: Pace, sources: Sequence[str] = ()) -> None:
+    def __init__(
+        self, client: DiscordClient, me: Identity, intervals: DiscordIntervals, sources: Sequence[str] = ()
+    ) -> None:
         self._client = client
         self._me = me
-        self._pace = pace
+        self._intervals = intervals
         self._sources = sources
-        self._asked: dict[str, _Asked] = {}
+        self._pending: dict[str, _PendingInteraction] = {}
 
-    async def take(self, event: Mapping[str, Any], receive: Receive) -> None:
+    async def handle(self, event: Mapping[str, Any], receive: MessageHandler) -> None:
         """Handle one interaction, to the point where its answer is begun or given up."""
-        if event.get("type") == TYPING:
-            await self._suggest(event)
+        if event.get("type") == AUTOCOMPLETE:
+            await self._autocomplete(event)
             return
         try:
-            message = (to_lesson if is_chosen(event) else to_command)(event, self._me)
+            message = (to_learn_command if is_message_command(event) else to_command)(event, self._me)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
+            get_logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
             return
         if isinstance(message, Ignored):
-            logger(__name__).warning("discord.command_skipped", reason=message.reason)
+            get_logger(__name__).warning("discord.command_skipped", reason=message.reason)
             return
-        if message.id in self._asked:
+        if message.id in self._pending:
             return
-        asked = _Asked(asyncio.get_running_loop().create_future())
-        self._asked[message.id] = asked
+        pending = _PendingInteraction(asyncio.get_running_loop().create_future())
+        self._pending[message.id] = pending
         try:
             async with task_group() as tasks:
-                tasks.create_task(self._acknowledge(message, asked.acknowledged))
-                await deliver(receive, message, self._pace)
+                tasks.create_task(self._acknowledge(message, pending.acknowledged))
+                await deliver(receive, message, self._intervals)
             # The gate may have decided for silence: then nothing must be left that says "thinking".
-            if not await wait_for(asked.taken, self._pace.unanswered_s):
-                await self._withdraw(message)
+            if not await wait_for(pending.answer_started, self._intervals.unanswered_timeout_s):
+                await self._delete_response(message)
         finally:
-            del self._asked[message.id]
-            if not asked.acknowledged.done():
-                asked.acknowledged.set_result(False)
+            del self._pending[message.id]
+            if not pending.acknowledged.done():
+                pending.acknowledged.set_result(False)
 
-    def answered(self, message: Message) -> asyncio.Future[bool] | None:
+    def mark_answered(self, message: Message) -> asyncio.Future[bool] | None:
         """Note that a command is being answered; return whether it is acknowledged, None when that is not known."""
-        asked = self._asked.get(message.id)
-        if asked is None:
+        pending = self._pending.get(message.id)
+        if pending is None:
             return None
-        asked.taken.set()
-        return asked.acknowledged
+        pending.answer_started.set()
+        return pending.acknowledged
 
-    async def _suggest(self, event: Mapping[str, Any]) -> None:
+    async def _autocomplete(self, event: Mapping[str, Any]) -> None:
         """Complete the name of a source while it is typed. What comes too late is of no use to anybody."""
         try:
             options = event["data"].get("options") or ()
-            typed = next((str(one.get("value", "")) for one in options if one.get("focused")), "")
-            await self._client.suggest(str(event["id"]), str(event["token"]), suggestions(typed, self._sources))
+            typed_text = next((str(option.get("value", "")) for option in options if option.get("focused")), "")
+            await self._client.respond_autocomplete(
+                str(event["id"]), str(event["token"]), suggest_sources(typed_text, self._sources)
+            )
         except (KeyError, TypeError, AttributeError) as error:
-            logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
-        except PlatformError as failure:
-            logger(__name__).debug("discord.not_suggested", error=str(failure))
+            get_logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
+        except PlatformError as error:
+            get_logger(__name__).debug("discord.not_suggested", error=str(error))
 
     async def _acknowledge(self, message: Message, acknowledged: asyncio.Future[bool]) -> None:
         reference = message.reference
-        done = False
+        is_done = False
         try:
-            async with asyncio.timeout(self._pace.acknowledge_s):
-                while not done:
-                    done = await self._deferred(reference, hidden=is_hidden(message.command))
-        except (PlatformError, TimeoutError) as failure:
-            logger(__name__).warning("discord.command_not_acknowledged", error=str(failure) or "it took too long")
-        acknowledged.set_result(done)
+            async with asyncio.timeout(self._intervals.acknowledge_timeout_s):
+                while not is_done:
+                    is_done = await self._defer(reference, is_ephemeral=has_ephemeral_reply(message.command))
+        except (PlatformError, TimeoutError) as error:
+            get_logger(__name__).warning("discord.command_not_acknowledged", error=str(error) or "it took too long")
+        acknowledged.set_result(is_done)
 
-    async def _deferred(self, reference: Mapping[str, Any], *, hidden: bool) -> bool:
+    async def _defer(self, reference: Mapping[str, Any], *, is_ephemeral: bool) -> bool:
         try:
-            await self._client.defer(reference["interaction"], reference["token"], hidden=hidden)
-        except Acknowledged:
+            await self._client.defer(reference["interaction"], reference["token"], is_ephemeral=is_ephemeral)
+        except AlreadyAcknowledged:
             return True
-        except Unreachable as failure:
-            logger(__name__).debug("discord.acknowledgement_lost", error=str(failure))
-            await asyncio.sleep(self._pace.backoff(1) / 4)
+        except Unreachable as error:
+            get_logger(__name__).debug("discord.acknowledgement_lost", error=str(error))
+            await asyncio.sleep(self._intervals.backoff(1) / 4)
             return False
         return True
 
-    async def _withdraw(self, message: Message) -> None:
+    async def _delete_response(self, message: Message) -> None:
         try:
-            await self._client.withdraw(self._me.application, message.reference["token"])
-        except PlatformError as failure:
-            logger(__name__).debug("discord.command_not_withdrawn", error=str(failure))
+            await self._client.delete_original_response(self._me.application_id, message.reference["token"])
+        except PlatformError as error:
+            get_logger(__name__).debug("discord.command_not_withdrawn", error=str(error))

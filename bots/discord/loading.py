@@ -8,19 +8,19 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bots.discord.client import Client
+    from bots.discord.client import DiscordClient
 
 # Several bots load at once, each in its own thread, and what is ignored is ignored by all of them.
-_LOADING = threading.Lock()
+_LOAD_LOCK = threading.Lock()
 
 
-def load_client() -> type[Client]:
+def load_client() -> type[DiscordClient]:
     """Return the client's class. Takes half a second the first time: for a worker thread."""
-    with _LOADING:
+    with _LOAD_LOCK:
         if "discord" not in sys.modules:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
                 import discord  # noqa: F401
-        from bots.discord.client import Client
+        from bots.discord.client import DiscordClient
 
-        return Client
+        return DiscordClient

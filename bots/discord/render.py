@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bots.common.markdown import drawn, rows_of
+from bots.common.markdown import get_rows, render_table
 from core.types import Citation
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
-LIMIT = 2000
+MAX_UNITS = 2000
 
 _FENCE = re.compile(
     r"^(?P<lead>(?:> )?)```(?P<language>[^\n`]*)\n(?P<body>.*?)^(?P=lead)```$", re.MULTILINE | re.DOTALL
@@ -29,7 +29,7 @@ _ATOM = re.compile(
 )
 
 
-def split(markdown: str, limit: int = LIMIT) -> list[str]:
+def split_message(markdown: str, limit: int = MAX_UNITS) -> list[str]:
     """Split into parts of at most `limit` UTF-16 units: between blocks, else lines, words, characters.
 
     A code block that goes on in the next part is closed and opened again, with its language. Nothing visible gives no
@@ -37,10 +37,10 @@ def split(markdown: str, limit: int = LIMIT) -> list[str]:
     """
     parts: list[str] = []
     current = ""
-    for gap, piece in _pieces(markdown.strip("\n"), limit):
-        joined = f"{current}{gap}{piece}" if current else piece
-        if length(joined) <= limit:
-            current = joined
+    for gap, piece in _iter_pieces(markdown.strip("\n"), limit):
+        candidate = f"{current}{gap}{piece}" if current else piece
+        if utf16_length(candidate) <= limit:
+            current = candidate
             continue
         if current.strip():
             parts.append(current.rstrip())
@@ -50,94 +50,94 @@ def split(markdown: str, limit: int = LIMIT) -> list[str]:
     return parts
 
 
-def length(text: str) -> int:
+def utf16_length(text: str) -> int:
     """Return how many UTF-16 units a text has: Discord counts no more than that."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _pieces(markdown: str, limit: int) -> Iterator[tuple[str, str]]:
+def _iter_pieces(markdown: str, limit: int) -> Iterator[tuple[str, str]]:
     """Yield (what stands before it, piece), each piece short enough for a part of its own."""
     position = 0
-    for found in _FENCE.finditer(markdown):
-        yield from _prose(markdown[position : found.start()], limit)
-        gap = "\n\n" if markdown[: found.start()].endswith("\n\n") else "\n"
-        for piece in _split_code(found["lead"], found["language"], found["body"], limit):
+    for match in _FENCE.finditer(markdown):
+        yield from _split_prose(markdown[position : match.start()], limit)
+        gap = "\n\n" if markdown[: match.start()].endswith("\n\n") else "\n"
+        for piece in _split_code(match["lead"], match["language"], match["body"], limit):
             yield gap, piece
             gap = "\n"
-        position = found.end()
-    yield from _prose(markdown[position:], limit)
+        position = match.end()
+    yield from _split_prose(markdown[position:], limit)
 
 
-def _prose(text: str, limit: int) -> Iterator[tuple[str, str]]:
+def _split_prose(text: str, limit: int) -> Iterator[tuple[str, str]]:
     gap = "\n" if text.startswith("\n") and not text.startswith("\n\n") else "\n\n"
     for block in re.split(r"\n{2,}", text.strip("\n")):
-        if length(block) <= limit:
+        if utf16_length(block) <= limit:
             if block:
                 yield gap, block
         else:
             for line in block.split("\n"):
-                for piece in _chunks(line, limit):
+                for piece in _split_line(line, limit):
                     yield gap, piece
                     gap = ""
                 gap = "\n"
         gap = "\n\n"
 
 
-def _split_code(lead: str, language: str, body: str, limit: int) -> Iterator[str]:
-    head, foot = f"{lead}```{language}\n", f"{lead}```"
-    room = limit - length(head) - length(foot) - 1
-    kept = ""
+def _split_code(quote_prefix: str, language: str, body: str, limit: int) -> Iterator[str]:
+    opening, closing = f"{quote_prefix}```{language}\n", f"{quote_prefix}```"
+    available = limit - utf16_length(opening) - utf16_length(closing) - 1
+    chunk = ""
     for line in body.removesuffix("\n").split("\n"):
-        for piece in _cut(line, room):
-            if kept and length(kept) + 1 + length(piece) > room:
-                yield f"{head}{kept}\n{foot}"
-                kept = piece
+        for piece in _cut_to_limit(line, available):
+            if chunk and utf16_length(chunk) + 1 + utf16_length(piece) > available:
+                yield f"{opening}{chunk}\n{closing}"
+                chunk = piece
             else:
-                kept = f"{kept}\n{piece}" if kept else piece
-    yield f"{head}{kept}\n{foot}"
+                chunk = f"{chunk}\n{piece}" if chunk else piece
+    yield f"{opening}{chunk}\n{closing}"
 
 
-def _chunks(line: str, limit: int) -> Iterator[str]:
+def _split_line(line: str, limit: int) -> Iterator[str]:
     """Yield a line in pieces that end between words."""
-    kept = ""
+    chunk = ""
     for atom in _ATOM.findall(line):
-        for piece in _cut(atom, limit):
-            if length(kept) + length(piece) > limit:
-                yield kept
-                kept = ""
-            kept += piece
-    if kept:
-        yield kept
+        for piece in _cut_to_limit(atom, limit):
+            if utf16_length(chunk) + utf16_length(piece) > limit:
+                yield chunk
+                chunk = ""
+            chunk += piece
+    if chunk:
+        yield chunk
 
 
-def _cut(text: str, limit: int) -> Iterator[str]:
+def _cut_to_limit(text: str, limit: int) -> Iterator[str]:
     """Yield a text in pieces of at most `limit` UTF-16 units."""
-    while length(text) > limit:
+    while utf16_length(text) > limit:
         # No character takes more than two units.
-        size = limit if length(text[:limit]) <= limit else limit // 2
+        size = limit if utf16_length(text[:limit]) <= limit else limit // 2
         yield text[:size]
         text = text[size:]
     yield text
 
 
-EMPTY = "(an empty answer)"
+EMPTY_REPLY = "(an empty answer)"
 RULE = "———"
-LONGEST_LINK = 512
+MAX_URL_CHARS = 512
 
 _WORD_JOINER = "\u2060"
-_ADDRESS = re.compile(r"https?://(?:(?![<>()\[\]`|]|[.,;:!?*'\"]+(?:\s|$))\S)+")
-_NOTABLE = re.compile(rf"(?P<address>{_ADDRESS.pattern})|\[(?P<number>\d{{1,4}})\]")
+_URL = re.compile(r"https?://(?:(?![<>()\[\]`|]|[.,;:!?*'\"]+(?:\s|$))\S)+")
+_INLINE_TOKEN = re.compile(rf"(?P<address>{_URL.pattern})|\[(?P<number>\d{{1,4}})\]")
 _MARKUP = re.compile(r"[\\*_~`|\[\]]|<(?=[@#:/a-z])|(?<=@)(?=\w)|(?<=@)(?=[&!])", re.IGNORECASE)
 _LINE_START = re.compile(r"^(\s*)(#{1,3}\s|-#\s|>{1,3}\s|[-+*]\s)", re.MULTILINE)
-_NUMBERED = re.compile(r"^(\s*\d+)(\.\s)", re.MULTILINE)
+_NUMBERED_ITEM = re.compile(r"^(\s*\d+)(\.\s)", re.MULTILINE)
 _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
-_WRAPS = {"strong": "**", "em": "*", "s": "~~"}
+_INLINE_MARKS = {"strong": "**", "em": "*", "s": "~~"}
 
 
 def render(markdown: str, citations: Sequence[Citation] = ()) -> list[str]:
     """Return a reply as messages that Discord accepts: numbered sources at the end, at least one message."""
     body = to_markdown(markdown, citations)
-    return split("\n\n".join(block for block in (body, _sources(citations)) if block)) or [EMPTY]
+    return split_message("\n\n".join(block for block in (body, _render_sources(citations)) if block)) or [EMPTY_REPLY]
 
 
 def to_markdown(markdown: str, citations: Sequence[Citation] = ()) -> str:
@@ -151,78 +151,93 @@ def to_markdown(markdown: str, citations: Sequence[Citation] = ()) -> str:
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
     clean = markdown.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    writer = _Writer({one.n: one.url for one in citations if _linkable(one.url)})
-    return writer.blocks(SyntaxTreeNode(parser.parse(clean)).children)
+    renderer = _DiscordRenderer({citation.n: citation.url for citation in citations if _is_linkable(citation.url)})
+    return renderer.render_blocks(SyntaxTreeNode(parser.parse(clean)).children)
 
 
-def plain(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Return running text with everything escaped that Discord would take for markup or a mention."""
-    escaped = _MARKUP.sub(lambda found: f"\\{found[0]}" if found[0] else _WORD_JOINER, text)
-    escaped = _NUMBERED.sub(r"\1\\\2", escaped)
+    escaped = _MARKUP.sub(lambda match: f"\\{match[0]}" if match[0] else _WORD_JOINER, text)
+    escaped = _NUMBERED_ITEM.sub(r"\1\\\2", escaped)
     return _LINE_START.sub(r"\1\\\2", escaped)
 
 
-def _sources(citations: Sequence[Citation]) -> str:
+def _render_sources(citations: Sequence[Citation]) -> str:
     if not citations:
         return ""
     lines = ["**Sources**"]
-    for one in citations:
-        title = plain(" ".join((one.title or one.path or one.source).split()))[:200]
-        place = f" · {_span_of_code(one.path)}" if one.title and one.path not in ("", one.title) else ""
-        lines.append(f"[{one.n}] {_link(one.url, title)}" if _linkable(one.url) else f"[{one.n}] {title}{place}")
+    for citation in citations:
+        title = escape_markup(" ".join((citation.title or citation.path or citation.source).split()))[:200]
+        path_suffix = (
+            f" · {_render_code_span(citation.path)}"
+            if citation.title and citation.path not in ("", citation.title)
+            else ""
+        )
+        lines.append(
+            f"[{citation.n}] {_link(citation.url, title)}"
+            if _is_linkable(citation.url)
+            else f"[{citation.n}] {title}{path_suffix}"
+        )
     return "\n".join(lines)
 
 
-def _linkable(url: str) -> bool:
-    return url.startswith(("http://", "https://")) and len(url) <= LONGEST_LINK
+def _is_linkable(url: str) -> bool:
+    return url.startswith(("http://", "https://")) and len(url) <= MAX_URL_CHARS
 
 
-def _link(url: str, inner: str) -> str:
+def _link(url: str, label: str) -> str:
     # Discord shows a link whose text looks like an address as it was written, to protect against deception.
-    inner = re.sub(r"(https?):(//)", rf"\1:{_WORD_JOINER}\2", inner)
-    return f"[{inner}](<{_address(url)}>)"
+    label = re.sub(r"(https?):(//)", rf"\1:{_WORD_JOINER}\2", label)
+    return f"[{label}](<{_escape_url(url)}>)"
 
 
-def _address(url: str) -> str:
-    return "".join({"<": "%3C", ">": "%3E", "\\": "%5C", " ": "%20", "\n": ""}.get(one, one) for one in url)
+def _escape_url(url: str) -> str:
+    return "".join(
+        {"<": "%3C", ">": "%3E", "\\": "%5C", " ": "%20", "\n": ""}.get(character, character) for character in url
+    )
 
 
-class _Writer:
+class _DiscordRenderer:
     """Writes a syntax tree in Discord's dialect."""
 
-    def __init__(self, links: dict[int, str]) -> None:
-        self._links = links
+    def __init__(self, citation_urls: dict[int, str]) -> None:
+        self._citation_urls = citation_urls
 
-    def blocks(self, nodes: Sequence[SyntaxTreeNode], *, depth: int = 0) -> str:
+    def render_blocks(self, nodes: Sequence[SyntaxTreeNode], *, depth: int = 0) -> str:
         """Write blocks with an empty line between them."""
-        written = (self._block(node, depth) for node in nodes)
-        return "\n\n".join(block for block in written if block.strip())
+        rendered_blocks = (self._render_block(node, depth) for node in nodes)
+        return "\n\n".join(block for block in rendered_blocks if block.strip())
 
-    def _block(self, node: SyntaxTreeNode, depth: int) -> str:
+    def _render_block(self, node: SyntaxTreeNode, depth: int) -> str:
         match node.type:
             case "bullet_list" | "ordered_list":
-                return self._list(node, depth)
+                return self._render_list(node, depth)
             case "blockquote":
-                inner = self.blocks(node.children, depth=depth)
+                inner = self.render_blocks(node.children, depth=depth)
                 # There is no quote within a quote.
                 return "\n".join(f"> {line.removeprefix('> ')}" for line in inner.splitlines()) if inner else ""
             case "fence" | "code_block":
-                return _code(node.content, node.info if node.type == "fence" else "")
+                return _render_code_block(node.content, node.info if node.type == "fence" else "")
             case "table":
-                return _code(drawn([[self._bare(cell.children) for cell in row.children] for row in rows_of(node)]), "")
+                return _render_code_block(
+                    render_table(
+                        [[self._get_plain_text(cell.children) for cell in row.children] for row in get_rows(node)]
+                    ),
+                    "",
+                )
             case "heading":
-                return self._heading(node)
+                return self._render_heading(node)
             case _:
-                return RULE if node.type == "hr" else self._inline(node.children) or plain(node.content)
+                return RULE if node.type == "hr" else self._render_inline(node.children) or escape_markup(node.content)
 
-    def _heading(self, node: SyntaxTreeNode) -> str:
-        written = " ".join(self._inline(node.children).split())
+    def _render_heading(self, node: SyntaxTreeNode) -> str:
+        text = " ".join(self._render_inline(node.children).split())
         level = len(node.markup) if set(node.markup) == {"#"} else (1 if node.tag == "h1" else 2)
-        if not written:
+        if not text:
             return ""
-        return f"{'#' * level} {written}" if level <= 3 else f"**{written.replace('**', '')}**"
+        return f"{'#' * level} {text}" if level <= 3 else f"**{text.replace('**', '')}**"
 
-    def _list(self, node: SyntaxTreeNode, depth: int) -> str:
+    def _render_list(self, node: SyntaxTreeNode, depth: int) -> str:
         number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         lines: list[str] = []
         for item in node.children:
@@ -231,79 +246,79 @@ class _Writer:
             first = ""
             rest: list[str] = []
             for child in item.children:
-                written = self._block(child, depth + 1)
+                block = self._render_block(child, depth + 1)
                 if not first and not rest and child.type == "paragraph":
-                    first = written
-                elif written.strip():
+                    first = block
+                elif block.strip():
                     # A fence opens only at the start of a line, and the lists below are indented already.
-                    solid = child.type in ("fence", "code_block", "table", "bullet_list", "ordered_list")
-                    rest.append(written if solid else _indented(written, depth + 1))
-            lines.append("\n".join([f"{'  ' * depth}{marker} {_indented(first, depth + 1).lstrip()}", *rest]))
+                    is_block_element = child.type in ("fence", "code_block", "table", "bullet_list", "ordered_list")
+                    rest.append(block if is_block_element else _indent(block, depth + 1))
+            lines.append("\n".join([f"{'  ' * depth}{marker} {_indent(first, depth + 1).lstrip()}", *rest]))
         return "\n".join(lines)
 
-    def _inline(self, nodes: Sequence[SyntaxTreeNode], *, linked: bool = False) -> str:
-        return "".join(self._span(node, linked) for node in nodes)
+    def _render_inline(self, nodes: Sequence[SyntaxTreeNode], *, in_link: bool = False) -> str:
+        return "".join(self._render_span(node, in_link) for node in nodes)
 
-    def _span(self, node: SyntaxTreeNode, linked: bool) -> str:
+    def _render_span(self, node: SyntaxTreeNode, in_link: bool) -> str:
         match node.type:
             case "text":
-                return self._text(node.content, linked=linked)
+                return self._render_text(node.content, in_link=in_link)
             case "code_inline":
-                return _span_of_code(node.content)
+                return _render_code_span(node.content)
             case "link" | "image":
-                return self._linked(node, linked)
+                return self._render_link(node, in_link)
             case "softbreak" | "hardbreak":
                 return "\n"
-        written = self._inline(node.children, linked=linked) or plain(node.content)
-        mark = _WRAPS.get(node.type, "") if written.strip() else ""
-        return f"{mark}{written}{mark}"
+        text = self._render_inline(node.children, in_link=in_link) or escape_markup(node.content)
+        mark = _INLINE_MARKS.get(node.type, "") if text.strip() else ""
+        return f"{mark}{text}{mark}"
 
-    def _linked(self, node: SyntaxTreeNode, linked: bool) -> str:
+    def _render_link(self, node: SyntaxTreeNode, in_link: bool) -> str:
         url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
-        inner = self._inline(node.children, linked=True) or plain(node.content)
-        if linked or not _linkable(url):
-            return inner
-        bare = self._bare(node.children)
-        return f"<{_address(url)}>" if not bare.strip() or bare == url else _link(url, inner)
+        label = self._render_inline(node.children, in_link=True) or escape_markup(node.content)
+        if in_link or not _is_linkable(url):
+            return label
+        plain_label = self._get_plain_text(node.children)
+        return f"<{_escape_url(url)}>" if not plain_label.strip() or plain_label == url else _link(url, label)
 
-    def _text(self, text: str, *, linked: bool) -> str:
+    def _render_text(self, text: str, *, in_link: bool) -> str:
         """Write running text; `linked` says that it is the text of a link, which takes no others."""
-        written: list[str] = []
+        pieces: list[str] = []
         position = 0
-        for found in _NOTABLE.finditer(text):
-            written.append(plain(text[position : found.start()]))
-            written.append(self._notable(found, linked))
-            position = found.end()
-        return "".join([*written, plain(text[position:])])
+        for match in _INLINE_TOKEN.finditer(text):
+            pieces.append(escape_markup(text[position : match.start()]))
+            pieces.append(self._render_token(match, in_link))
+            position = match.end()
+        return "".join([*pieces, escape_markup(text[position:])])
 
-    def _notable(self, found: re.Match[str], linked: bool) -> str:
-        if linked:
-            return plain(found[0])
-        if found["number"] is not None:
-            url = self._links.get(int(found["number"]))
-            return f"[{found['number']}]" if url is None else _link(url, f"[{found['number']}]")
-        return f"<{_address(found[0])}>"
+    def _render_token(self, match: re.Match[str], in_link: bool) -> str:
+        if in_link:
+            return escape_markup(match[0])
+        if match["number"] is not None:
+            url = self._citation_urls.get(int(match["number"]))
+            return f"[{match['number']}]" if url is None else _link(url, f"[{match['number']}]")
+        return f"<{_escape_url(match[0])}>"
 
-    def _bare(self, nodes: Sequence[SyntaxTreeNode]) -> str:
+    def _get_plain_text(self, nodes: Sequence[SyntaxTreeNode]) -> str:
         """Return the text alone, for places that take no markup."""
         return "".join(
-            " " if node.type in ("softbreak", "hardbreak") else self._bare(node.children) or node.content
+            " " if node.type in ("softbreak", "hardbreak") else self._get_plain_text(node.children) or node.content
             for node in nodes
         )
 
 
-def _indented(text: str, depth: int) -> str:
+def _indent(text: str, depth: int) -> str:
     return "\n".join(f"{'  ' * depth}{line}" for line in text.splitlines())
 
 
-def _span_of_code(text: str) -> str:
+def _render_code_span(text: str) -> str:
     one_line = " ".join(text.split("\n")).strip()
     if not one_line:
         return ""
     return f"`` {one_line} ``" if "`" in one_line else f"`{one_line}`"
 
 
-def _code(text: str, info: str) -> str:
+def _render_code_block(text: str, info: str) -> str:
     language = _LANGUAGE.match(info.strip())
     # Three backticks end a block wherever they stand.
     body = text.rstrip("\n").replace("```", f"`{_WORD_JOINER}``")

@@ -6,45 +6,45 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bots.common.delivery_retry import Patience, announced
-from bots.common.live_preview import Showing
-from bots.discord.connection import Expired, NotAllowed, ReplyRefused, RetryLater, TokenRefused, Unreachable
-from bots.discord.feedback import components
-from bots.discord.render import EMPTY, render
-from core.errors import MessageGone, PlatformError
-from core.messaging.feedback.rating_buttons import thumbs
-from core.observability.logs import logger
+from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.common.live_preview import LivePreview
+from bots.discord.connection import InteractionExpired, NotAllowed, ReplyRefused, RetryLater, TokenRefused, Unreachable
+from bots.discord.feedback import to_components
+from bots.discord.render import EMPTY_REPLY, render
+from core.errors import MessageDeleted, PlatformError
+from core.messaging.feedback.rating_buttons import get_rating_buttons
+from core.observability.logs import get_logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.discord.client import Client
-    from bots.discord.connection import Pace
+    from bots.discord.client import DiscordClient
+    from bots.discord.connection import DiscordIntervals
     from core.ports import Delivery
 
-Below = Sequence[Mapping[str, Any]]
+Components = Sequence[Mapping[str, Any]]
 
 
-class Target(Protocol):
+class ReplyTarget(Protocol):
     """One reply's way to Discord. `below` are a message's components. All raise a `PlatformError` of `failures`."""
 
-    async def typing(self) -> None:
+    async def send_typing(self) -> None:
         """Show that the bot is at it."""
         ...
 
-    async def post(self, text: str, below: Below = ()) -> str:
+    async def post(self, text: str, components: Components = ()) -> str:
         """Post the first part and return its id."""
         ...
 
-    async def edit(self, reply: str, text: str, below: Below = ()) -> None:
+    async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
         ...
 
-    async def add(self, text: str, number: int, below: Below = ()) -> str:
+    async def send_followup(self, text: str, part_number: int, components: Components = ()) -> str:
         """Post a further part, counted from 1, and return its id."""
         ...
 
 
-class InChannel:
+class ChannelTarget:
     """A message in the channel, as a reply to the question where `question` names one.
 
     `nonce` is the same for every try at one reply, after a restart too: Discord takes a part once. `ring` are the
@@ -52,46 +52,57 @@ class InChannel:
     """
 
     def __init__(
-        self, client: Client, channel: str, nonce: str, question: str = "", *, head: str = "", ring: Sequence[str] = ()
+        self,
+        client: DiscordClient,
+        channel_id: str,
+        nonce: str,
+        question_id: str = "",
+        *,
+        quote_prefix: str = "",
+        mentions: Sequence[str] = (),
     ) -> None:
         self._client = client
-        self._channel = channel
+        self._channel_id = channel_id
         self._nonce = nonce
-        self._question = question
-        self._head = head
-        self._ring = ring
-        self._calls = "".join(f"<@{one}> " for one in ring)
+        self._question_id = question_id
+        self._quote_prefix = quote_prefix
+        self._mentions = mentions
+        self._mention_prefix = "".join(f"<@{user_id}> " for user_id in mentions)
 
-    async def typing(self) -> None:
+    async def send_typing(self) -> None:
         """Show for about 10 s that the bot is typing."""
-        await self._client.typing(self._channel)
+        await self._client.send_typing(self._channel_id)
 
-    async def post(self, text: str, below: Below = ()) -> str:
+    async def post(self, text: str, components: Components = ()) -> str:
         """Post the first part; without a reply to the question where the channel allows none."""
-        if self._question:
+        if self._question_id:
             try:
-                return await self._send(text, below, reply_to=self._question)
-            except ReplyRefused as failure:
-                logger(__name__).warning("discord.reply_refused", channel=self._channel, error=str(failure))
-                self._question = ""
-        return await self._send(self._head + text, below)
+                return await self._send(text, components, reply_to=self._question_id)
+            except ReplyRefused as error:
+                get_logger(__name__).warning("discord.reply_refused", channel=self._channel_id, error=str(error))
+                self._question_id = ""
+        return await self._send(self._quote_prefix + text, components)
 
-    async def edit(self, reply: str, text: str, below: Below = ()) -> None:
+    async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
-        await self._client.edit(self._channel, reply, self._calls + self._head + text, below=below)
+        await self._client.edit_message(
+            self._channel_id, reply_id, self._mention_prefix + self._quote_prefix + text, components=components
+        )
 
-    async def add(self, text: str, number: int, below: Below = ()) -> str:
+    async def send_followup(self, text: str, part_number: int, components: Components = ()) -> str:
         """Post a further part."""
-        return await self._client.send(self._channel, text, f"{self._nonce}-{number}", below=below)
+        return await self._client.send_message(
+            self._channel_id, text, f"{self._nonce}-{part_number}", components=components
+        )
 
-    async def _send(self, text: str, below: Below, reply_to: str = "") -> str:
-        whole = self._calls + text
-        return await self._client.send(
-            self._channel, whole, self._nonce, reply_to=reply_to, below=below, ring=self._ring
+    async def _send(self, text: str, components: Components, reply_to: str = "") -> str:
+        content = self._mention_prefix + text
+        return await self._client.send_message(
+            self._channel_id, content, self._nonce, reply_to=reply_to, components=components, mentions=self._mentions
         )
 
 
-class ByCommand:
+class InteractionTarget:
     """The response to a slash command, which its acknowledgement made; works for 15 minutes.
 
     `acknowledged` becomes true when Discord took the acknowledgement; None after a restart, when nobody knows. What is
@@ -100,42 +111,46 @@ class ByCommand:
 
     def __init__(
         self,
-        client: Client,
-        application: str,
+        client: DiscordClient,
+        application_id: str,
         token: str,
         acknowledged: asyncio.Future[bool] | None = None,
         *,
-        hidden: bool = False,
+        is_ephemeral: bool = False,
     ) -> None:
-        self._hidden = hidden
+        self._is_ephemeral = is_ephemeral
         self._client = client
-        self._application = application
+        self._application_id = application_id
         self._token = token
         self._acknowledged = acknowledged
 
-    async def typing(self) -> None:
+    async def send_typing(self) -> None:
         """Do nothing: Discord shows that the bot is thinking."""
-        await self._ready()
+        await self._wait_acknowledged()
 
-    async def post(self, text: str, below: Below = ()) -> str:
+    async def post(self, text: str, components: Components = ()) -> str:
         """Put the first part in the place of the acknowledgement."""
-        await self._ready()
+        await self._wait_acknowledged()
         try:
-            return await self._client.respond(self._application, self._token, text, below=below)
-        except MessageGone as failure:
-            raise Expired("the response to the slash command was removed, or never acknowledged") from failure
+            return await self._client.edit_original_response(
+                self._application_id, self._token, text, components=components
+            )
+        except MessageDeleted as error:
+            raise InteractionExpired("the response to the slash command was removed, or never acknowledged") from error
 
-    async def edit(self, reply: str, text: str, below: Below = ()) -> None:
+    async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
-        await self._client.respond(self._application, self._token, text, below=below)
+        await self._client.edit_original_response(self._application_id, self._token, text, components=components)
 
-    async def add(self, text: str, number: int, below: Below = ()) -> str:
+    async def send_followup(self, text: str, part_number: int, components: Components = ()) -> str:
         """Post a further part."""
-        return await self._client.add(self._application, self._token, text, below=below, hidden=self._hidden)
+        return await self._client.send_followup(
+            self._application_id, self._token, text, components=components, is_ephemeral=self._is_ephemeral
+        )
 
-    async def _ready(self) -> None:
+    async def _wait_acknowledged(self) -> None:
         if self._acknowledged is not None and not await asyncio.shield(self._acknowledged):
-            raise Expired("the slash command was not acknowledged in time")
+            raise InteractionExpired("the slash command was not acknowledged in time")
 
 
 class DiscordSink:
@@ -147,113 +162,117 @@ class DiscordSink:
 
     def __init__(
         self,
-        target: Target,
+        target: ReplyTarget,
         message: Message,
         *,
         delivery: Delivery,
         previous: str,
-        pace: Pace,
-        otherwise: Target | None = None,
+        intervals: DiscordIntervals,
+        fallback: ReplyTarget | None = None,
     ) -> None:
         self._target = target
         self._message = message
-        self._otherwise = otherwise
+        self._fallback = fallback
         self._delivery = delivery
-        self._pace = pace
+        self._intervals = intervals
         self._reply_id = previous
-        self._shown = ""
-        self._in_doubt = False
-        self._showing = Showing("discord reply")
-        self._patience = Patience("discord", pace, self._move)
+        self._shown_text = ""
+        self._is_in_doubt = False
+        self._preview = LivePreview("discord reply")
+        self._retry = DeliveryRetry("discord", intervals, self._use_fallback)
 
     async def open(self) -> None:
         """Show that the bot is typing, and go on showing what `update` brings."""
-        self._showing.begin(lambda: self._showing.each_state(self._show, self._typing, self._pace.typing_s))
+        self._preview.start(
+            lambda: self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)
+        )
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to show the states before."""
-        self._showing.tell(text)
+        self._preview.push(text)
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._conclude(reply.text, reply.citations, components(thumbs(self._message, reply)))
+        await self._show_final(reply.text, reply.citations, to_components(get_rating_buttons(self._message, reply)))
 
     async def fail(self, text: str) -> None:
         """Show the text in place of the reply."""
-        await self._conclude(text, ())
+        await self._show_final(text, ())
 
-    def question_deleted(self) -> None:
+    def mark_question_deleted(self) -> None:
         """Note that the question was deleted: nothing is posted any more; a reply that is there is completed."""
-        if not self._reply_id and self._showing.failure is None:
-            self._showing.failure = MessageGone("the question was deleted")
+        if not self._reply_id and self._preview.error is None:
+            self._preview.error = MessageDeleted("the question was deleted")
 
-    async def _typing(self) -> None:
+    async def _send_typing(self) -> None:
         try:
-            await self._target.typing()
-        except (MessageGone, NotAllowed, TokenRefused):
+            await self._target.send_typing()
+        except (MessageDeleted, NotAllowed, TokenRefused):
             raise
-        except RetryLater as failure:
+        except RetryLater as error:
             # Typing has a limit of its own, which holds for nothing else.
-            logger(__name__).debug("discord.typing_skipped", wait_s=failure.seconds)
-        except Expired as failure:
-            self._move(failure)
-        except PlatformError as failure:
-            logger(__name__).debug("discord.typing_failed", error=str(failure))
+            get_logger(__name__).debug("discord.typing_skipped", wait_s=error.seconds)
+        except InteractionExpired as error:
+            self._use_fallback(error)
+        except PlatformError as error:
+            get_logger(__name__).debug("discord.typing_failed", error=str(error))
 
-    async def _show(self) -> float:
+    async def _show_state(self) -> float:
         """Show the newest state; return for how long not to show another one."""
-        state = (await asyncio.to_thread(render, self._showing.text))[0]
-        if state in (self._shown, EMPTY):
+        text = (await asyncio.to_thread(render, self._preview.text))[0]
+        if text in (self._shown_text, EMPTY_REPLY):
             return 0
         try:
-            await self._put(state)
-        except RetryLater as failure:
-            self._patience.hold(failure)
-            self._showing.news.set()
-            return max(self._pace.edit_s, failure.seconds)
-        except Expired as failure:
-            self._move(failure)
-        except Unreachable as failure:
-            logger(__name__).debug("discord.state_skipped", error=str(failure))
+            await self._show_first_part(text)
+        except RetryLater as error:
+            self._retry.note_retry_after(error)
+            self._preview.changed.set()
+            return max(self._intervals.edit_s, error.seconds)
+        except InteractionExpired as error:
+            self._use_fallback(error)
+        except Unreachable as error:
+            get_logger(__name__).debug("discord.state_skipped", error=str(error))
         else:
-            self._shown = state
-        return self._pace.edit_s
+            self._shown_text = text
+        return self._intervals.edit_s
 
-    async def _conclude(self, text: str, citations: Sequence[Citation], below: Below = ()) -> None:
-        await self._showing.ended()
-        first, *others = await asyncio.to_thread(render, text, citations)
-        below_first = () if others else below
-        if first != self._shown or below_first:
-            await self._patience.insist(lambda: self._put(first, below_first))
-        for number, part in enumerate(others, 1):
-            last = below if number == len(others) else ()
-            await self._patience.insist(
-                lambda part=part, number=number, last=last: self._target.add(part, number, last)  # type: ignore[misc]
+    async def _show_final(self, text: str, citations: Sequence[Citation], components: Components = ()) -> None:
+        await self._preview.join()
+        first, *further_parts = await asyncio.to_thread(render, text, citations)
+        first_components = () if further_parts else components
+        if first != self._shown_text or first_components:
+            await self._retry.run(lambda: self._show_first_part(first, first_components))
+        for number, part in enumerate(further_parts, 1):
+            part_components = components if number == len(further_parts) else ()
+            await self._retry.run(
+                lambda part=part, number=number, part_components=part_components: self._target.send_followup(
+                    part, number, part_components
+                )  # type: ignore[misc]
             )
 
-    async def _put(self, text: str, below: Below = ()) -> None:
+    async def _show_first_part(self, text: str, components: Components = ()) -> None:
         """Show the first part: edit the reply where there is one, post it otherwise."""
         if self._reply_id:
-            await self._target.edit(self._reply_id, text, below)
+            await self._target.edit(self._reply_id, text, components)
             return
-        self._showing.check()
+        self._preview.raise_error()
         # Where no answer comes, the post's nonce keeps a second try from doubling it.
-        await self._patience.to_the_end(announced(self._delivery, lambda: self._post(text, below)))
-        if self._in_doubt:
+        await self._retry.run_uncancelled(post_journaled(self._delivery, lambda: self._post(text, components)))
+        if self._is_in_doubt:
             # A try that seemed lost may have arrived: then the nonce gave that message back, with what it said.
-            await self._target.edit(self._reply_id, text, below)
+            await self._target.edit(self._reply_id, text, components)
 
-    async def _post(self, text: str, below: Below) -> str:
+    async def _post(self, text: str, components: Components) -> str:
         try:
-            self._reply_id = await self._target.post(text, below)
+            self._reply_id = await self._target.post(text, components)
         except Unreachable:
-            self._in_doubt = True
+            self._is_in_doubt = True
             raise
         return self._reply_id
 
-    def _move(self, failure: PlatformError) -> None:
+    def _use_fallback(self, error: PlatformError) -> None:
         """Go on in the channel, when the token of a slash command is of no more use. Raises when that is no way out."""
-        if not isinstance(failure, Expired) or self._otherwise is None:
-            raise failure
-        logger(__name__).info("discord.command_expired", error=str(failure))
-        self._target, self._otherwise = self._otherwise, None
+        if not isinstance(error, InteractionExpired) or self._fallback is None:
+            raise error
+        get_logger(__name__).info("discord.command_expired", error=str(error))
+        self._target, self._fallback = self._fallback, None

@@ -12,30 +12,39 @@ from typing import Any
 
 import numpy as np
 
-from bots.common.terminal import SilentSink, print_json, table_lines
-from bots.evaluation.datasets import Line, read_cases, read_question
-from bots.evaluation.metrics import mean
-from bots.evaluation.output import figure_as_json, opened, print_lines, read_entries, save, scores_as_json, shown, title
-from bots.evaluation.plots import INTERVALS, Chart, Series, check_plot, interval_points
+from bots.common.terminal import SilentSink, format_table, print_json
+from bots.evaluation.datasets import RecordReader, read_cases, read_question
+from bots.evaluation.metrics import mean_with_interval
+from bots.evaluation.output import (
+    figure_as_json,
+    format_figure,
+    format_title,
+    open_knowledge,
+    print_lines,
+    read_corpus_entries,
+    save_charts,
+    scores_as_json,
+)
+from bots.evaluation.plots import INTERVALS_NOTE, Chart, Series, check_plot, interval_points
 from core.errors import KimasError
-from core.messaging.gate.scores import LEVEL, Counts, Figure, Scores, score
-from core.observability.logs import redactor
+from core.messaging.gate.scores import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
+from core.observability.logs import make_redactor
 from core.settings import Settings
-from core.settings.loader import secret_values
-from core.storage.usage import Consumed, together
+from core.settings.loader import get_secret_values
+from core.storage.usage import TokenUsage, total_usage
 from core.text.keywords import content_words
 from core.types import Citation, Question, Reply
 
-ANSWERS_FORM = (
+ANSWERS_LINE_FORMAT = (
     '{"id", "question", "history"?, "reference"?, "relevant"?: [document id, path or source]} (docs/evaluate.md)'
 )
 PERCENTILES = {"p50": 0.5, "p95": 0.95}
 
-Answer = Callable[[Question], Awaitable[Reply]]
+AnswerFunction = Callable[[Question], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AnswerCase:
     """A question with what is known of its answer: a reference (or empty), and what it should cite (None: unknown)."""
 
     question: Question
@@ -44,21 +53,21 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerResult:
     """What became of one question. `reply` is None where answering failed, `error` then says why.
 
     `words` is the share of the reference's words that the answer has, `cited` its citations against those wanted; None
     where nothing is known of them.
     """
 
-    case: Case
+    case: AnswerCase
     reply: Reply | None
     error: str = ""
-    words: float | None = None
-    cited: Counts | None = None
+    word_recall: float | None = None
+    citation_counts: Counts | None = None
 
     @property
-    def answered(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether the answer rests on something: it cites a passage."""
         return self.reply is not None and bool(self.reply.citations)
 
@@ -73,92 +82,106 @@ class Answered:
         return self.reply.trace.timings_ms.get("first_token", self.total_ms) if self.reply else None
 
     @property
-    def consumed(self) -> Consumed:
+    def usage(self) -> TokenUsage:
         """What the language models consumed for it."""
-        return together(self.reply.trace.tokens, self.reply.trace.cost) if self.reply else Consumed()
+        return total_usage(self.reply.trace.tokens, self.reply.trace.cost) if self.reply else TokenUsage()
 
 
 @dataclass(frozen=True, slots=True)
-class AnswersMeasured:
+class AnswersReport:
     """All answers together. Times are milliseconds by percentile, empty where nothing was answered in any way."""
 
-    given: Sequence[Answered]
-    answered: Figure
-    words: Figure
+    results: Sequence[AnswerResult]
+    answered_share: Estimate
+    word_recall: Estimate
     citations: Scores
     first_token_ms: Mapping[str, float]
     total_ms: Mapping[str, float]
     strategies: Mapping[str, int]
-    cut: Mapping[str, int]
-    consumed: Consumed
+    degraded_stages: Mapping[str, int]
+    usage: TokenUsage
 
 
-def read_answers(line: Line) -> Case:
+def read_answers(line: RecordReader) -> AnswerCase:
     """Read one line of questions to be answered."""
-    relevant = line.texts("relevant", optional=True)
-    return Case(
-        read_question(line), line.text("reference", default=""), None if relevant is None else frozenset(relevant)
+    relevant = line.get_texts("relevant", optional=True)
+    return AnswerCase(
+        read_question(line), line.get_text("reference", default=""), None if relevant is None else frozenset(relevant)
     )
 
 
-async def measure_answers(cases: Sequence[Case], answer: Answer) -> AnswersMeasured:
+async def measure_answers(cases: Sequence[AnswerCase], answer: AnswerFunction) -> AnswersReport:
     """Answer the questions one after the other, so that their times are those of one conversation, and measure.
 
     An answer that fails is measured as none.
     """
-    given = [await _given(case, answer) for case in cases]
-    return await asyncio.to_thread(_summed, given)
+    results = [await _measure_answer(case, answer) for case in cases]
+    return await asyncio.to_thread(_summarize, results)
 
 
-async def _given(case: Case, answer: Answer) -> Answered:
+async def _measure_answer(case: AnswerCase, answer: AnswerFunction) -> AnswerResult:
     try:
         reply = await answer(case.question)
-    except KimasError as fault:
+    except KimasError as error:
         # A failure cites nothing and says none of the words.
-        return Answered(case, None, str(fault), _words("", case.reference), _cited((), case.relevant))
-    return Answered(case, reply, "", _words(reply.text, case.reference), _cited(reply.citations, case.relevant))
+        return AnswerResult(
+            case, None, str(error), _word_recall("", case.reference), _count_citations((), case.relevant)
+        )
+    return AnswerResult(
+        case, reply, "", _word_recall(reply.text, case.reference), _count_citations(reply.citations, case.relevant)
+    )
 
 
-def _words(text: str, reference: str) -> float | None:
-    wanted = set(content_words(reference))
-    return len(wanted & set(content_words(text))) / len(wanted) if wanted else None
+def _word_recall(text: str, reference: str) -> float | None:
+    reference_words = set(content_words(reference))
+    return len(reference_words & set(content_words(text))) / len(reference_words) if reference_words else None
 
 
-def _cited(citations: Sequence[Citation], relevant: frozenset[str] | None) -> Counts | None:
+def _count_citations(citations: Sequence[Citation], relevant: frozenset[str] | None) -> Counts | None:
     """Count documents: several passages of one count once."""
-    return None if relevant is None else Counts.of({_document(one, relevant) for one in citations}, relevant)
+    return (
+        None
+        if relevant is None
+        else Counts.compare({_to_document_id(citation, relevant) for citation in citations}, relevant)
+    )
 
 
-def _document(citation: Citation, relevant: frozenset[str]) -> str:
+def _to_document_id(citation: Citation, relevant: frozenset[str]) -> str:
     """Return a cited document as the data names it: by path, with its source, or by its source alone."""
-    whole = f"{citation.source}: {citation.path}"
-    return next((name for name in (citation.path, whole, citation.source) if name in relevant), whole)
+    qualified_path = f"{citation.source}: {citation.path}"
+    return next((name for name in (citation.path, qualified_path, citation.source) if name in relevant), qualified_path)
 
 
-def _summed(given: Sequence[Answered]) -> AnswersMeasured:
-    traces = [one.reply.trace for one in given if one.reply]
-    consumed = [one.consumed for one in given]
-    return AnswersMeasured(
-        given,
-        mean(np.array([float(one.answered) for one in given])),
-        mean(np.array([math.nan if one.words is None else one.words for one in given])),
-        score([one.cited for one in given if one.cited]),
-        _percentiles([one.first_token_ms for one in given]),
-        _percentiles([one.total_ms for one in given]),
+def _summarize(results: Sequence[AnswerResult]) -> AnswersReport:
+    traces = [result.reply.trace for result in results if result.reply]
+    usages = [result.usage for result in results]
+    return AnswersReport(
+        results,
+        mean_with_interval(np.array([float(result.is_answered) for result in results])),
+        mean_with_interval(
+            np.array([math.nan if result.word_recall is None else result.word_recall for result in results])
+        ),
+        compute_scores([result.citation_counts for result in results if result.citation_counts]),
+        _percentiles([result.first_token_ms for result in results]),
+        _percentiles([result.total_ms for result in results]),
         Counter(trace.strategy for trace in traces),
         Counter(stage for trace in traces for stage in trace.cut),
-        Consumed(
-            sum(one.prompt for one in consumed),
-            sum(one.completion for one in consumed),
-            sum(one.cost for one in consumed),
+        TokenUsage(
+            sum(usage.prompt_tokens for usage in usages),
+            sum(usage.completion_tokens for usage in usages),
+            sum(usage.cost for usage in usages),
         ),
     )
 
 
 def _percentiles(times: Sequence[float | None]) -> Mapping[str, float]:
     """Return the percentiles by nearest rank: each is a time that was measured."""
-    ordered = sorted(one for one in times if one is not None)
-    return {name: ordered[math.ceil(rank * len(ordered)) - 1] for name, rank in PERCENTILES.items()} if ordered else {}
+    sorted_times = sorted(time_ms for time_ms in times if time_ms is not None)
+    return (
+        {name: sorted_times[math.ceil(rank * len(sorted_times)) - 1] for name, rank in PERCENTILES.items()}
+        if sorted_times
+        else {}
+    )
 
 
 async def answers(
@@ -166,103 +189,117 @@ async def answers(
 ) -> int:
     """Answer every question and measure the answers. The data is checked before anything is opened."""
     check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_FORM)
-    entries = await read_entries(corpus)
-    hide = redactor(secret_values(settings))
-    async with opened(settings, entries) as app:
+    cases = await asyncio.to_thread(read_cases, data, read_answers, ANSWERS_LINE_FORMAT)
+    corpus_entries = await read_corpus_entries(corpus)
+    redact = make_redactor(get_secret_values(settings))
+    async with open_knowledge(settings, corpus_entries) as app:
 
         async def answer(question: Question) -> Reply:
             return await app.answer(question, SilentSink())
 
         # The first answer is timed like the others.
         await app.warm_up()
-        measured = await measure_answers(cases, answer)
+        measurement = await measure_answers(cases, answer)
     if plot:
-        await save(answer_charts(measured), plot)
+        await save_charts(answer_charts(measurement), plot)
     if as_json:
-        print_json(answers_as_json(measured, hide))
+        print_json(answers_as_json(measurement, redact))
     else:
-        print_lines(_lines(measured, hide))
+        print_lines(_format_lines(measurement, redact))
     return 0
 
 
-def answers_as_json(measured: AnswersMeasured, hide: Callable[[str], str]) -> Mapping[str, Any]:
+def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) -> Mapping[str, Any]:
     """Return the object that `kimas eval answers --json` prints (a contract). `hide` removes secrets from faults."""
     return {
         "kind": "answers",
-        "cases": len(measured.given),
-        "level": LEVEL,
-        "answered": figure_as_json(measured.answered),
-        "words": figure_as_json(measured.words),
-        "citations": scores_as_json(measured.citations),
-        "first_token_ms": dict(measured.first_token_ms),
-        "total_ms": dict(measured.total_ms),
-        "strategies": dict(measured.strategies),
-        "cut": dict(measured.cut),
-        "usage": _usage(measured.consumed),
-        "answers": [_answer_as_json(one, hide) for one in measured.given],
+        "cases": len(measurement.results),
+        "level": CONFIDENCE_LEVEL,
+        "answered": figure_as_json(measurement.answered_share),
+        "words": figure_as_json(measurement.word_recall),
+        "citations": scores_as_json(measurement.citations),
+        "first_token_ms": dict(measurement.first_token_ms),
+        "total_ms": dict(measurement.total_ms),
+        "strategies": dict(measurement.strategies),
+        "cut": dict(measurement.degraded_stages),
+        "usage": _usage_as_json(measurement.usage),
+        "answers": [_answer_as_json(answer, redact) for answer in measurement.results],
     }
 
 
-def _answer_as_json(one: Answered, hide: Callable[[str], str]) -> Mapping[str, Any]:
-    reply = one.reply
-    cited = [{"source": found.source, "path": found.path} for found in reply.citations] if reply else []
+def _answer_as_json(answer: AnswerResult, redact: Callable[[str], str]) -> Mapping[str, Any]:
+    reply = answer.reply
+    citations = [{"source": citation.source, "path": citation.path} for citation in reply.citations] if reply else []
     return {
-        "id": one.case.question.id,
+        "id": answer.case.question.id,
         "answer": reply.text if reply else "",
-        "error": hide(one.error),
-        "answered": one.answered,
-        "words": None if one.words is None else round(one.words, 4),
-        "citations": cited,
+        "error": redact(answer.error),
+        "answered": answer.is_answered,
+        "words": None if answer.word_recall is None else round(answer.word_recall, 4),
+        "citations": citations,
         "strategy": reply.trace.strategy if reply else "",
         "why_cut": dict(reply.trace.why_cut) if reply else {},
-        "first_token_ms": one.first_token_ms,
-        "total_ms": one.total_ms,
-        "usage": _usage(one.consumed),
+        "first_token_ms": answer.first_token_ms,
+        "total_ms": answer.total_ms,
+        "usage": _usage_as_json(answer.usage),
     }
 
 
-def _usage(consumed: Consumed) -> Mapping[str, float]:
-    return {"prompt": consumed.prompt, "completion": consumed.completion, "cost": round(consumed.cost, 8)}
+def _usage_as_json(token_usage: TokenUsage) -> Mapping[str, float]:
+    return {
+        "prompt": token_usage.prompt_tokens,
+        "completion": token_usage.completion_tokens,
+        "cost": round(token_usage.cost, 8),
+    }
 
 
-def _lines(measured: AnswersMeasured, hide: Callable[[str], str]) -> list[str]:
-    count, used = len(measured.given), measured.consumed
+def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> list[str]:
+    answer_count, token_usage = len(measurement.results), measurement.usage
     rows = [
-        ("answered", shown(measured.answered)),
-        ("words of the reference", shown(measured.words)),
-        ("citations, precision", shown(measured.citations.precision)),
-        ("citations, recall", shown(measured.citations.recall)),
-        ("first token", _times(measured.first_token_ms)),
-        ("whole answer", _times(measured.total_ms)),
-        ("strategies", _counted(measured.strategies)),
-        ("cut", _counted(measured.cut)),
-        ("tokens an answer", f"{used.prompt / count:.0f} read, {used.completion / count:.0f} written"),
-        ("cost of all", f"{used.cost:.4f}" if used.cost else "-"),
+        ("answered", format_figure(measurement.answered_share)),
+        ("words of the reference", format_figure(measurement.word_recall)),
+        ("citations, precision", format_figure(measurement.citations.precision)),
+        ("citations, recall", format_figure(measurement.citations.recall)),
+        ("first token", _format_times(measurement.first_token_ms)),
+        ("whole answer", _format_times(measurement.total_ms)),
+        ("strategies", _format_counts(measurement.strategies)),
+        ("cut", _format_counts(measurement.degraded_stages)),
+        (
+            "tokens an answer",
+            f"{token_usage.prompt_tokens / answer_count:.0f} read, "
+            f"{token_usage.completion_tokens / answer_count:.0f} written",
+        ),
+        ("cost of all", f"{token_usage.cost:.4f}" if token_usage.cost else "-"),
     ]
-    failed = [f"{one.case.question.id} failed: {hide(one.error)}" for one in measured.given if one.error]
-    return [title(count), *table_lines([("", "value"), *rows]), *failed]
+    error_lines = [
+        f"{answer.case.question.id} failed: {redact(answer.error)}" for answer in measurement.results if answer.error
+    ]
+    return [format_title(answer_count), *format_table([("", "value"), *rows]), *error_lines]
 
 
-def _times(percentiles: Mapping[str, float]) -> str:
+def _format_times(percentiles: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {time:.0f} ms" for name, time in percentiles.items()) or "-"
 
 
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda one: -one[1])) or "-"
+def _format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or "-"
 
 
-def answer_charts(measured: AnswersMeasured) -> Sequence[Chart]:
+def answer_charts(measurement: AnswersReport) -> Sequence[Chart]:
     """Return what of the answers is a share, with intervals; what nothing is known of is left out."""
     figures = {
-        "answered": measured.answered,
-        "words": measured.words,
-        "precision": measured.citations.precision,
-        "recall": measured.citations.recall,
+        "answered": measurement.answered_share,
+        "words": measurement.word_recall,
+        "precision": measurement.citations.precision,
+        "recall": measurement.citations.recall,
     }
-    title = f"{len(measured.given)} answers; {INTERVALS}"
+    title = f"{len(measurement.results)} answers; {INTERVALS_NOTE}"
     return [
         Chart(
-            title, "", "share", [Series("answers", interval_points([*figures.values()]), joined=False)], list(figures)
+            title,
+            "",
+            "share",
+            [Series("answers", interval_points([*figures.values()]), is_joined=False)],
+            list(figures),
         )
     ]

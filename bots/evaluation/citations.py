@@ -11,41 +11,41 @@ from typing import Any
 
 from bots.common.terminal import print_json
 from bots.daemon.bootstrap import open_app
-from bots.evaluation.datasets import Line, read_cases
-from bots.evaluation.output import print_lines, save, score_table, scores_as_json, title
+from bots.evaluation.datasets import RecordReader, read_cases
+from bots.evaluation.output import format_title, print_lines, save_charts, score_table, scores_as_json
 from bots.evaluation.plots import check_plot, score_charts
-from core.answering.agents.look_back import ask_model
-from core.answering.context.dependencies import Parts
-from core.grounding.citation_check import unsupported
-from core.grounding.citations import mark_sentences, marks, resolve, sentences
-from core.grounding.evidence import handle
-from core.grounding.support import overlap_support
-from core.messaging.gate.scores import LEVEL, Counts, Scores, score
+from core.answering.agents.look_back import find_support
+from core.answering.context.dependencies import AnswerDependencies
+from core.grounding.citation_check import find_unsupported
+from core.grounding.citations import find_markers, insert_markers, resolve_markers, split_sentences
+from core.grounding.evidence import passage_ref
+from core.grounding.support import find_support_by_overlap
+from core.messaging.gate.scores import CONFIDENCE_LEVEL, Counts, Scores, compute_scores
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import Settings
 from core.types import Passage
 
-FORM = '{"id", "question", "answer", "passages": [{"id", "text"}], "cited": [id]} (docs/evaluate.md)'
-AT_ONCE = 4
+CITATION_CASE_FORMAT = '{"id", "question", "answer", "passages": [{"id", "text"}], "cited": [id]} (docs/evaluate.md)'
+MAX_CONCURRENCY = 4
 # Nobody waits for an answer here: what is measured is the check, not its time.
-_SECONDS = 60.0
-_IDS = re.compile(r"\[([^\[\]\n]+)\]")
+_TIMEOUT_S = 60.0
+_ID_LIST = re.compile(r"\[([^\[\]\n]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CitationCase:
     """An answer, the passages that it was made from, and the ids of those that support it."""
 
     id: str
     question: str
     answer: str
     passages: tuple[Passage, ...]
-    cited: frozenset[str]
+    cited_ids: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class CitationEvaluation:
     """Scores by what was measured, of `cases` cases.
 
     `look_back`: the passages found for answers without their marks, by `words` and by the `model` where there is one.
@@ -59,118 +59,131 @@ class Measured:
     removals: Scores
 
 
-def read_case(line: Line) -> Case:
+def parse_citation_case(record: RecordReader) -> CitationCase:
     """Read one line of labelled data."""
-    name, question, answer = line.text("id"), line.text("question"), line.text("answer")
-    given = [(one.text("id"), one.text("text")) for one in line.lines("passages")]
-    cited = line.texts("cited")
-    ids = [one for one, _ in given]
-    repeated = sorted({one for one in ids if ids.count(one) > 1})
-    unknown = sorted(set(cited) - set(ids))
-    if repeated:
-        line.faults.append(f"passages has the id {repeated[0]!r} twice; give each its own")
-    if unknown and given:
-        line.faults.append(f"cited names {unknown[0]!r}, which is no id in passages ({', '.join(ids)})")
-    passages = tuple(Passage(one, source="", path="", title="", text=text) for one, text in given)
-    return Case(name, question, answer, passages, frozenset(cited))
+    case_id, question, answer = record.get_text("id"), record.get_text("question"), record.get_text("answer")
+    passage_texts = [(item.get_text("id"), item.get_text("text")) for item in record.get_records("passages")]
+    cited_ids = record.get_texts("cited")
+    ids = [passage_id for passage_id, _ in passage_texts]
+    duplicates = sorted({passage_id for passage_id in ids if ids.count(passage_id) > 1})
+    unknown_ids = sorted(set(cited_ids) - set(ids))
+    if duplicates:
+        record.errors.append(f"passages has the id {duplicates[0]!r} twice; give each its own")
+    if unknown_ids and passage_texts:
+        record.errors.append(f"cited names {unknown_ids[0]!r}, which is no id in passages ({', '.join(ids)})")
+    passages = tuple(Passage(passage_id, source="", path="", title="", text=text) for passage_id, text in passage_texts)
+    return CitationCase(case_id, question, answer, passages, frozenset(cited_ids))
 
 
-async def measure(cases: Sequence[Case], parts: Parts) -> Measured:
+async def evaluate_citations(cases: Sequence[CitationCase], deps: AnswerDependencies) -> CitationEvaluation:
     """Measure the look-back and the support check on labelled cases. Raises `ModelError` when the model fails."""
-    gate = asyncio.Semaphore(AT_ONCE)
+    semaphore = asyncio.Semaphore(MAX_CONCURRENCY)
 
-    async def one(case: Case) -> _Outcome:
-        async with gate:
-            return await _measure(case, parts)
+    async def evaluate_case(case: CitationCase) -> _CaseResult:
+        async with semaphore:
+            return await _evaluate_case(case, deps)
 
     async with task_group() as tasks:
-        running = [tasks.create_task(one(case)) for case in cases]
-    return await asyncio.to_thread(_summed, [task.result() for task in running])
+        case_tasks = [tasks.create_task(evaluate_case(case)) for case in cases]
+    return await asyncio.to_thread(_summarize, [task.result() for task in case_tasks])
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _CaseResult:
     look_back: Mapping[str, Counts]
-    unchecked: Counts
-    checked: Counts
-    removed: Counts
+    counts_before_check: Counts
+    counts_after_check: Counts
+    removal_counts: Counts
 
 
-def _summed(outcomes: Sequence[_Outcome]) -> Measured:
-    ways = outcomes[0].look_back if outcomes else ()
-    return Measured(
-        len(outcomes),
-        {way: score([one.look_back[way] for one in outcomes]) for way in ways},
+def _summarize(results: Sequence[_CaseResult]) -> CitationEvaluation:
+    methods = results[0].look_back if results else ()
+    return CitationEvaluation(
+        len(results),
+        {method: compute_scores([result.look_back[method] for result in results]) for method in methods},
         {
-            "unchecked": score([one.unchecked for one in outcomes]),
-            "checked": score([one.checked for one in outcomes]),
+            "unchecked": compute_scores([result.counts_before_check for result in results]),
+            "checked": compute_scores([result.counts_after_check for result in results]),
         },
-        score([one.removed for one in outcomes]),
+        compute_scores([result.removal_counts for result in results]),
     )
 
 
-async def _measure(case: Case, parts: Parts) -> _Outcome:
-    text = _with_handles(case)
-    bare = resolve(text, ()).text
-    found = {"words": await parts.turns.aside(overlap_support, bare, case.passages, case.question)}
-    if parts.model:
-        found["model"] = await ask_model(parts.model, bare, case.passages, parts, Budget(parts.settings.budget))
-    if not marks(text):
-        everything = range(len(case.passages))
-        text = mark_sentences(text, dict.fromkeys(range(len(sentences(text))), everything))
-    given = {one.passage_id for one in resolve(text, case.passages).citations}
-    check = await unsupported(text, case.passages, parts.library, _SECONDS, asked=case.question, turns=parts.turns)
-    kept = {one.passage_id for one in resolve(text, case.passages, check.refused).citations}
-    true = given & case.cited
-    return _Outcome(
-        {way: Counts.of(_ids(support, case), case.cited) for way, support in found.items()},
-        Counts.of(given, true),
-        Counts.of(kept, true),
-        Counts.of(given - kept, given - true),
+async def _evaluate_case(case: CitationCase, deps: AnswerDependencies) -> _CaseResult:
+    text = _with_passage_refs(case)
+    unmarked_text = resolve_markers(text, ()).text
+    support_by_method = {
+        "words": await deps.turnstile.run_in_thread(
+            find_support_by_overlap, unmarked_text, case.passages, case.question
+        )
+    }
+    if deps.model:
+        support_by_method["model"] = await find_support(
+            deps.model, unmarked_text, case.passages, deps, Budget(deps.settings.budget)
+        )
+    if not find_markers(text):
+        all_positions = range(len(case.passages))
+        text = insert_markers(text, dict.fromkeys(range(len(split_sentences(text))), all_positions))
+    cited_ids = {citation.passage_id for citation in resolve_markers(text, case.passages).citations}
+    check_result = await find_unsupported(
+        text, case.passages, deps.library, _TIMEOUT_S, question=case.question, turnstile=deps.turnstile
+    )
+    checked_ids = {
+        citation.passage_id for citation in resolve_markers(text, case.passages, check_result.rejections).citations
+    }
+    correct_ids = cited_ids & case.cited_ids
+    return _CaseResult(
+        {
+            method: Counts.compare(_passage_ids(support, case), case.cited_ids)
+            for method, support in support_by_method.items()
+        },
+        Counts.compare(cited_ids, correct_ids),
+        Counts.compare(checked_ids, correct_ids),
+        Counts.compare(cited_ids - checked_ids, cited_ids - correct_ids),
     )
 
 
-def _ids(support: Mapping[int, Sequence[int]], case: Case) -> set[str]:
+def _passage_ids(support: Mapping[int, Sequence[int]], case: CitationCase) -> set[str]:
     return {case.passages[position].id for positions in support.values() for position in positions}
 
 
-def _with_handles(case: Case) -> str:
+def _with_passage_refs(case: CitationCase) -> str:
     """Return the answer with the marks that the line knows, [p1], in place of the passages' own ids."""
-    places = {passage.id: position for position, passage in enumerate(case.passages)}
+    positions = {passage.id: position for position, passage in enumerate(case.passages)}
 
-    def handles(match: re.Match[str]) -> str:
-        ids = [one.strip() for one in match[1].split(",")]
-        known = all(one in places for one in ids)
-        return f"[{', '.join(handle(places[one]) for one in ids)}]" if known else match[0]
+    def to_passage_refs(match: re.Match[str]) -> str:
+        ids = [part.strip() for part in match[1].split(",")]
+        are_known = all(passage_id in positions for passage_id in ids)
+        return f"[{', '.join(passage_ref(positions[passage_id]) for passage_id in ids)}]" if are_known else match[0]
 
-    return _IDS.sub(handles, case.answer)
+    return _ID_LIST.sub(to_passage_refs, case.answer)
 
 
 async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path | None = None) -> int:
     """Measure the look-back and the support check. The data is checked before anything is opened."""
     check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, read_case, FORM)
+    cases = await asyncio.to_thread(read_cases, data, parse_citation_case, CITATION_CASE_FORMAT)
     async with open_app(settings) as app:
-        measured = await measure(cases, app.parts)
-    rows = {f"look-back, {way}": scores for way, scores in measured.look_back.items()}
-    rows |= {f"citations, {way}": scores for way, scores in measured.citations.items()}
-    rows["removals"] = measured.removals
+        measurement = await evaluate_citations(cases, app.deps)
+    rows = {f"look-back, {variant}": scores for variant, scores in measurement.look_back.items()}
+    rows |= {f"citations, {variant}": scores for variant, scores in measurement.citations.items()}
+    rows["removals"] = measurement.removals
     if plot:
-        await save(score_charts(rows), plot)
+        await save_charts(score_charts(rows), plot)
     if as_json:
-        print_json(citations_as_json(measured))
+        print_json(citations_as_json(measurement))
         return 0
-    print_lines([title(measured.cases), *score_table(rows)])
+    print_lines([format_title(measurement.cases), *score_table(rows)])
     return 0
 
 
-def citations_as_json(measured: Measured) -> Mapping[str, Any]:
+def citations_as_json(measurement: CitationEvaluation) -> Mapping[str, Any]:
     """Return the object that `kimas eval citations --json` prints (a contract)."""
     return {
         "kind": "citations",
-        "cases": measured.cases,
-        "level": LEVEL,
-        "look_back": {way: scores_as_json(scores) for way, scores in measured.look_back.items()},
-        "citations": {way: scores_as_json(scores) for way, scores in measured.citations.items()},
-        "removals": scores_as_json(measured.removals),
+        "cases": measurement.cases,
+        "level": CONFIDENCE_LEVEL,
+        "look_back": {variant: scores_as_json(scores) for variant, scores in measurement.look_back.items()},
+        "citations": {variant: scores_as_json(scores) for variant, scores in measurement.citations.items()},
+        "removals": scores_as_json(measurement.removals),
     }

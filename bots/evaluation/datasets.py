@@ -13,78 +13,78 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from core.answering.agents.context_manager import complete_by_rule, complete_question
-from core.answering.context.dependencies import Parts
+from core.answering.agents.context_manager import complete_question, rule_based_query
+from core.answering.context.dependencies import AnswerDependencies
 from core.errors import UsageError
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import FilesSource, Settings
-from core.types import Passage, Question, Speaker, Turn
+from core.types import MessageRole, Passage, Question, Turn
 from knowledge.ingestion.sync import Progress, refresh
 from knowledge.ports import Document, Embedder, Listing, Store
 from knowledge.stores.lance.store import open_lance
 
 T = TypeVar("T")
-_MOST_FAULTS = 100
+_MAX_ERRORS = 100
 
 
-class Line:
+class RecordReader:
     """One JSON object while it is read. What is wrong with it is noted in `faults`, and reading goes on."""
 
-    def __init__(self, values: Mapping[str, Any], place: str = "", faults: list[str] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Any], path: str = "", errors: list[str] | None = None) -> None:
         self._values = values
-        self._place = place
-        self.faults: list[str] = [] if faults is None else faults
+        self._path = path
+        self.errors: list[str] = [] if errors is None else errors
 
-    def text(self, key: str, *, default: str | None = None) -> str:
+    def get_text(self, key: str, *, default: str | None = None) -> str:
         """Return a text that is not empty; `default` makes it optional."""
         value = self._values.get(key, default)
         if not isinstance(value, str) or not (value.strip() or value == default):
-            self.fault(key, "a text that is not empty")
+            self.add_error(key, "a text that is not empty")
             return ""
         return value
 
     @overload
-    def texts(self, key: str) -> tuple[str, ...]: ...
+    def get_texts(self, key: str) -> tuple[str, ...]: ...
 
     @overload
-    def texts(self, key: str, *, optional: bool) -> tuple[str, ...] | None: ...
+    def get_texts(self, key: str, *, optional: bool) -> tuple[str, ...] | None: ...
 
-    def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...] | None:
+    def get_texts(self, key: str, *, optional: bool = False) -> tuple[str, ...] | None:
         """Return a list of texts, which may be empty; an `optional` one that is missing is None."""
         value = self._values.get(key)
         if optional and key not in self._values:
             return None
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            self.fault(key, "a list of texts")
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self.add_error(key, "a list of texts")
             return ()
         return tuple(value)
 
-    def flag(self, key: str) -> bool:
+    def get_bool(self, key: str) -> bool:
         """Return true or false."""
         value = self._values.get(key)
         if not isinstance(value, bool):
-            self.fault(key, "true or false")
+            self.add_error(key, "true or false")
             return False
         return value
 
-    def lines(self, key: str, *, optional: bool = False) -> list[Line]:
+    def get_records(self, key: str, *, optional: bool = False) -> list[RecordReader]:
         """Return a list of objects with at least one; an `optional` one may be empty or missing."""
         value = self._values.get(key)
         if optional and (key not in self._values or value == []):
             return []
-        if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
-            self.fault(key, "a list of objects" if optional else "a list of objects with at least one")
+        if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+            self.add_error(key, "a list of objects" if optional else "a list of objects with at least one")
             return []
-        return [Line(one, f"{self._place}{key}[{at}].", self.faults) for at, one in enumerate(value)]
+        return [RecordReader(item, f"{self._path}{key}[{index}].", self.errors) for index, item in enumerate(value)]
 
-    def fault(self, key: str, wanted: str) -> None:
+    def add_error(self, key: str, expected: str) -> None:
         """Note that a key does not hold what is wanted."""
         problem = "must be" if key in self._values else "is missing; it must be"
-        self.faults.append(f"{self._place}{key} {problem} {wanted}")
+        self.errors.append(f"{self._path}{key} {problem} {expected}")
 
 
-def read_cases(path: Path, read: Callable[[Line], T], form: str) -> list[T]:
+def read_cases(path: Path, parse: Callable[[RecordReader], T], case_format: str) -> list[T]:
     """Return the cases of a file, each made from its line by `read`. Blank lines are passed over. Blocking.
 
     Raises `UsageError` that names every line that cannot be used with what is wrong there, and the `form` of a line.
@@ -95,29 +95,29 @@ def read_cases(path: Path, read: Callable[[Line], T], form: str) -> list[T]:
         problem = error.strerror or str(error)
         raise UsageError(f"{path} cannot be read: {problem}. Name a JSON Lines file.") from error
     cases: list[T] = []
-    faults: list[str] = []
-    first: dict[str, int] = {}
-    for number, raw in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        if not raw.strip():
+    errors: list[str] = []
+    line_by_id: dict[str, int] = {}
+    for line_number, raw_line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not raw_line.strip():
             continue
-        line = _parsed(raw)
-        if isinstance(line, Line):
-            name, case = line.text("id"), read(line)
-            if name and first.setdefault(name, number) != number:
-                line.faults.append(f"id {name!r} is that of line {first[name]} already; give it another")
+        record = _parse_record(raw_line)
+        if isinstance(record, RecordReader):
+            case_id, case = record.get_text("id"), parse(record)
+            if case_id and line_by_id.setdefault(case_id, line_number) != line_number:
+                record.errors.append(f"id {case_id!r} is that of line {line_by_id[case_id]} already; give it another")
             cases.append(case)
-        found = [line] if isinstance(line, str) else dict.fromkeys(line.faults)
-        faults += [f"line {number}: {fault}" for fault in found]
-    if not cases and not faults:
-        faults = ["it has no cases"]
-    if faults:
-        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-        told = "\n".join(f"  {fault}" for fault in [*faults[:_MOST_FAULTS], *more])
-        raise UsageError(f"{path} cannot be used:\n{told}\nEvery line is one JSON object: {form}")
+        line_errors = [record] if isinstance(record, str) else dict.fromkeys(record.errors)
+        errors += [f"line {line_number}: {line_error}" for line_error in line_errors]
+    if not cases and not errors:
+        errors = ["it has no cases"]
+    if errors:
+        overflow = [f"and {len(errors) - _MAX_ERRORS} more"] if len(errors) > _MAX_ERRORS else []
+        error_list = "\n".join(f"  {line_error}" for line_error in [*errors[:_MAX_ERRORS], *overflow])
+        raise UsageError(f"{path} cannot be used:\n{error_list}\nEvery line is one JSON object: {case_format}")
     return cases
 
 
-def _parsed(raw: bytes) -> Line | str:
+def _parse_record(raw: bytes) -> RecordReader | str:
     """Return a line's object, or say why it is none."""
     try:
         value = json.loads(raw.decode("utf-8"))
@@ -127,87 +127,87 @@ def _parsed(raw: bytes) -> Line | str:
         return f"it is not JSON at column {error.colno}: {error.msg}"
     except RecursionError:
         return "it is nested too deeply"
-    return Line(value) if isinstance(value, dict) else "it is no JSON object"
+    return RecordReader(value) if isinstance(value, dict) else "it is no JSON object"
 
 
-AT_ONCE = 4
+CONCURRENCY = 4
 RAW, RULE, MODEL = "raw", "rule", "model"
-SPEAKERS: Mapping[str, Speaker] = {"user": "user", "assistant": "assistant"}
+SPEAKERS: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class QueryCase:
     """A question with its truth: the relevant documents, or the agents that should get it."""
 
     question: Question
-    wanted: frozenset[str]
+    expected_ids: frozenset[str]
 
 
-def read_retrieval(line: Line) -> Case:
+def read_retrieval(line: RecordReader) -> QueryCase:
     """Read one line with the documents that answer its question."""
-    case = Case(read_question(line), frozenset(line.texts("relevant")))
-    if not case.wanted and not line.faults:
-        line.fault("relevant", "a list with at least one document")
+    case = QueryCase(read_question(line), frozenset(line.get_texts("relevant")))
+    if not case.expected_ids and not line.errors:
+        line.add_error("relevant", "a list with at least one document")
     return case
 
 
-def read_routing(line: Line) -> Case:
+def read_routing(line: RecordReader) -> QueryCase:
     """Read one line with the agents that its question should get; none where no knowledge has to do with it."""
-    return Case(read_question(line), frozenset(line.texts("agents")))
+    return QueryCase(read_question(line), frozenset(line.get_texts("agents")))
 
 
-async def queries(cases: Sequence[Case], parts: Parts) -> tuple[Mapping[str, Sequence[str]], int]:
+async def make_queries(cases: Sequence[QueryCase], deps: AnswerDependencies) -> tuple[Mapping[str, Sequence[str]], int]:
     """Return the query of every case by way, and how often the model's had to be left out for the rule's."""
-    ways = {
+    queries_by_variant = {
         RAW: [case.question.text for case in cases],
-        RULE: [complete_by_rule(case.question) for case in cases],
+        RULE: [rule_based_query(case.question) for case in cases],
     }
-    if parts.model is None:
-        return ways, 0
-    budgets = [Budget(parts.settings.budget) for _ in cases]
+    if deps.model is None:
+        return queries_by_variant, 0
+    budgets = [Budget(deps.settings.budget) for _ in cases]
 
-    async def completed(number: int) -> str:
+    async def complete(number: int) -> str:
         # Each question's time begins when its turn comes.
-        budgets[number] = Budget(parts.settings.budget)
-        return await complete_question(cases[number].question, parts.model, parts.prompts, budgets[number])
+        budgets[number] = Budget(deps.settings.budget)
+        return await complete_question(cases[number].question, deps.model, deps.prompts, budgets[number])
 
-    written = await at_once(completed, range(len(cases)))
-    return {**ways, MODEL: written}, sum("rewrite" in budget.cut for budget in budgets)
+    rewrites = await run_concurrently(complete, range(len(cases)))
+    return {**queries_by_variant, MODEL: rewrites}, sum("rewrite" in budget.degraded for budget in budgets)
 
 
-async def at_once(work: Callable[[T], Awaitable[str]], items: Sequence[T]) -> Sequence[str]:
+async def run_concurrently(work: Callable[[T], Awaitable[str]], items: Sequence[T]) -> Sequence[str]:
     """Return what becomes of every item, a few at the same time."""
-    gate = asyncio.Semaphore(AT_ONCE)
+    semaphore = asyncio.Semaphore(CONCURRENCY)
 
-    async def one(item: T) -> str:
-        async with gate:
+    async def run(item: T) -> str:
+        async with semaphore:
             return await work(item)
 
     async with task_group() as tasks:
-        running = [tasks.create_task(one(item)) for item in items]
-    return [task.result() for task in running]
+        item_tasks = [tasks.create_task(run(item)) for item in items]
+    return [task.result() for task in item_tasks]
 
 
-def read_question(line: Line) -> Question:
+def read_question(line: RecordReader) -> Question:
     """Read the question of a line, with the conversation before it."""
     turns = []
-    for one in line.lines("history", optional=True):
-        role, text = one.text("role"), one.text("text")
+    for turn_line in line.get_records("history", optional=True):
+        role, text = turn_line.get_text("role"), turn_line.get_text("text")
         speaker = SPEAKERS.get(role)
         if speaker:
             turns.append(Turn(speaker, text))
         elif role:
-            one.fault("role", "user or assistant")
-    return Question(line.text("question"), tuple(turns), line.text("id"))
+            turn_line.add_error("role", "user or assistant")
+    return Question(line.get_text("question"), tuple(turns), line.get_text("id"))
 
 
-CORPUS_FORM = '{"id", "text", "title"?, "url"?, "source"?} (docs/evaluate.md)'
+CORPUS_LINE_FORMAT = '{"id", "text", "title"?, "url"?, "source"?} (docs/evaluate.md)'
 CORPUS = "corpus"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CorpusDocument:
     """One document of a corpus. Its id is its path; `source` is the source, and without agents the agent, it is of."""
 
     id: str
@@ -217,42 +217,42 @@ class Entry:
     source: str = CORPUS
 
 
-def read_entry(line: Line) -> Entry:
+def read_corpus_document(line: RecordReader) -> CorpusDocument:
     """Read one line of a corpus."""
-    title, url = line.text("title", default=""), line.text("url", default="")
-    source = line.text("source", default=CORPUS)
+    title, url = line.get_text("title", default=""), line.get_text("url", default="")
+    source = line.get_text("source", default=CORPUS)
     if source and not _NAME.fullmatch(source):
-        line.faults.append(f"source {source!r} is no name: use small letters, digits, - and _, at most 63")
-    return Entry(line.text("id"), line.text("text"), title, url, source)
+        line.errors.append(f"source {source!r} is no name: use small letters, digits, - and _, at most 63")
+    return CorpusDocument(line.get_text("id"), line.get_text("text"), title, url, source)
 
 
-def with_corpus(settings: Settings, entries: Sequence[Entry]) -> Settings:
+def with_corpus(settings: Settings, documents: Sequence[CorpusDocument]) -> Settings:
     """Return the settings for a corpus in place of the configured sources.
 
     The configured agents stay where the corpus has all of their sources; else every source is an agent.
     """
-    names = sorted({one.source for one in entries})
-    agents = {name: agent for name, agent in settings.agents.items() if set(agent.sources) <= set(names)}
-    complete = {source for agent in agents.values() for source in agent.sources} == set(names)
-    sources = {name: FilesSource(kind="files", path=Path(CORPUS)) for name in names}
-    return settings.model_copy(update={"sources": sources, "agents": agents if complete else {}})
+    source_names = sorted({document.source for document in documents})
+    agents = {name: agent for name, agent in settings.agents.items() if set(agent.sources) <= set(source_names)}
+    is_complete = {source for agent in agents.values() for source in agent.sources} == set(source_names)
+    sources = {name: FilesSource(kind="files", path=Path(CORPUS)) for name in source_names}
+    return settings.model_copy(update={"sources": sources, "agents": agents if is_complete else {}})
 
 
 @asynccontextmanager
 async def corpus_store(
-    entries: Sequence[Entry],
+    documents: Sequence[CorpusDocument],
     embedder: Embedder,
     *,
     chunk_tokens: int,
-    progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> AsyncIterator[Store]:
     """Open a store that holds a corpus, for the block; nothing of it stays. Raises `StoreError`, `EmbeddingError`."""
     with tempfile.TemporaryDirectory(prefix="kimas-corpus-") as folder:
         store = await open_lance(Path(folder) / "passages", embedder.name, embedder.dimension)
         try:
-            for name in sorted({one.source for one in entries}):
-                source = CorpusSource(name, [one for one in entries if one.source == name])
-                await refresh(source, store, embedder, chunk_tokens=chunk_tokens, progress=progress)
+            for name in sorted({document.source for document in documents}):
+                source = CorpusSource(name, [document for document in documents if document.source == name])
+                await refresh(source, store, embedder, chunk_tokens=chunk_tokens, on_progress=on_progress)
             yield store
         finally:
             await store.close()
@@ -261,29 +261,33 @@ async def corpus_store(
 class CorpusSource:
     """Implements `knowledge.ports.Source` over entries."""
 
-    def __init__(self, name: str, entries: Sequence[Entry]) -> None:
+    def __init__(self, name: str, documents: Sequence[CorpusDocument]) -> None:
         self.name = name
-        self._entries = {one.id: one for one in entries}
+        self._documents = {document.id: document for document in documents}
 
     async def listing(self) -> Listing:
         """List every entry."""
-        prints = {one.id: hashlib.sha256(one.text.encode()).hexdigest()[:32] for one in self._entries.values()}
-        return Listing(prints)
+        fingerprints = {
+            document.id: hashlib.sha256(document.text.encode()).hexdigest()[:32]
+            for document in self._documents.values()
+        }
+        return Listing(fingerprints)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield the entries of these ids."""
         for path in paths:
-            entry = self._entries[path]
-            yield Document(path, entry.text, "text", entry.title, entry.url)
+            document = self._documents[path]
+            yield Document(path, document.text, "text", document.title, document.url)
 
 
 # Passages of each agent: enough that some 20 documents are among them where a document has several.
-DEPTH = 60
+PASSAGES_PER_AGENT = 60
 
 
-def documents(passages: Sequence[Passage], wanted: Collection[str]) -> Sequence[str]:
+def to_document_ids(passages: Sequence[Passage], expected_ids: Collection[str]) -> Sequence[str]:
     """Return the documents of ranked passages, each once: by path, or by `source: path` where that one is wanted."""
-    paths = (
-        place if (place := f"{passage.source}: {passage.path}") in wanted else passage.path for passage in passages
+    document_ids = (
+        qualified_path if (qualified_path := f"{passage.source}: {passage.path}") in expected_ids else passage.path
+        for passage in passages
     )
-    return list(dict.fromkeys(paths))
+    return list(dict.fromkeys(document_ids))

@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bots.common.terminal import print_json
-from bots.evaluation.datasets import Line, read_cases
-from bots.evaluation.output import as_yaml, opened, print_lines, read_entries, save, score_table, scores_as_json
-from bots.evaluation.plots import INTERVALS, Chart, Point, Series, check_plot
-from core.messaging.gate.calibration import Case, Measured, judge, measure, refuse_too_few
-from core.messaging.gate.scores import LEVEL
+from bots.evaluation.datasets import RecordReader, read_cases
+from bots.evaluation.output import (
+    open_knowledge,
+    print_lines,
+    read_corpus_entries,
+    save_charts,
+    score_table,
+    scores_as_json,
+    to_yaml_lines,
+)
+from bots.evaluation.plots import INTERVALS_NOTE, Chart, Point, Series, check_plot
+from core.messaging.gate.calibration import GateCase, GateEvaluation, evaluate_gate, require_enough_cases, score_cases
+from core.messaging.gate.scores import CONFIDENCE_LEVEL
 from core.settings import Settings
 
 if TYPE_CHECKING:
-    from core.messaging.gate.calibration import Judged, Measured
+    from core.messaging.gate.calibration import GateEvaluation, ScoredCase
     from core.settings import GateSettings
 
 
@@ -25,80 +33,94 @@ async def gate(
 ) -> int:
     """Measure the gate on labelled messages. The data is checked before anything is opened."""
     check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, read_case, FORM)
+    cases = await asyncio.to_thread(read_cases, data, parse_gate_case, GATE_CASE_FORMAT)
     if fit:
-        refuse_too_few(cases, "--fit", "Label more of them.")
-    async with opened(settings, await read_entries(corpus)) as app:
-        judged = await judge(cases, app.library, app.settings)
-        measured = await measure(judged, settings)
+        require_enough_cases(cases, "--fit", "Label more of them.")
+    async with open_knowledge(settings, await read_corpus_entries(corpus)) as app:
+        scored_cases = await score_cases(cases, app.library, app.settings)
+        measurement = await evaluate_gate(scored_cases, settings)
     if plot:
-        await save(gate_charts(judged, measured, settings.gate), plot)
+        await save_charts(gate_charts(scored_cases, measurement, settings.gate), plot)
     if as_json:
-        print_json(gate_as_json(measured, fit=fit))
+        print_json(gate_as_json(measurement, fit=fit))
         return 0
-    rows = {"as configured": measured.configured.scores, "fitted, cross-validated": measured.crossed.scores}
-    title = f"{measured.cases} cases, {measured.by_words} judged by their words alone"
-    areas = (
-        f"AUC {_shown(measured.configured.auc)} as configured, {_shown(measured.crossed.auc)} cross-validated; "
-        f"intervals hold {LEVEL:.0%} of the resamples"
+    rows = {
+        "as configured": measurement.configured.scores,
+        "fitted, cross-validated": measurement.cross_validated.scores,
+    }
+    heading = f"{measurement.cases} cases, {measurement.rule_based_count} judged by their words alone"
+    auc_line = (
+        f"AUC {_format_auc(measurement.configured.auc)} as configured, "
+        f"{_format_auc(measurement.cross_validated.auc)} cross-validated; "
+        f"intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples"
     )
-    section = {"gate": {"threshold": measured.threshold, "weights": measured.weights.model_dump()}}
-    print_lines([title, *score_table(rows), areas, *(as_yaml(section) if fit else ())])
+    section = {"gate": {"threshold": measurement.threshold, "weights": measurement.weights.model_dump()}}
+    print_lines([heading, *score_table(rows), auc_line, *(to_yaml_lines(section) if fit else ())])
     return 0
 
 
-def gate_as_json(measured: Measured, *, fit: bool) -> Mapping[str, Any]:
+def gate_as_json(measurement: GateEvaluation, *, fit: bool) -> Mapping[str, Any]:
     """Return the object that `kimas eval gate --json` prints (a contract)."""
-    outcomes = {"configured": measured.configured, "crossed": measured.crossed}
+    outcomes = {"configured": measurement.configured, "crossed": measurement.cross_validated}
     return {
         "kind": "gate",
-        "cases": measured.cases,
-        "by_words": measured.by_words,
-        "level": LEVEL,
+        "cases": measurement.cases,
+        "by_words": measurement.rule_based_count,
+        "level": CONFIDENCE_LEVEL,
         **{
-            name: {**scores_as_json(one.scores), "auc": None if one.auc is None else round(one.auc, 4)}
-            for name, one in outcomes.items()
+            name: {**scores_as_json(outcome.scores), "auc": None if outcome.auc is None else round(outcome.auc, 4)}
+            for name, outcome in outcomes.items()
         },
-        **({"fitted": {"threshold": measured.threshold, "weights": measured.weights.model_dump()}} if fit else {}),
+        **(
+            {"fitted": {"threshold": measurement.threshold, "weights": measurement.weights.model_dump()}} if fit else {}
+        ),
     }
 
 
-def _shown(value: float | None) -> str:
+def _format_auc(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-FORM = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
+GATE_CASE_FORMAT = '{"id", "text", "should_answer": true or false} (docs/groups.md)'
 
 
-def read_case(line: Line) -> Case:
+def parse_gate_case(record: RecordReader) -> GateCase:
     """Read one line of labelled data."""
-    return Case(line.text("id"), line.text("text"), line.flag("should_answer"))
+    return GateCase(record.get_text("id"), record.get_text("text"), record.get_bool("should_answer"))
 
 
-def gate_charts(judged: Sequence[Judged], measured: Measured, settings: GateSettings) -> Sequence[Chart]:
+def gate_charts(
+    scored_cases: Sequence[ScoredCase], measurement: GateEvaluation, settings: GateSettings
+) -> Sequence[Chart]:
     """Return precision against recall over thresholds, where the configured one stands, and what fitting brings."""
-    sure = [(one.sure(settings.weights), one.case.should_answer) for one in judged]
-    series = [Series("each threshold, as configured", precision_recall(sure))]
+    predictions = [
+        (scored_case.confidence(settings.weights), scored_case.case.should_answer) for scored_case in scored_cases
+    ]
+    series = [Series("each threshold, as configured", precision_recall_curve(predictions))]
     outcomes = (
-        ("as configured", measured.configured, f"threshold {settings.threshold:g}"),
-        ("fitted, cross-validated", measured.crossed, ""),
+        ("as configured", measurement.configured, f"threshold {settings.threshold:g}"),
+        ("fitted, cross-validated", measurement.cross_validated, ""),
     )
     for name, outcome, label in outcomes:
         recall, precision = outcome.scores.recall.value, outcome.scores.precision
         if recall is not None and precision.value is not None:
             point = Point(recall, precision.value, precision.low, precision.high)
-            series.append(Series(name, [point], joined=False, label=label))
-    return [Chart(f"When to speak, {measured.cases} messages; {INTERVALS}", "recall", "precision", series)]
+            series.append(Series(name, [point], is_joined=False, label=label))
+    return [Chart(f"When to speak, {measurement.cases} messages; {INTERVALS_NOTE}", "recall", "precision", series)]
 
 
-def precision_recall(sure: Sequence[tuple[float, bool]]) -> Sequence[Point]:
+def precision_recall_curve(predictions: Sequence[tuple[float, bool]]) -> Sequence[Point]:
     """Return the curve over all thresholds that part the cases, from the strictest on; empty where none is wanted."""
-    wanted = sum(truth for _, truth in sure)
-    ordered = sorted(sure, reverse=True)
-    points, right = [], 0
-    for count, (chance, truth) in enumerate(ordered, 1):
-        right += truth
+    positive_count = sum(is_positive for _, is_positive in predictions)
+    sorted_predictions = sorted(predictions, reverse=True)
+    points, true_positives = [], 0
+    for count, (probability, is_positive) in enumerate(sorted_predictions, 1):
+        true_positives += is_positive
         # Cases that look the same are spoken to together.
-        if wanted and chance > 0 and (count == len(ordered) or ordered[count][0] < chance):
-            points.append(Point(right / wanted, right / count))
+        if (
+            positive_count
+            and probability > 0
+            and (count == len(sorted_predictions) or sorted_predictions[count][0] < probability)
+        ):
+            points.append(Point(true_positives / positive_count, true_positives / count))
     return points

@@ -7,87 +7,89 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from core.messaging.gate.scores import _SEED, FEWER_RESAMPLES, LEVEL, MANY_CASES, RESAMPLES, Figure
+from core.messaging.gate.scores import _SEED, CONFIDENCE_LEVEL, FEWER_RESAMPLES, MANY_CASES, RESAMPLES, Estimate
 
-Values = NDArray[np.float64]
+MetricValues = NDArray[np.float64]
 
 # Recall is the share of the relevant documents among the first k, a hit any of them. MRR looks at all that is found.
-MEASURES = ("recall@5", "recall@10", "recall@20", "nDCG@10", "MRR", "hit@1", "hit@3", "hit@10")
-MAIN = "nDCG@10"
+METRICS = ("recall@5", "recall@10", "recall@20", "nDCG@10", "MRR", "hit@1", "hit@3", "hit@10")
+MAIN_METRIC = "nDCG@10"
 # What is drawn over k.
-DEPTHS = (1, 3, 5, 10, 20)
-DRAWN = ("recall", "nDCG")
-_AT_ONCE = 50
+CUTOFFS = (1, 3, 5, 10, 20)
+PLOTTED_METRICS = ("recall", "nDCG")
+_BATCH_SIZE = 50
 
 
-def rate(
-    rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]], names: Sequence[str] = MEASURES
-) -> Mapping[str, Values]:
+def compute_metrics(
+    rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]], names: Sequence[str] = METRICS
+) -> Mapping[str, MetricValues]:
     """Return each of these measures for each case, shape (cases,), 0 to 1. Blocking.
 
     `rankings` are ids, the best first, each once; of the `relevant` ones there is at least one in every case.
     """
     import ir_measures
 
-    measures = {
+    parsed_metrics = {
         ir_measures.parse_measure(name.replace("recall", "R").replace("hit", "Success").replace("MRR", "RR")): name
         for name in names
     }
-    wanted = {str(case): dict.fromkeys(ids, 1) for case, ids in enumerate(relevant)}
+    qrels = {str(case): dict.fromkeys(ids, 1) for case, ids in enumerate(relevant)}
     # Scores say the order: equal ones would be ordered by the ids.
     runs = {
-        str(case): {one: float(len(ranking) - place) for place, one in enumerate(ranking)}
+        str(case): {document_id: float(len(ranking) - rank) for rank, document_id in enumerate(ranking)}
         for case, ranking in enumerate(rankings)
     }
     values = {name: np.zeros(len(rankings)) for name in names}
-    for metric in ir_measures.iter_calc(measures, wanted, runs):
-        values[measures[metric.measure]][int(metric.query_id)] = metric.value
+    for metric in ir_measures.iter_calc(parsed_metrics, qrels, runs):
+        values[parsed_metrics[metric.measure]][int(metric.query_id)] = metric.value
     return values
 
 
-def mean(values: Values) -> Figure:
+def mean_with_interval(values: MetricValues) -> Estimate:
     """Return the mean of what cases are worth, its interval by resampling them; the same at every run. Blocking.
 
     Of no cases there is no figure. Cases without a value (NaN) do not count.
     """
     values = values[~np.isnan(values)]
     if not len(values):
-        return Figure(None, None, None)
+        return Estimate(None, None, None)
     resamples = RESAMPLES if len(values) <= MANY_CASES else FEWER_RESAMPLES
-    dice = np.random.default_rng(_SEED)
+    generator = np.random.default_rng(_SEED)
     means = np.concatenate(
         [
-            values[dice.integers(len(values), size=(_AT_ONCE, len(values)))].mean(axis=1)
-            for _ in range(resamples // _AT_ONCE)
+            values[generator.integers(len(values), size=(_BATCH_SIZE, len(values)))].mean(axis=1)
+            for _ in range(resamples // _BATCH_SIZE)
         ]
     )
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Figure(float(values.mean()), float(low), float(high))
+    low, high = np.quantile(means, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2])
+    return Estimate(float(values.mean()), float(low), float(high))
 
 
-ROUTED = ("accuracy", "coverage", "saved", "irrelevant")
+ROUTING_METRICS = ("accuracy", "coverage", "saved", "irrelevant")
 
 
-def rate_routing(
-    chosen: Sequence[Sequence[str]], wanted: Sequence[frozenset[str]], agents: int
-) -> Mapping[str, Values]:
+def compute_routing_metrics(
+    selected_agents: Sequence[Sequence[str]], expected_agents: Sequence[frozenset[str]], agents: int
+) -> Mapping[str, MetricValues]:
     """Return what each routed question is worth, shape (cases,), 0 to 1; NaN where a measure does not apply.
 
     `accuracy`: the best agent is a wanted one, or none is asked where none is wanted. `coverage`: the share of the
     wanted agents that are asked. `saved`: the share of all agents that are not. `irrelevant`: none is asked where none
     is wanted.
     """
-    values = {name: np.full(len(chosen), np.nan) for name in ROUTED}
-    for case, (names, right) in enumerate(zip(chosen, wanted, strict=True)):
-        values["accuracy"][case] = (bool(names) and names[0] in right) if right else not names
-        values["saved"][case] = 1 - len(names) / max(1, agents)
-        if right:
-            values["coverage"][case] = len(right & set(names)) / len(right)
+    values = {name: np.full(len(selected_agents), np.nan) for name in ROUTING_METRICS}
+    for case, (agent_names, expected_names) in enumerate(zip(selected_agents, expected_agents, strict=True)):
+        values["accuracy"][case] = (
+            (bool(agent_names) and agent_names[0] in expected_names) if expected_names else not agent_names
+        )
+        values["saved"][case] = 1 - len(agent_names) / max(1, agents)
+        if expected_names:
+            values["coverage"][case] = len(expected_names & set(agent_names)) / len(expected_names)
         else:
-            values["irrelevant"][case] = not names
+            values["irrelevant"][case] = not agent_names
     return values
 
 
-def summed(values: Mapping[str, Values]) -> Mapping[str, Figure]:
+def summarize(values: Mapping[str, MetricValues]) -> Mapping[str, Estimate]:
     """Return the means with their intervals."""
-    return {name: mean(one) for name, one in values.items()}
+    return {name: mean_with_interval(metric_values) for name, metric_values in values.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import UsageError
-from core.messaging.gate.scores import LEVEL, Figure, Scores
+from core.messaging.gate.scores import CONFIDENCE_LEVEL, Estimate, Scores
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -20,8 +20,8 @@ LEFT, RIGHT, TOP, BOTTOM = 78, 24, 58, 68
 # Told apart by people who see few colours, and by their marks.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 INK, GRID, PAPER = "#222222", "#dddddd", "#ffffff"
-TEXT, HEADING = 15, 18
-TICKS = 5
+TEXT_SIZE, HEADING_SIZE = 15, 18
+TICK_COUNT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Series:
 
     name: str
     points: Sequence[Point]
-    joined: bool = True
+    is_joined: bool = True
     label: str = ""
 
 
@@ -70,18 +70,18 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
     from PIL import Image, ImageDraw, ImageFont
 
     image = Image.new("RGB", (WIDTH * len(charts), HEIGHT), PAPER)
-    for at, chart in enumerate(charts):
+    for index, chart in enumerate(charts):
         _Panel(
             ImageDraw.Draw(image),
-            at * WIDTH,
+            index * WIDTH,
             chart,
-            ImageFont.load_default(TEXT),
-            ImageFont.load_default(HEADING),
+            ImageFont.load_default(TEXT_SIZE),
+            ImageFont.load_default(HEADING_SIZE),
         ).draw()
     try:
         image.save(path, "PNG")
-    except OSError as fault:
-        raise UsageError(f"--plot {path} cannot be written: {fault.strerror or fault}") from fault
+    except OSError as error:
+        raise UsageError(f"--plot {path} cannot be written: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,74 +92,74 @@ class _Panel:
     left: int
     chart: Chart
     font: FreeTypeFont | ImageFont
-    heading: FreeTypeFont | ImageFont
+    heading_font: FreeTypeFont | ImageFont
 
     def draw(self) -> None:
-        self._axes()
-        for number, series in enumerate(self.chart.series):
-            self._series(series, number)
-        self._legend()
+        self._draw_axes()
+        for index, series in enumerate(self.chart.series):
+            self._draw_series(series, index)
+        self._draw_legend()
 
-    def _x(self, value: float) -> float:
-        most = max(1, len(self.chart.names) - 1)
+    def _to_x(self, value: float) -> float:
+        max_x = max(1, len(self.chart.names) - 1)
         inset = 24 if self.chart.names else 0
-        return self.left + LEFT + inset + value / most * (WIDTH - LEFT - RIGHT - 2 * inset)
+        return self.left + LEFT + inset + value / max_x * (WIDTH - LEFT - RIGHT - 2 * inset)
 
-    def _y(self, value: float) -> float:
+    def _to_y(self, value: float) -> float:
         return HEIGHT - BOTTOM - value * (HEIGHT - TOP - BOTTOM)
 
-    def _axes(self) -> None:
+    def _draw_axes(self) -> None:
         chart, pen = self.chart, self.pen
         left, right = self.left + LEFT, self.left + WIDTH - RIGHT
-        for number in range(TICKS + 1):
-            value = number / TICKS
-            pen.line([(left, self._y(value)), (right, self._y(value))], GRID)
-            pen.text((left - 8, self._y(value)), f"{value:g}", INK, self.font, "rm")
+        for tick in range(TICK_COUNT + 1):
+            value = tick / TICK_COUNT
+            pen.line([(left, self._to_y(value)), (right, self._to_y(value))], GRID)
+            pen.text((left - 8, self._to_y(value)), f"{value:g}", INK, self.font, "rm")
             if not chart.names:
-                pen.line([(self._x(value), self._y(0)), (self._x(value), self._y(1))], GRID)
-                pen.text((self._x(value), self._y(0) + 8), f"{value:g}", INK, self.font, "mt")
-        for place, name in enumerate(chart.names):
-            pen.text((self._x(place), self._y(0) + 8), name, INK, self.font, "mt")
-        pen.line([(left, self._y(1)), (left, self._y(0)), (right, self._y(0))], INK)
-        pen.text((left, 18), chart.title, INK, self.heading, "lt")
+                pen.line([(self._to_x(value), self._to_y(0)), (self._to_x(value), self._to_y(1))], GRID)
+                pen.text((self._to_x(value), self._to_y(0) + 8), f"{value:g}", INK, self.font, "mt")
+        for index, name in enumerate(chart.names):
+            pen.text((self._to_x(index), self._to_y(0) + 8), name, INK, self.font, "mt")
+        pen.line([(left, self._to_y(1)), (left, self._to_y(0)), (right, self._to_y(0))], INK)
+        pen.text((left, 18), chart.title, INK, self.heading_font, "lt")
         pen.text(((left + right) / 2, HEIGHT - 24), chart.x_label, INK, self.font, "mm")
         pen.text((left - 48, TOP - 8), chart.y_label, INK, self.font, "lb")
 
-    def _series(self, series: Series, number: int) -> None:
-        colour = COLOURS[number % len(COLOURS)]
+    def _draw_series(self, series: Series, index: int) -> None:
+        colour = COLOURS[index % len(COLOURS)]
         # Side by side, or series that measured the same would hide each other.
-        aside = 6 * (number - (len(self.chart.series) - 1) / 2) if self.chart.names else 0
-        places = [(self._x(point.x) + aside, self._y(point.y)) for point in series.points]
-        if series.joined and len(places) > 1:
-            self.pen.line(places, colour, 2)
-        for point, (x, y) in zip(series.points, places, strict=True):
+        offset = 6 * (index - (len(self.chart.series) - 1) / 2) if self.chart.names else 0
+        positions = [(self._to_x(point.x) + offset, self._to_y(point.y)) for point in series.points]
+        if series.is_joined and len(positions) > 1:
+            self.pen.line(positions, colour, 2)
+        for point, (x, y) in zip(series.points, positions, strict=True):
             if point.low is not None and point.high is not None:
-                low, high = self._y(point.low), self._y(point.high)
+                low, high = self._to_y(point.low), self._to_y(point.high)
                 self.pen.line([(x, low), (x, high)], colour, 1)
                 for end in (low, high):
                     self.pen.line([(x - 3, end), (x + 3, end)], colour, 1)
-            self._mark(x, y, colour, large=not series.joined)
-        if series.label and places:
-            self.pen.text((places[-1][0] - 10, places[-1][1] - 8), series.label, INK, self.font, "rb")
+            self._draw_marker(x, y, colour, is_large=not series.is_joined)
+        if series.label and positions:
+            self.pen.text((positions[-1][0] - 10, positions[-1][1] - 8), series.label, INK, self.font, "rb")
 
-    def _mark(self, x: float, y: float, colour: str, *, large: bool) -> None:
-        size = 6 if large else 3
-        self.pen.ellipse([(x - size, y - size), (x + size, y + size)], PAPER if large else colour, colour, 2)
+    def _draw_marker(self, x: float, y: float, colour: str, *, is_large: bool) -> None:
+        size = 6 if is_large else 3
+        self.pen.ellipse([(x - size, y - size), (x + size, y + size)], PAPER if is_large else colour, colour, 2)
 
-    def _legend(self) -> None:
-        at = self._y(0) - 12 - 22 * len(self.chart.series)
-        for number, series in enumerate(self.chart.series):
-            colour, y = COLOURS[number % len(COLOURS)], at + 22 * number
+    def _draw_legend(self) -> None:
+        top = self._to_y(0) - 12 - 22 * len(self.chart.series)
+        for index, series in enumerate(self.chart.series):
+            colour, y = COLOURS[index % len(COLOURS)], top + 22 * index
             # Where curves seldom are: over places they rise, over thresholds they fall.
             x = self.left + (WIDTH - RIGHT - 220 if self.chart.names else LEFT + 22)
-            if series.joined:
+            if series.is_joined:
                 self.pen.line([(x - 10, y), (x + 10, y)], colour, 2)
-            self._mark(x, y, colour, large=not series.joined)
+            self._draw_marker(x, y, colour, is_large=not series.is_joined)
             self.pen.text((x + 18, y), series.name, INK, self.font, "lm")
 
 
-INTERVALS = f"bars hold {LEVEL:.0%} of the resamples"
-_SCORES = ("precision", "recall", "F1")
+INTERVALS_NOTE = f"bars hold {CONFIDENCE_LEVEL:.0%} of the resamples"
+_SCORE_NAMES = ("precision", "recall", "F1")
 
 
 def score_charts(rows: Mapping[str, Scores]) -> Sequence[Chart]:
@@ -167,10 +167,19 @@ def score_charts(rows: Mapping[str, Scores]) -> Sequence[Chart]:
     series = []
     for name, scores in rows.items():
         figures = (scores.precision, scores.recall, scores.f1)
-        points = [Point(at, one.value, one.low, one.high) for at, one in enumerate(figures) if one.value is not None]
-        series.append(Series(name, points, joined=False))
-    return [Chart(f"Citations; {INTERVALS}", "", "share", series, _SCORES)]
+        points = [
+            Point(index, figure.value, figure.low, figure.high)
+            for index, figure in enumerate(figures)
+            if figure.value is not None
+        ]
+        series.append(Series(name, points, is_joined=False))
+    return [Chart(f"Citations; {INTERVALS_NOTE}", "", "share", series, _SCORE_NAMES)]
 
 
-def interval_points(figures: Sequence[Figure]) -> Sequence[Point]:
-    return [Point(at, one.value, one.low, one.high) for at, one in enumerate(figures) if one.value is not None]
+def interval_points(figures: Sequence[Estimate]) -> Sequence[Point]:
+    """Return estimates as points with their intervals, at 0, 1, 2 and so on."""
+    return [
+        Point(index, figure.value, figure.low, figure.high)
+        for index, figure in enumerate(figures)
+        if figure.value is not None
+    ]

@@ -10,119 +10,171 @@ from typing import Any
 
 import numpy as np
 
-from bots.common.terminal import print_json, table_lines
+from bots.common.terminal import format_table, print_json
 from bots.daemon.bootstrap import App
-from bots.evaluation.datasets import DEPTH, RAW, Case, at_once, documents, queries, read_cases, read_retrieval
-from bots.evaluation.metrics import DEPTHS, DRAWN, MAIN, MEASURES, Values, mean, rate
-from bots.evaluation.output import (
-    figures_as_json,
-    fitted_lines,
-    judged_as_json,
-    opened,
-    print_lines,
-    read_entries,
-    save,
-    shown,
-    signed,
-    title,
-    without_live,
+from bots.evaluation.datasets import (
+    PASSAGES_PER_AGENT,
+    RAW,
+    QueryCase,
+    make_queries,
+    read_cases,
+    read_retrieval,
+    run_concurrently,
+    to_document_ids,
 )
-from bots.evaluation.plots import INTERVALS, Chart, Series, check_plot, interval_points
-from bots.evaluation.tuning import AlphaFitted, enough, fit_alpha
+from bots.evaluation.metrics import (
+    CUTOFFS,
+    MAIN_METRIC,
+    METRICS,
+    PLOTTED_METRICS,
+    MetricValues,
+    compute_metrics,
+    mean_with_interval,
+)
+from bots.evaluation.output import (
+    comparison_as_json,
+    figures_as_json,
+    format_difference,
+    format_figure,
+    format_fit_lines,
+    format_title,
+    open_knowledge,
+    print_lines,
+    read_corpus_entries,
+    save_charts,
+    without_live_sources,
+)
+from bots.evaluation.plots import INTERVALS_NOTE, Chart, Series, check_plot, interval_points
+from bots.evaluation.tuning import AlphaTuning, check_enough_cases, tune_alpha
 from core.answering.agents.reranker import rerank
-from core.answering.context.dependencies import Parts
-from core.messaging.gate.scores import LEVEL, Figure
+from core.answering.context.dependencies import AnswerDependencies
+from core.messaging.gate.scores import CONFIDENCE_LEVEL, Estimate
 from core.runtime.budget import Budget
 from core.settings import Settings
 from core.types import Passage
 
-RETRIEVAL_FORM = '{"id", "question", "relevant": [document id or path], "history"?} (docs/evaluate.md)'
+RETRIEVAL_LINE_FORMAT = '{"id", "question", "relevant": [document id or path], "history"?} (docs/evaluate.md)'
 
 
 @dataclass(frozen=True, slots=True)
-class WayMeasured:
+class VariantResult:
     """One way to make the query: the measures, what they differ by from the raw question's, and how many queries do.
 
     `curves` holds what is drawn: by measure, a figure for each of `DEPTHS`.
     """
 
-    measures: Mapping[str, Figure]
-    differences: Mapping[str, Figure]
-    changed: int
-    curves: Mapping[str, Sequence[Figure]]
+    metrics: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate]
+    changed_count: int
+    curves: Mapping[str, Sequence[Estimate]]
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class RetrievalReport:
     """The measures of `cases` questions by way. `missing` relevant documents are not in the knowledge at all.
 
     `cut` counts stages whose stand-in was used: rewrites by the model, and reranks.
     """
 
     cases: int
-    missing: int
-    cut: int
-    ways: Mapping[str, WayMeasured]
+    missing_count: int
+    fallback_count: int
+    variants: Mapping[str, VariantResult]
 
 
 async def measure_retrieval(
-    cases: Sequence[Case], parts: Parts, known: Collection[str], *, curves: bool = False
-) -> Retrieved:
+    cases: Sequence[QueryCase], deps: AnswerDependencies, document_names: Collection[str], *, curves: bool = False
+) -> RetrievalReport:
     """Search every question in every way. `known` are the documents that can be found, as cases name them.
 
     `curves` measures at each of `DEPTHS` too.
 
     Where the model fails, the rule's query stands in for its. Raises `StoreError`.
     """
-    asked, cut = await queries(cases, parts)
-    found: dict[str, Sequence[Passage]] = {}
+    queries_by_variant, fallback_count = await make_queries(cases, deps)
+    passages_by_query: dict[str, Sequence[Passage]] = {}
     budgets: list[Budget] = []
 
     async def search(query: str) -> str:
-        budgets.append(Budget(parts.settings.budget))
-        found[query] = await _search(query, parts, budgets[-1])
+        budgets.append(Budget(deps.settings.budget))
+        passages_by_query[query] = await _search(query, deps, budgets[-1])
         return query
 
     # Most questions are the same in every way: each query is searched once.
-    await at_once(search, sorted({query for way in asked.values() for query in way}))
-    names = list(dict.fromkeys((*MEASURES, *(_drawn() if curves else ()))))
-    rated = await asyncio.to_thread(_rated, cases, asked, found, names)
-    ways = {way: await asyncio.to_thread(_measured, way, rated, asked) for way in asked}
-    missing = sum(one not in known for case in cases for one in case.wanted)
-    return Retrieved(len(cases), missing, cut + sum("rerank" in budget.cut for budget in budgets), ways)
-
-
-async def _search(query: str, parts: Parts, budget: Budget) -> Sequence[Passage]:
-    agents = await parts.library.route(query)
-    found = [await parts.library.search(agent.name, query, DEPTH) for agent in agents]
-    return await rerank(query, [passage for passages in found for passage in passages], parts, budget)
-
-
-def _rated(
-    cases: Sequence[Case],
-    asked: Mapping[str, Sequence[str]],
-    found: Mapping[str, Sequence[Passage]],
-    names: Sequence[str],
-) -> Mapping[str, Mapping[str, Values]]:
-    wanted = [case.wanted for case in cases]
-    return {
-        way: rate([documents(found[query], one) for query, one in zip(texts, wanted, strict=True)], wanted, names)
-        for way, texts in asked.items()
+    await run_concurrently(
+        search, sorted({query for variant_queries in queries_by_variant.values() for query in variant_queries})
+    )
+    metric_names = list(dict.fromkeys((*METRICS, *(_plotted_metric_names() if curves else ()))))
+    values_by_variant = await asyncio.to_thread(
+        _compute_values, cases, queries_by_variant, passages_by_query, metric_names
+    )
+    variants = {
+        variant: await asyncio.to_thread(_make_variant_result, variant, values_by_variant, queries_by_variant)
+        for variant in queries_by_variant
     }
-
-
-def _measured(way: str, rated: Mapping[str, Mapping[str, Values]], asked: Mapping[str, Sequence[str]]) -> WayMeasured:
-    differences = {name: rated[way][name] - rated[RAW][name] for name in MEASURES} if way != RAW else {}
-    return WayMeasured(
-        {name: mean(rated[way][name]) for name in MEASURES},
-        {name: mean(values) for name, values in differences.items()},
-        int(np.sum([one != raw for one, raw in zip(asked[way], asked[RAW], strict=True)])),
-        {name: [mean(rated[way][f"{name}@{k}"]) for k in DEPTHS] for name in DRAWN if f"{name}@1" in rated[way]},
+    missing_count = sum(name not in document_names for case in cases for name in case.expected_ids)
+    return RetrievalReport(
+        len(cases), missing_count, fallback_count + sum("rerank" in budget.degraded for budget in budgets), variants
     )
 
 
-def _drawn() -> Sequence[str]:
-    return [f"{name}@{k}" for name in DRAWN for k in DEPTHS]
+async def _search(query: str, deps: AnswerDependencies, budget: Budget) -> Sequence[Passage]:
+    agents = await deps.library.route(query)
+    results = [await deps.library.search(agent.name, query, PASSAGES_PER_AGENT) for agent in agents]
+    return await rerank(query, [passage for passages in results for passage in passages], deps, budget)
+
+
+def _compute_values(
+    cases: Sequence[QueryCase],
+    queries_by_variant: Mapping[str, Sequence[str]],
+    passages_by_query: Mapping[str, Sequence[Passage]],
+    metric_names: Sequence[str],
+) -> Mapping[str, Mapping[str, MetricValues]]:
+    expected_ids = [case.expected_ids for case in cases]
+    return {
+        variant: compute_metrics(
+            [
+                to_document_ids(passages_by_query[query], case_ids)
+                for query, case_ids in zip(texts, expected_ids, strict=True)
+            ],
+            expected_ids,
+            metric_names,
+        )
+        for variant, texts in queries_by_variant.items()
+    }
+
+
+def _make_variant_result(
+    variant: str,
+    values_by_variant: Mapping[str, Mapping[str, MetricValues]],
+    queries_by_variant: Mapping[str, Sequence[str]],
+) -> VariantResult:
+    differences = (
+        {name: values_by_variant[variant][name] - values_by_variant[RAW][name] for name in METRICS}
+        if variant != RAW
+        else {}
+    )
+    return VariantResult(
+        {name: mean_with_interval(values_by_variant[variant][name]) for name in METRICS},
+        {name: mean_with_interval(values) for name, values in differences.items()},
+        int(
+            np.sum(
+                [
+                    query != raw_query
+                    for query, raw_query in zip(queries_by_variant[variant], queries_by_variant[RAW], strict=True)
+                ]
+            )
+        ),
+        {
+            name: [mean_with_interval(values_by_variant[variant][f"{name}@{k}"]) for k in CUTOFFS]
+            for name in PLOTTED_METRICS
+            if f"{name}@1" in values_by_variant[variant]
+        },
+    )
+
+
+def _plotted_metric_names() -> Sequence[str]:
+    return [f"{name}@{k}" for name in PLOTTED_METRICS for k in CUTOFFS]
 
 
 async def retrieval(
@@ -130,76 +182,95 @@ async def retrieval(
 ) -> int:
     """Measure how well questions find their documents. The data is checked before anything is opened."""
     check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, read_retrieval, RETRIEVAL_FORM)
+    cases = await asyncio.to_thread(read_cases, data, read_retrieval, RETRIEVAL_LINE_FORMAT)
     if fit:
-        enough(cases)
-    entries = await read_entries(corpus)
-    async with opened(settings if entries else without_live(settings), entries) as app:
-        measured = await measure_retrieval(cases, app.parts, await _known(app), curves=plot is not None)
-        fitted = await fit_alpha(cases, app.parts, app.store, app.embedder) if fit else None
+        check_enough_cases(cases)
+    corpus_entries = await read_corpus_entries(corpus)
+    async with open_knowledge(settings if corpus_entries else without_live_sources(settings), corpus_entries) as app:
+        measurement = await measure_retrieval(cases, app.deps, await _read_document_names(app), curves=plot is not None)
+        fit_result = await tune_alpha(cases, app.deps, app.store, app.embedder) if fit else None
     if plot:
-        await save(retrieval_charts(measured), plot)
+        await save_charts(retrieval_charts(measurement), plot)
     if as_json:
-        print_json(retrieval_as_json(measured, fitted))
+        print_json(retrieval_as_json(measurement, fit_result))
         return 0
-    lines = _retrieval_lines(measured)
-    if fitted:
-        section = {"knowledge": {"search": {"alpha": fitted.alpha}}}
-        lines += fitted_lines({MAIN: fitted.judged}, section, keep=fitted.judged.worse)
+    lines = _format_retrieval(measurement)
+    if fit_result:
+        section = {"knowledge": {"search": {"alpha": fit_result.alpha}}}
+        lines += format_fit_lines(
+            {MAIN_METRIC: fit_result.comparison}, section, keep_configured=fit_result.comparison.is_worse
+        )
     print_lines(lines)
     return 0
 
 
-def retrieval_as_json(measured: Retrieved, fitted: AlphaFitted | None) -> Mapping[str, Any]:
+def retrieval_as_json(measurement: RetrievalReport, fit_result: AlphaTuning | None) -> Mapping[str, Any]:
     """Return the object that `kimas eval retrieval --json` prints (a contract)."""
-    ways = {
-        way: {
-            "changed": one.changed,
-            "measures": figures_as_json(one.measures),
-            **({"differences": figures_as_json(one.differences)} if one.differences else {}),
+    variants = {
+        variant: {
+            "changed": result.changed_count,
+            "measures": figures_as_json(result.metrics),
+            **({"differences": figures_as_json(result.differences)} if result.differences else {}),
         }
-        for way, one in measured.ways.items()
+        for variant, result in measurement.variants.items()
     }
-    head = {"kind": "retrieval", "cases": measured.cases, "level": LEVEL}
-    result = {**head, "missing": measured.missing, "cut": measured.cut, "ways": ways}
-    return result | ({"fitted": {"alpha": fitted.alpha, MAIN: judged_as_json(fitted.judged)}} if fitted else {})
+    header = {"kind": "retrieval", "cases": measurement.cases, "level": CONFIDENCE_LEVEL}
+    result = {**header, "missing": measurement.missing_count, "cut": measurement.fallback_count, "ways": variants}
+    return result | (
+        {"fitted": {"alpha": fit_result.alpha, MAIN_METRIC: comparison_as_json(fit_result.comparison)}}
+        if fit_result
+        else {}
+    )
 
 
-async def _known(app: App) -> frozenset[str]:
+async def _read_document_names(app: App) -> frozenset[str]:
     """Return every document of the knowledge, as data may name it: by path alone, and with its source."""
-    known: set[str] = set()
+    document_names: set[str] = set()
     for name in app.settings.sources:
         paths = await app.store.manifest(name)
-        known.update(paths, (f"{name}: {path}" for path in paths))
-    return frozenset(known)
+        document_names.update(paths, (f"{name}: {path}" for path in paths))
+    return frozenset(document_names)
 
 
-def _retrieval_lines(measured: Retrieved) -> list[str]:
-    lines = [title(measured.cases)]
-    if measured.missing:
-        lines.append(f"{measured.missing} relevant documents are not in the knowledge: nothing can find them")
-    if measured.cut:
-        lines.append(f"{measured.cut} times a rewrite or a rerank failed or was late, and its stand-in was measured")
-    rows = [("", *(f"{way} ({one.changed} changed)" if one.changed else way for way, one in measured.ways.items()))]
-    rows += [(name, *(shown(one.measures[name]) for one in measured.ways.values())) for name in MEASURES]
-    lines += table_lines(rows)
-    for way, one in measured.ways.items():
-        if one.changed:
-            lines.append(f"{way} against raw: {MAIN} {signed(one.differences[MAIN])}")
+def _format_retrieval(measurement: RetrievalReport) -> list[str]:
+    lines = [format_title(measurement.cases)]
+    if measurement.missing_count:
+        lines.append(f"{measurement.missing_count} relevant documents are not in the knowledge: nothing can find them")
+    if measurement.fallback_count:
+        lines.append(
+            f"{measurement.fallback_count} times a rewrite or a rerank failed or was late, and "
+            "its stand-in was measured"
+        )
+    rows = [
+        (
+            "",
+            *(
+                f"{variant} ({result.changed_count} changed)" if result.changed_count else variant
+                for variant, result in measurement.variants.items()
+            ),
+        )
+    ]
+    rows += [
+        (name, *(format_figure(result.metrics[name]) for result in measurement.variants.values())) for name in METRICS
+    ]
+    lines += format_table(rows)
+    for variant, result in measurement.variants.items():
+        if result.changed_count:
+            lines.append(f"{variant} against raw: {MAIN_METRIC} {format_difference(result.differences[MAIN_METRIC])}")
     return lines
 
 
-def retrieval_charts(measured: Retrieved) -> Sequence[Chart]:
+def retrieval_charts(measurement: RetrievalReport) -> Sequence[Chart]:
     """Return recall and nDCG at k, a line for every way to make the query, with intervals."""
-    from bots.evaluation.metrics import DEPTHS, DRAWN
+    from bots.evaluation.metrics import CUTOFFS, PLOTTED_METRICS
 
     return [
         Chart(
-            f"{name} at k, {measured.cases} questions; {INTERVALS}",
+            f"{name} at k, {measurement.cases} questions; {INTERVALS_NOTE}",
             "k: documents looked at",
             name,
-            [Series(way, interval_points(one.curves[name])) for way, one in measured.ways.items()],
-            [str(depth) for depth in DEPTHS],
+            [Series(variant, interval_points(result.curves[name])) for variant, result in measurement.variants.items()],
+            [str(depth) for depth in CUTOFFS],
         )
-        for name in DRAWN
+        for name in PLOTTED_METRICS
     ]

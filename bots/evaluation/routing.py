@@ -10,104 +10,125 @@ from typing import Any
 
 import numpy as np
 
-from bots.common.terminal import print_json, table_lines
-from bots.evaluation.datasets import Case, at_once, queries, read_cases, read_routing, with_corpus
-from bots.evaluation.metrics import ROUTED, mean, rate_routing, summed
+from bots.common.terminal import format_table, print_json
+from bots.evaluation.datasets import QueryCase, make_queries, read_cases, read_routing, run_concurrently, with_corpus
+from bots.evaluation.metrics import ROUTING_METRICS, compute_routing_metrics, mean_with_interval, summarize
 from bots.evaluation.output import (
+    comparison_as_json,
     figures_as_json,
-    fitted_lines,
-    judged_as_json,
-    opened,
+    format_figure,
+    format_fit_lines,
+    format_title,
+    open_knowledge,
     print_lines,
-    read_entries,
-    save,
-    shown,
-    title,
-    without_live,
+    read_corpus_entries,
+    save_charts,
+    without_live_sources,
 )
-from bots.evaluation.plots import INTERVALS, Chart, Point, Series, check_plot
-from bots.evaluation.tuning import enough
-from bots.evaluation.tuning_routing import Compared, RoutingFitted, Weights, asked_agents, compare, fit_routing
-from core.answering.context.dependencies import Parts
+from bots.evaluation.plots import INTERVALS_NOTE, Chart, Point, Series, check_plot
+from bots.evaluation.tuning import check_enough_cases
+from bots.evaluation.tuning_routing import (
+    AgentComparison,
+    RoutingTuning,
+    RoutingWeights,
+    compare_agents,
+    select_agent_columns,
+    tune_routing,
+)
+from core.answering.context.dependencies import AnswerDependencies
 from core.errors import UsageError
-from core.messaging.gate.scores import LEVEL, Figure
+from core.messaging.gate.scores import CONFIDENCE_LEVEL, Estimate
 from core.settings import Settings
 from knowledge.ports import Embedder, Store
 
-ROUTING_FORM = '{"id", "question", "agents": [name], "history"?} (docs/evaluate.md)'
+ROUTING_LINE_FORMAT = '{"id", "question", "agents": [name], "history"?} (docs/evaluate.md)'
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RoutingReport:
     """The measures of `cases` questions by way to make the query; `cut` rewrites of the model were the rule's."""
 
     cases: int
     agents: int
-    cut: int
-    ways: Mapping[str, Mapping[str, Figure]]
+    fallback_count: int
+    variants: Mapping[str, Mapping[str, Estimate]]
 
 
-async def measure_routing(cases: Sequence[Case], parts: Parts) -> Routed:
+async def measure_routing(cases: Sequence[QueryCase], deps: AnswerDependencies) -> RoutingReport:
     """Route every question in every way."""
-    asked, cut = await queries(cases, parts)
-    chosen: dict[str, Sequence[str]] = {}
+    queries_by_variant, fallback_count = await make_queries(cases, deps)
+    agents_by_query: dict[str, Sequence[str]] = {}
 
     async def route(query: str) -> str:
-        chosen[query] = [agent.name for agent in await parts.library.route(query)]
+        agents_by_query[query] = [agent.name for agent in await deps.library.route(query)]
         return query
 
-    await at_once(route, sorted({query for way in asked.values() for query in way}))
-    names = list(parts.settings.retrieval_agents())
-    ways = {
-        way: summed(rate_routing([chosen[query] for query in texts], [case.wanted for case in cases], len(names)))
-        for way, texts in asked.items()
+    await run_concurrently(
+        route, sorted({query for variant_queries in queries_by_variant.values() for query in variant_queries})
+    )
+    agent_names = list(deps.settings.retrieval_agents())
+    variants = {
+        variant: summarize(
+            compute_routing_metrics(
+                [agents_by_query[query] for query in texts], [case.expected_ids for case in cases], len(agent_names)
+            )
+        )
+        for variant, texts in queries_by_variant.items()
     }
-    return Routed(len(cases), len(names), cut, ways)
+    return RoutingReport(len(cases), len(agent_names), fallback_count, variants)
 
 
-STEPS = 24
+CURVE_STEPS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class AtThreshold:
+class ThresholdPoint:
     """Coverage and saved searches with one threshold."""
 
     threshold: float
-    coverage: Figure
-    saved: Figure
+    coverage: Estimate
+    saved: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingCurve:
     """The rules' queries over thresholds from low to high, and with the configured one."""
 
-    points: Sequence[AtThreshold]
-    configured: AtThreshold
+    points: Sequence[ThresholdPoint]
+    configured: ThresholdPoint
 
 
-async def routing_curve(cases: Sequence[Case], parts: Parts, store: Store, embedder: Embedder) -> RoutingCurve:
+async def routing_curve(
+    cases: Sequence[QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
+) -> RoutingCurve:
     """Route questions with many thresholds, all else as configured; those that are routed by words are left out.
 
     Raises `StoreError`, `EmbeddingError`.
     """
-    return await asyncio.to_thread(_curve, await compare(cases, parts, store, embedder), parts)
+    return await asyncio.to_thread(_curve, await compare_agents(cases, deps, store, embedder), deps)
 
 
-def _curve(compared: Compared, parts: Parts) -> RoutingCurve:
-    scores = compared.cosines.mixed(compared.configured)
-    wanted = [case.wanted for case in compared.cases]
-    routing, agents = parts.settings.knowledge.routing, len(parts.settings.retrieval_agents())
+def _curve(comparison: AgentComparison, deps: AnswerDependencies) -> RoutingCurve:
+    scores = comparison.cosines.mix_scores(comparison.configured_weights)
+    expected_agents = [case.expected_ids for case in comparison.cases]
+    routing, agents = deps.settings.knowledge.routing, len(deps.settings.retrieval_agents())
 
-    def at(threshold: float) -> AtThreshold:
-        rows = asked_agents(scores, Weights(compared.scales, threshold), routing.agents)
-        rated = rate_routing([[compared.names[agent] for agent in row] for row in rows], wanted, agents)
-        figures: Mapping[str, Figure] = {name: mean(rated[name]) for name in ("coverage", "saved")}
-        return AtThreshold(threshold, figures["coverage"], figures["saved"])
+    def measure_at(threshold: float) -> ThresholdPoint:
+        agent_columns = select_agent_columns(scores, RoutingWeights(comparison.scales, threshold), routing.agents)
+        metric_values = compute_routing_metrics(
+            [[comparison.agent_names[column] for column in columns] for columns in agent_columns],
+            expected_agents,
+            agents,
+        )
+        figures: Mapping[str, Estimate] = {
+            name: mean_with_interval(metric_values[name]) for name in ("coverage", "saved")
+        }
+        return ThresholdPoint(threshold, figures["coverage"], figures["saved"])
 
-    scaled = scores * compared.scales
+    scaled_scores = scores * comparison.scales
     # Steps of equal numbers of scores: where many lie the threshold tells most.
-    between = np.quantile(scaled, np.linspace(0, 1, STEPS)) if scaled.size else np.empty(0)
-    return RoutingCurve([at(float(step)) for step in between], at(routing.threshold))
+    thresholds = np.quantile(scaled_scores, np.linspace(0, 1, CURVE_STEPS)) if scaled_scores.size else np.empty(0)
+    return RoutingCurve([measure_at(float(threshold)) for threshold in thresholds], measure_at(routing.threshold))
 
 
 async def routing(
@@ -115,94 +136,120 @@ async def routing(
 ) -> int:
     """Measure how well questions find their agents. The data is checked before anything is opened."""
     check_plot(plot)
-    cases = await asyncio.to_thread(read_cases, data, read_routing, ROUTING_FORM)
-    entries = await read_entries(corpus)
-    chosen = with_corpus(settings, entries) if entries else without_live(settings)
-    _refuse_unknown_agents(cases, chosen, data)
+    cases = await asyncio.to_thread(read_cases, data, read_routing, ROUTING_LINE_FORMAT)
+    corpus_entries = await read_corpus_entries(corpus)
+    knowledge_settings = with_corpus(settings, corpus_entries) if corpus_entries else without_live_sources(settings)
+    _refuse_unknown_agents(cases, knowledge_settings, data)
     if fit:
-        enough(cases)
-    async with opened(chosen, entries) as app:
-        measured = await measure_routing(cases, app.parts)
-        fitted = await fit_routing(cases, app.parts, app.store, app.embedder) if fit else None
-        curve = await routing_curve(cases, app.parts, app.store, app.embedder) if plot else None
+        check_enough_cases(cases)
+    async with open_knowledge(knowledge_settings, corpus_entries) as app:
+        measurement = await measure_routing(cases, app.deps)
+        fit_result = await tune_routing(cases, app.deps, app.store, app.embedder) if fit else None
+        curve = await routing_curve(cases, app.deps, app.store, app.embedder) if plot else None
     if plot and curve:
-        await save(routing_charts(curve), plot)
+        await save_charts(routing_charts(curve), plot)
     if as_json:
-        print_json(routing_as_json(measured, fitted))
+        print_json(routing_as_json(measurement, fit_result))
         return 0
-    lines = _routing_lines(measured)
-    if fitted:
-        if fitted.left_out:
-            lines += ["", f"{fitted.left_out} questions are routed by words and were not fitted to"]
-        lines += fitted_lines(fitted.judged, _weights(fitted, chosen), keep=fitted.judged["accuracy"].worse)
+    lines = _format_routing(measurement)
+    if fit_result:
+        if fit_result.skipped:
+            lines += ["", f"{fit_result.skipped} questions are routed by words and were not fitted to"]
+        lines += format_fit_lines(
+            fit_result.comparisons,
+            _weights_as_config(fit_result, knowledge_settings),
+            keep_configured=fit_result.comparisons["accuracy"].is_worse,
+        )
     print_lines(lines)
     return 0
 
 
-def routing_as_json(measured: Routed, fitted: RoutingFitted | None) -> Mapping[str, Any]:
+def routing_as_json(measurement: RoutingReport, fit_result: RoutingTuning | None) -> Mapping[str, Any]:
     """Return the object that `kimas eval routing --json` prints (a contract)."""
-    ways = {way: {"measures": figures_as_json(one)} for way, one in measured.ways.items()}
-    head = {"kind": "routing", "cases": measured.cases, "level": LEVEL}
-    result: dict[str, Any] = {**head, "agents": measured.agents, "cut": measured.cut, "ways": ways}
-    if fitted:
-        judged = {name: judged_as_json(one) for name, one in fitted.judged.items()}
+    variants = {variant: {"measures": figures_as_json(figures)} for variant, figures in measurement.variants.items()}
+    header = {"kind": "routing", "cases": measurement.cases, "level": CONFIDENCE_LEVEL}
+    result: dict[str, Any] = {
+        **header,
+        "agents": measurement.agents,
+        "cut": measurement.fallback_count,
+        "ways": variants,
+    }
+    if fit_result:
+        comparisons = {name: comparison_as_json(comparison) for name, comparison in fit_result.comparisons.items()}
         result["fitted"] = {
-            "scales": fitted.scales,
-            "threshold": fitted.threshold,
-            "mix_in_weight": fitted.mix_in_weight,
-            "mix_in_weights": fitted.mix_in_weights,
-            "left_out": fitted.left_out,
-            **judged,
+            "scales": fit_result.scales,
+            "threshold": fit_result.threshold,
+            "mix_in_weight": fit_result.mix_in_weight,
+            "mix_in_weights": fit_result.mix_in_weights,
+            "left_out": fit_result.skipped,
+            **comparisons,
         }
     return result
 
 
-def _refuse_unknown_agents(cases: Sequence[Case], settings: Settings, data: Path) -> None:
-    known = settings.retrieval_agents()
-    unknown = sorted({name for case in cases for name in case.wanted} - known.keys())
-    if unknown:
+def _refuse_unknown_agents(cases: Sequence[QueryCase], settings: Settings, data: Path) -> None:
+    known_agents = settings.retrieval_agents()
+    unknown_agents = sorted({name for case in cases for name in case.expected_ids} - known_agents.keys())
+    if unknown_agents:
         raise UsageError(
-            f"{data} names agents that there are not: {', '.join(unknown)}. "
-            f"The agents with stored knowledge are: {', '.join(sorted(known)) or 'none'}"
+            f"{data} names agents that there are not: {', '.join(unknown_agents)}. "
+            f"The agents with stored knowledge are: {', '.join(sorted(known_agents)) or 'none'}"
         )
 
 
-def _routing_lines(measured: Routed) -> list[str]:
-    rows = [("", *measured.ways), *((name, *(shown(one[name]) for one in measured.ways.values())) for name in ROUTED)]
-    cut = [f"{measured.cut} times the model's rewrite failed or was late: the rule's was measured"]
-    return [f"{title(measured.cases)}; {measured.agents} agents", *(cut if measured.cut else []), *table_lines(rows)]
+def _format_routing(measurement: RoutingReport) -> list[str]:
+    rows = [
+        ("", *measurement.variants),
+        *(
+            (name, *(format_figure(figures[name]) for figures in measurement.variants.values()))
+            for name in ROUTING_METRICS
+        ),
+    ]
+    cut_note = [f"{measurement.fallback_count} times the model's rewrite failed or was late: the rule's was measured"]
+    return [
+        f"{format_title(measurement.cases)}; {measurement.agents} agents",
+        *(cut_note if measurement.fallback_count else []),
+        *format_table(rows),
+    ]
 
 
-def _weights(fitted: RoutingFitted, settings: Settings) -> Mapping[str, Any]:
+def _weights_as_config(fit_result: RoutingTuning, settings: Settings) -> Mapping[str, Any]:
     """Return the fitted weights as configuration. Agents that are one per source have to be written down for it."""
-    mix: dict[str, Any] = {} if fitted.mix_in_weight is None else {"mix_in_weight": fitted.mix_in_weight}
-    if fitted.mix_in_weights:
-        mix["mix_in_weights"] = fitted.mix_in_weights
-    known = settings.retrieval_agents()
+    mix_in_config: dict[str, Any] = (
+        {} if fit_result.mix_in_weight is None else {"mix_in_weight": fit_result.mix_in_weight}
+    )
+    if fit_result.mix_in_weights:
+        mix_in_config["mix_in_weights"] = fit_result.mix_in_weights
+    known_agents = settings.retrieval_agents()
     agents = {
         name: {
             **({} if settings.agents else {"sources": [name]}),
             "scale": scale,
-            **(mix if any(known[name].mix_ins().values()) else {}),
+            **(mix_in_config if any(known_agents[name].mix_ins().values()) else {}),
         }
-        for name, scale in fitted.scales.items()
+        for name, scale in fit_result.scales.items()
     }
-    return {"agents": agents, "knowledge": {"routing": {"threshold": fitted.threshold}}}
+    return {"agents": agents, "knowledge": {"routing": {"threshold": fit_result.threshold}}}
 
 
 def routing_charts(curve: RoutingCurve) -> Sequence[Chart]:
     """Return coverage against saved searches over thresholds, and where the configured one stands."""
-    over = [point for one in curve.points if (point := _trade(one))]
-    configured = _trade(curve.configured)
-    series = [Series("each threshold from low to high", over)]
-    if configured:
+    points = [point for threshold_result in curve.points if (point := _to_trade_off_point(threshold_result))]
+    configured_point = _to_trade_off_point(curve.configured)
+    series = [Series("each threshold from low to high", points)]
+    if configured_point:
         label = f"threshold {curve.configured.threshold:g}"
-        series.append(Series("as configured", [configured], joined=False, label=label))
-    title = f"What a threshold saves; {INTERVALS}"
+        series.append(Series("as configured", [configured_point], is_joined=False, label=label))
+    title = f"What a threshold saves; {INTERVALS_NOTE}"
     return [Chart(title, "saved: share of the agents not asked", "coverage", series)]
 
 
-def _trade(one: AtThreshold) -> Point | None:
-    if one.saved.value is None or one.coverage.value is None:
+def _to_trade_off_point(threshold_result: ThresholdPoint) -> Point | None:
+    if threshold_result.saved.value is None or threshold_result.coverage.value is None:
         return None
-    return Point(one.saved.value, one.coverage.value, one.coverage.low, one.coverage.high)
+    return Point(
+        threshold_result.saved.value,
+        threshold_result.coverage.value,
+        threshold_result.coverage.low,
+        threshold_result.coverage.high,
+    )

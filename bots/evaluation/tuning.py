@@ -10,124 +10,149 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bots.evaluation.datasets import DEPTH, RULE, Case, at_once, documents, queries
-from bots.evaluation.metrics import MAIN, Values, mean, rate
-from core.answering.context.dependencies import Parts
+from bots.evaluation.datasets import (
+    PASSAGES_PER_AGENT,
+    RULE,
+    QueryCase,
+    make_queries,
+    run_concurrently,
+    to_document_ids,
+)
+from bots.evaluation.metrics import MAIN_METRIC, MetricValues, compute_metrics, mean_with_interval
+from core.answering.context.dependencies import AnswerDependencies
 from core.errors import UsageError
-from core.grounding.document_kinds import weigh_kinds
+from core.grounding.document_kinds import apply_kind_weights
 from core.grounding.fusion import fuse
-from core.messaging.gate.scores import Figure
+from core.messaging.gate.scores import Estimate
 from core.settings import SearchSettings
 from core.text.tokens import query_tokens
 from core.types import Passage
 from knowledge.ports import Embedder, Store
-from knowledge.retrieval.library import KNOWN_SHARE
+from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
 
 Indices = NDArray[np.int64]
 T = TypeVar("T")
 
 FOLDS = 5
-FEWEST = 20
+MIN_CASES = 20
 ALPHAS = tuple(round(number / 20, 2) for number in range(21))
 _SEED = 20_240_601
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class TuningComparison:
     """A measure as configured and as fitted, both over questions that the fit had not seen, and what they differ by."""
 
-    configured: Figure
-    fitted: Figure
-    difference: Figure
+    configured: Estimate
+    tuned: Estimate
+    difference: Estimate
 
     @property
-    def worse(self) -> bool:
+    def is_worse(self) -> bool:
         """Tell whether the fitted values do worse than the configured ones, on average."""
         return (self.difference.value or 0.0) < 0
 
 
 @dataclass(frozen=True, slots=True)
-class AlphaFitted:
+class AlphaTuning:
     """The fitted weight of the dense score, and nDCG@10 with it."""
 
     alpha: float
-    judged: Judged
+    comparison: TuningComparison
 
 
-async def fit_alpha(cases: Sequence[Case], parts: Parts, store: Store, embedder: Embedder) -> AlphaFitted:
+async def tune_alpha(
+    cases: Sequence[QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
+) -> AlphaTuning:
     """Fit `knowledge.search.alpha` to nDCG@10 of the rule's queries. Raises `UsageError` for too few questions."""
-    enough(cases)
-    asked, _ = await queries(cases, parts_without_model(parts))
-    search = parts.settings.knowledge.search
-    found: dict[str, Sequence[Passage]] = {}
+    check_enough_cases(cases)
+    queries_by_variant, _ = await make_queries(cases, without_model(deps))
+    search = deps.settings.knowledge.search
+    candidates_by_query: dict[str, Sequence[Passage]] = {}
 
-    async def candidates(query: str) -> str:
-        found[query] = await _candidates(query, parts, store, embedder)
+    async def fetch_candidates(query: str) -> str:
+        candidates_by_query[query] = await _search_candidates(query, deps, store, embedder)
         return query
 
-    await at_once(candidates, sorted(set(asked[RULE])))
-    rated = await asyncio.to_thread(_by_alpha, [found[query] for query in asked[RULE]], cases, search)
+    await run_concurrently(fetch_candidates, sorted(set(queries_by_variant[RULE])))
+    values_by_alpha = await asyncio.to_thread(
+        _compute_alpha_values, [candidates_by_query[query] for query in queries_by_variant[RULE]], cases, search
+    )
     # Before all others stands the configured one: of equals it is kept.
-    choices = sorted(rated, key=lambda alpha: abs(alpha - search.alpha))
+    alphas = sorted(values_by_alpha, key=lambda alpha: abs(alpha - search.alpha))
 
-    def best(cases_of: Indices) -> float:
-        return max(choices, key=lambda alpha: round(float(rated[alpha][cases_of].mean()), 6))
+    def find_best_alpha(case_indices: Indices) -> float:
+        return max(alphas, key=lambda alpha: round(float(values_by_alpha[alpha][case_indices].mean()), 6))
 
-    seen = held_out(len(cases), best, lambda alpha, cases_of: {MAIN: rated[alpha][cases_of]})
-    configured = rated[search.alpha]
-    return AlphaFitted(best(np.arange(len(cases))), judge(configured, seen[MAIN]))
+    held_out_values = cross_validate(
+        len(cases), find_best_alpha, lambda alpha, case_indices: {MAIN_METRIC: values_by_alpha[alpha][case_indices]}
+    )
+    configured_values = values_by_alpha[search.alpha]
+    return AlphaTuning(
+        find_best_alpha(np.arange(len(cases))), compare_values(configured_values, held_out_values[MAIN_METRIC])
+    )
 
 
-def judge(configured: Values, fitted: Values) -> Judged:
+def compare_values(configured: MetricValues, tuned: MetricValues) -> TuningComparison:
     """Compare what the same cases are worth in both ways."""
-    return Judged(mean(configured), mean(fitted), mean(fitted - configured))
+    return TuningComparison(
+        mean_with_interval(configured), mean_with_interval(tuned), mean_with_interval(tuned - configured)
+    )
 
 
-def held_out(
-    count: int, fit: Callable[[Indices], T], rate_with: Callable[[T, Indices], Mapping[str, Values]]
-) -> Mapping[str, Values]:
+def cross_validate(
+    count: int, tune: Callable[[Indices], T], evaluate: Callable[[T, Indices], Mapping[str, MetricValues]]
+) -> Mapping[str, MetricValues]:
     """Return what every case is worth with what was fitted to the other folds, by measure, shape (count,)."""
-    folds = [(fold, rate_with(fit(np.setdiff1d(np.arange(count), fold)), fold)) for fold in split(count)]
+    folds = [(fold, evaluate(tune(np.setdiff1d(np.arange(count), fold)), fold)) for fold in split_folds(count)]
     values = {name: np.full(count, np.nan) for name in folds[0][1]}
-    for fold, rated in folds:
-        for name, worth in rated.items():
-            values[name][fold] = worth
+    for fold, fold_values in folds:
+        for name, metric_values in fold_values.items():
+            values[name][fold] = metric_values
     return values
 
 
-def split(count: int, folds: int = FOLDS) -> Sequence[Indices]:
+def split_folds(count: int, folds: int = FOLDS) -> Sequence[Indices]:
     """Return the cases in folds of about the same size, drawn the same way every time."""
     return np.array_split(np.random.default_rng(_SEED).permutation(count), folds)
 
 
-def enough(cases: Sequence[Case]) -> None:
+def check_enough_cases(cases: Sequence[QueryCase]) -> None:
     """Raise `UsageError` for fewer questions than anything can be fitted to."""
-    if len(cases) < FEWEST:
-        raise UsageError(f"--fit needs {FEWEST} questions at least; there are {len(cases)}. Label more of them.")
+    if len(cases) < MIN_CASES:
+        raise UsageError(f"--fit needs {MIN_CASES} questions at least; there are {len(cases)}. Label more of them.")
 
 
-def parts_without_model(parts: Parts) -> Parts:
+def without_model(deps: AnswerDependencies) -> AnswerDependencies:
     """Return the parts without a model, for what is the same with one."""
-    return Parts(parts.settings, parts.library, parts.reranker, None, parts.prompts)
+    return AnswerDependencies(deps.settings, deps.library, deps.reranker, None, deps.prompts)
 
 
-async def _candidates(query: str, parts: Parts, store: Store, embedder: Embedder) -> Sequence[Passage]:
+async def _search_candidates(
+    query: str, deps: AnswerDependencies, store: Store, embedder: Embedder
+) -> Sequence[Passage]:
     """Return all candidates of the agents that a query goes to, with both true scores."""
-    agents = parts.settings.retrieval_agents()
-    sources = {source for one in await parts.library.route(query) for source in agents[one.name].sources}
+    agents = deps.settings.retrieval_agents()
+    sources = {source for agent in await deps.library.route(query) for source in agents[agent.name].sources}
     if not sources:
         return ()
-    known = embedder.known_share(query) >= KNOWN_SHARE
-    vector = (await embedder.embed([query]))[0] if known else None
-    return await store.search(query_tokens(query), vector, sources, parts.settings.knowledge.search.candidates)
+    is_in_vocabulary = embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE
+    vector = (await embedder.embed([query]))[0] if is_in_vocabulary else None
+    return await store.search(query_tokens(query), vector, sources, deps.settings.knowledge.search.candidates)
 
 
-def _by_alpha(
-    found: Sequence[Sequence[Passage]], cases: Sequence[Case], search: SearchSettings
-) -> Mapping[float, Values]:
-    wanted = [case.wanted for case in cases]
-    rated = {}
+def _compute_alpha_values(
+    candidates: Sequence[Sequence[Passage]], cases: Sequence[QueryCase], search: SearchSettings
+) -> Mapping[float, MetricValues]:
+    expected_ids = [case.expected_ids for case in cases]
+    values_by_alpha = {}
     for alpha in {*ALPHAS, search.alpha}:
-        ranked = [weigh_kinds(fuse(passages, alpha, DEPTH), search.kind_weights) for passages in found]
-        rated[alpha] = rate([documents(one, ids) for one, ids in zip(ranked, wanted, strict=True)], wanted)[MAIN]
-    return rated
+        rankings = [
+            apply_kind_weights(fuse(passages, alpha, PASSAGES_PER_AGENT), search.kind_weights)
+            for passages in candidates
+        ]
+        values_by_alpha[alpha] = compute_metrics(
+            [to_document_ids(ranking, case_ids) for ranking, case_ids in zip(rankings, expected_ids, strict=True)],
+            expected_ids,
+        )[MAIN_METRIC]
+    return values_by_alpha

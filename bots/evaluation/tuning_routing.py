@@ -10,27 +10,34 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bots.evaluation.datasets import RULE, Case, queries
-from bots.evaluation.metrics import ROUTED, Values, rate_routing
-from bots.evaluation.tuning import Indices, Judged, enough, held_out, judge, parts_without_model
-from core.answering.context.dependencies import Parts
+from bots.evaluation.datasets import RULE, QueryCase, make_queries
+from bots.evaluation.metrics import ROUTING_METRICS, MetricValues, compute_routing_metrics
+from bots.evaluation.tuning import (
+    Indices,
+    TuningComparison,
+    check_enough_cases,
+    compare_values,
+    cross_validate,
+    without_model,
+)
+from core.answering.context.dependencies import AnswerDependencies
 from core.errors import UsageError
 from core.settings import AgentSettings
 from core.settings.answering import MixInWeightSettings
 from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.agent_index import make_indexes
-from knowledge.retrieval.library import KNOWN_SHARE
+from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
 from knowledge.retrieval.routing import AgentIndex
 
-KINDS = tuple(MixInWeightSettings.model_fields)
+MIX_IN_KINDS = tuple(MixInWeightSettings.model_fields)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mix:
+class MixWeights:
     """The weight of the mix-in per agent, shape (agents,), and of its kinds, shape (agents, kinds) or (1, kinds)."""
 
-    mix_in: Values
-    kinds: Values
+    mix_in: MetricValues
+    kinds: MetricValues
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,103 +47,113 @@ class Cosines:
     `centroid` has the shape (cases, agents), `kinds` (cases, agents, kinds).
     """
 
-    centroid: Values
-    kinds: Values
+    centroid: MetricValues
+    kinds: MetricValues
 
-    def of(self, cases: NDArray[np.int64]) -> Cosines:
+    def select(self, cases: NDArray[np.int64]) -> Cosines:
         """Return those of some cases."""
         return Cosines(self.centroid[cases], self.kinds[cases])
 
-    def mixed(self, mix: Mix) -> Values:
+    def mix_scores(self, weights: MixWeights) -> MetricValues:
         """Return the scores before they are scaled, shape (cases, agents); minus infinity where nothing compares."""
-        weighted = np.where(np.isnan(self.kinds) | (mix.kinds == 0), -np.inf, self.kinds * mix.kinds)
-        told = weighted.max(axis=2)
-        alone = np.isnan(self.centroid)
-        both: Values = (1 - mix.mix_in) * np.where(alone, 0, self.centroid) + mix.mix_in * np.where(
-            np.isinf(told), 0, told
+        weighted_cosines = np.where(np.isnan(self.kinds) | (weights.kinds == 0), -np.inf, self.kinds * weights.kinds)
+        mix_in_cosines = weighted_cosines.max(axis=2)
+        has_no_centroids = np.isnan(self.centroid)
+        mixed_scores: MetricValues = (1 - weights.mix_in) * np.where(
+            has_no_centroids, 0, self.centroid
+        ) + weights.mix_in * np.where(np.isinf(mix_in_cosines), 0, mix_in_cosines)
+        scores: MetricValues = np.where(
+            has_no_centroids, mix_in_cosines, np.where(np.isinf(mix_in_cosines), self.centroid, mixed_scores)
         )
-        scores: Values = np.where(alone, told, np.where(np.isinf(told), self.centroid, both))
         return scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class AgentComparison:
     """Labelled questions compared with the agents of these names; `left_out` questions are routed by words."""
 
-    names: tuple[str, ...]
-    cases: Sequence[Case]
+    agent_names: tuple[str, ...]
+    cases: Sequence[QueryCase]
     cosines: Cosines
-    configured: Mix
-    scales: Values
-    left_out: int
+    configured_weights: MixWeights
+    scales: MetricValues
+    skipped: int
 
 
-async def compare(cases: Sequence[Case], parts: Parts, store: Store, embedder: Embedder) -> Compared:
+async def compare_agents(
+    cases: Sequence[QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
+) -> AgentComparison:
     """Compare the rules' queries with every agent that has knowledge or a mix-in.
 
     Raises `StoreError`, `EmbeddingError`.
     """
-    asked, _ = await queries(cases, parts_without_model(parts))
-    known = [number for number, text in enumerate(asked[RULE]) if embedder.known_share(text) >= KNOWN_SHARE]
-    indexes = sorted(await make_indexes(parts.settings, store, embedder), key=lambda index: index.name)
-    vectors = await embedder.embed([asked[RULE][number] for number in known])
-    agents = parts.settings.retrieval_agents()
-    return Compared(
+    queries_by_variant, _ = await make_queries(cases, without_model(deps))
+    case_numbers = [
+        number
+        for number, text in enumerate(queries_by_variant[RULE])
+        if embedder.vocabulary_coverage(text) >= MIN_VOCABULARY_COVERAGE
+    ]
+    indexes = sorted(await make_indexes(deps.settings, store, embedder), key=lambda index: index.name)
+    vectors = await embedder.embed([queries_by_variant[RULE][number] for number in case_numbers])
+    agents = deps.settings.retrieval_agents()
+    return AgentComparison(
         tuple(index.name for index in indexes),
-        [cases[number] for number in known],
-        cosines_of(vectors, indexes),
-        _configured([agents[index.name] for index in indexes]),
+        [cases[number] for number in case_numbers],
+        compute_cosines(vectors, indexes),
+        _configured_weights([agents[index.name] for index in indexes]),
         np.array([index.scale for index in indexes], np.float64),
-        len(cases) - len(known),
+        len(cases) - len(case_numbers),
     )
 
 
-def cosines_of(vectors: Vectors, indexes: Sequence[AgentIndex]) -> Cosines:
+def compute_cosines(vectors: Vectors, indexes: Sequence[AgentIndex]) -> Cosines:
     """Return the cosines of queries, unit vectors of shape (cases, d), with each agent."""
-    centroid = np.full((len(vectors), len(indexes)), np.nan)
-    kinds = np.full((len(vectors), len(indexes), len(KINDS)), np.nan)
-    for at, index in enumerate(indexes):
+    centroid_cosines = np.full((len(vectors), len(indexes)), np.nan)
+    kind_cosines = np.full((len(vectors), len(indexes), len(MIX_IN_KINDS)), np.nan)
+    for agent_number, index in enumerate(indexes):
         if len(index.centroids):
-            centroid[:, at] = (vectors @ index.centroids.T).max(axis=1)
-        for kind, name in enumerate(KINDS):
-            rows = [row for row, told in enumerate(index.told) if told.kind == name]
+            centroid_cosines[:, agent_number] = (vectors @ index.centroids.T).max(axis=1)
+        for kind_number, kind_name in enumerate(MIX_IN_KINDS):
+            rows = [row for row, mix_in_text in enumerate(index.mix_in_texts) if mix_in_text.kind == kind_name]
             if rows:
-                plain = index.mix_in[rows] / np.array([[index.told[row].weight] for row in rows], np.float32)
-                kinds[:, at, kind] = (vectors @ plain.T).max(axis=1)
-    return Cosines(centroid, kinds)
+                unweighted_vectors = index.mix_in_vectors[rows] / np.array(
+                    [[index.mix_in_texts[row].weight] for row in rows], np.float32
+                )
+                kind_cosines[:, agent_number, kind_number] = (vectors @ unweighted_vectors.T).max(axis=1)
+    return Cosines(centroid_cosines, kind_cosines)
 
 
-def _configured(agents: Sequence[AgentSettings]) -> Mix:
-    kinds = [[getattr(agent.mix_in_weights, kind) for kind in KINDS] for agent in agents]
-    weights = np.array([agent.mix_in_weight for agent in agents], np.float64)
-    return Mix(weights, np.array(kinds, np.float64).reshape(len(agents), len(KINDS)))
+def _configured_weights(agents: Sequence[AgentSettings]) -> MixWeights:
+    kind_weights = [[getattr(agent.mix_in_weights, kind) for kind in MIX_IN_KINDS] for agent in agents]
+    mix_in_weights = np.array([agent.mix_in_weight for agent in agents], np.float64)
+    return MixWeights(mix_in_weights, np.array(kind_weights, np.float64).reshape(len(agents), len(MIX_IN_KINDS)))
 
 
 # Cosines of related and unrelated texts lie about a tenth apart: such a difference should count, and no more.
 TEMPERATURE = 0.05
 # What moving a weight away from where it was costs: with few questions it should not move at all.
-RESTRAINT = 0.5
-STEPS = (0.1, 0.03, 0.01)
-LEAST, MOST = 0.5, 2.0
-TENTHS = tuple(number / 10 for number in range(11))
+REGULARIZATION = 0.5
+SCALE_STEPS = (0.1, 0.03, 0.01)
+MIN_SCALE, MAX_SCALE = 0.5, 2.0
+WEIGHT_GRID = tuple(number / 10 for number in range(11))
 # The mix and the scales lean on each other; after the second round neither moves any more.
 ROUNDS = 2
 # A wanted agent that is not asked loses the answer, one asked in vain costs milliseconds.
 BETA = 2
-THRESHOLDS = 200
+THRESHOLD_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class RoutingWeights:
     """A scale per agent, the score below which none is asked, and the mix that the scores come from."""
 
-    scales: Values
+    scales: MetricValues
     threshold: float
-    mix: Mix | None = None
+    mix: MixWeights | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RoutingFitted:
+class RoutingTuning:
     """What was fitted to all questions, and the measures with what was fitted to others than those measured.
 
     `mix_in_weight` is one for all agents, None where none has both passages and a mix-in; `mix_in_weights` holds the
@@ -147,161 +164,202 @@ class RoutingFitted:
     threshold: float
     mix_in_weight: float | None
     mix_in_weights: Mapping[str, float]
-    judged: Mapping[str, Judged]
-    left_out: int
+    comparisons: Mapping[str, TuningComparison]
+    skipped: int
 
 
-async def fit_routing(cases: Sequence[Case], parts: Parts, store: Store, embedder: Embedder) -> RoutingFitted:
-    """Fit `agents.*.mix_in_weight`, `mix_in_weights`, `scale` and `knowledge.retrieval.routing.threshold` to the rules' queries.
+async def tune_routing(
+    cases: Sequence[QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
+) -> RoutingTuning:
+    """Fit `agents.*.mix_in_weight`, `mix_in_weights`, `scale` and `knowledge.routing.threshold` to the rules' queries.
 
     Raises `UsageError` for too few questions or agents.
     """
-    compared = await compare(cases, parts, store, embedder)
-    enough(compared.cases)
-    if len(compared.names) < 2:
+    comparison = await compare_agents(cases, deps, store, embedder)
+    check_enough_cases(comparison.cases)
+    if len(comparison.agent_names) < 2:
         raise UsageError("--fit needs two agents at least that have knowledge or a description")
-    return await asyncio.to_thread(_fitted, compared, parts)
+    return await asyncio.to_thread(_tune, comparison, deps)
 
 
-def _fitted(compared: Compared, parts: Parts) -> RoutingFitted:
-    routing = parts.settings.knowledge.routing
-    agents = len(parts.settings.retrieval_agents())
-    configured = Weights(compared.scales, routing.threshold, compared.configured)
-    wanted = np.array([[name in case.wanted for name in compared.names] for case in compared.cases])
+def _tune(comparison: AgentComparison, deps: AnswerDependencies) -> RoutingTuning:
+    routing = deps.settings.knowledge.routing
+    agent_count = len(deps.settings.retrieval_agents())
+    configured_weights = RoutingWeights(comparison.scales, routing.threshold, comparison.configured_weights)
+    expected = np.array([[name in case.expected_ids for name in comparison.agent_names] for case in comparison.cases])
 
-    def rated(weights: Weights, which: Indices) -> Mapping[str, Values]:
-        scores = compared.cosines.of(which).mixed(weights.mix or compared.configured)
-        chosen = [[compared.names[at] for at in row] for row in asked_agents(scores, weights, routing.agents)]
-        return rate_routing(chosen, [compared.cases[number].wanted for number in which], agents)
+    def evaluate(weights: RoutingWeights, case_indices: Indices) -> Mapping[str, MetricValues]:
+        scores = comparison.cosines.select(case_indices).mix_scores(weights.mix or comparison.configured_weights)
+        agent_names = [
+            [comparison.agent_names[column] for column in row]
+            for row in select_agent_columns(scores, weights, routing.agents)
+        ]
+        return compute_routing_metrics(
+            agent_names, [comparison.cases[number].expected_ids for number in case_indices], agent_count
+        )
 
-    def found(which: Indices) -> Weights:
-        return fit_all(compared.cosines.of(which), wanted[which], compared.configured, routing.agents)
+    def tune(case_indices: Indices) -> RoutingWeights:
+        return tune_all(
+            comparison.cosines.select(case_indices),
+            expected[case_indices],
+            comparison.configured_weights,
+            routing.agents,
+        )
 
-    everything = np.arange(len(compared.cases))
-    before, after = rated(configured, everything), held_out(len(compared.cases), found, rated)
-    judged = {name: judge(before[name], after[name]) for name in ROUTED}
-    whole = found(everything)
-    scales = dict(zip(compared.names, (round(float(scale), 2) for scale in whole.scales), strict=True))
-    mixing, kinds = _moved(compared.cosines)
-    weight = round(float((whole.mix or compared.configured).mix_in[0]), 2) if mixing else None
-    weights = {KINDS[at]: round(float((whole.mix or compared.configured).kinds[0, at]), 2) for at in kinds}
-    return RoutingFitted(scales, whole.threshold, weight, weights, judged, compared.left_out)
+    all_cases = np.arange(len(comparison.cases))
+    configured_values, tuned_values = (
+        evaluate(configured_weights, all_cases),
+        cross_validate(len(comparison.cases), tune, evaluate),
+    )
+    comparisons = {name: compare_values(configured_values[name], tuned_values[name]) for name in ROUTING_METRICS}
+    tuned_weights = tune(all_cases)
+    scales = dict(zip(comparison.agent_names, (round(float(scale), 2) for scale in tuned_weights.scales), strict=True))
+    is_mix_tunable, kind_numbers = _find_tunable(comparison.cosines)
+    mix_in_weight = (
+        round(float((tuned_weights.mix or comparison.configured_weights).mix_in[0]), 2) if is_mix_tunable else None
+    )
+    mix_in_weights = {
+        MIX_IN_KINDS[kind_number]: round(
+            float((tuned_weights.mix or comparison.configured_weights).kinds[0, kind_number]), 2
+        )
+        for kind_number in kind_numbers
+    }
+    return RoutingTuning(
+        scales, tuned_weights.threshold, mix_in_weight, mix_in_weights, comparisons, comparison.skipped
+    )
 
 
-def fit_all(cosines: Cosines, wanted: np.ndarray, configured: Mix, limit: int) -> Weights:
+def tune_all(cosines: Cosines, expected: np.ndarray, configured_weights: MixWeights, limit: int) -> RoutingWeights:
     """Return the mix, the scales and the threshold that fit labelled questions best.
 
     `wanted` tells which agents should be asked, shape (cases, agents). All agents get the same mix: to tell their
     weights apart would take many questions of each.
     """
-    mix, scales = configured, np.ones(len(configured.mix_in))
-    if any(_moved(cosines)):
+    mix, scales = configured_weights, np.ones(len(configured_weights.mix_in))
+    if any(_find_tunable(cosines)):
         for _ in range(ROUNDS):
-            mix = _fit_mix(cosines, wanted, scales, configured)
-            scales = _fit_scales(cosines.mixed(mix), wanted)
-    found = fit_weights(cosines.mixed(mix), wanted, limit)
-    return Weights(found.scales, found.threshold, mix)
+            mix = _tune_mix(cosines, expected, scales, configured_weights)
+            scales = _tune_scales(cosines.mix_scores(mix), expected)
+    tuned_weights = tune_scales_and_threshold(cosines.mix_scores(mix), expected, limit)
+    return RoutingWeights(tuned_weights.scales, tuned_weights.threshold, mix)
 
 
-def fit_weights(scores: Values, wanted: np.ndarray, limit: int) -> Weights:
+def tune_scales_and_threshold(scores: MetricValues, expected: np.ndarray, limit: int) -> RoutingWeights:
     """Return the scales and the threshold that fit labelled questions best.
 
     `scores` are unscaled, shape (cases, agents); `wanted` tells which agents should be asked, of the same shape.
     """
-    scales = _fit_scales(scores, wanted)
-    ranked = np.sort((scores * scales).max(axis=1))
-    between = np.quantile(ranked, np.linspace(0, 1, THRESHOLDS))
+    scales = _tune_scales(scores, expected)
+    best_scores = np.sort((scores * scales).max(axis=1))
+    quantiles = np.quantile(best_scores, np.linspace(0, 1, THRESHOLD_STEPS))
     # Rounded down, so that nothing just above it falls below. The first excludes nobody.
-    steps = [-1.0, *np.unique(np.floor(between * 1000) / 1000)]
-    worth = [_worth(scores, wanted, Weights(scales, float(step)), limit) for step in steps]
-    return Weights(scales, float(steps[int(np.argmax(np.round(worth, 6)))]))
+    thresholds = [-1.0, *np.unique(np.floor(quantiles * 1000) / 1000)]
+    f_scores = [
+        _mean_f_score(scores, expected, RoutingWeights(scales, float(threshold)), limit) for threshold in thresholds
+    ]
+    return RoutingWeights(scales, float(thresholds[int(np.argmax(np.round(f_scores, 6)))]))
 
 
-def asked_agents(scores: Values, weights: Weights, limit: int) -> Sequence[Sequence[int]]:
+def select_agent_columns(scores: MetricValues, weights: RoutingWeights, limit: int) -> Sequence[Sequence[int]]:
     """Return the agents (columns) that every case goes to, best first. `scores` are mixed and not yet scaled."""
-    scaled = scores * weights.scales
-    order = np.argsort(-scaled, axis=1, kind="stable")[:, :limit]
-    return [[int(at) for at in row if scaled[case, at] >= weights.threshold] for case, row in enumerate(order)]
+    scaled_scores = scores * weights.scales
+    order = np.argsort(-scaled_scores, axis=1, kind="stable")[:, :limit]
+    return [
+        [int(column) for column in row if scaled_scores[case, column] >= weights.threshold]
+        for case, row in enumerate(order)
+    ]
 
 
-def _moved(cosines: Cosines) -> tuple[bool, Sequence[int]]:
+def _find_tunable(cosines: Cosines) -> tuple[bool, Sequence[int]]:
     """Tell whether any agent has both sides to weigh, and which kinds can be weighed against each other."""
-    told = np.asarray(~np.isnan(cosines.kinds).all(axis=0))
-    passages = np.asarray(~np.isnan(cosines.centroid).all(axis=0))
-    kinds = np.flatnonzero(told.any(axis=0))
-    return bool((told.any(axis=1) & passages).any()), [int(kind) for kind in kinds] if len(kinds) > 1 else []
+    has_mix_in = np.asarray(~np.isnan(cosines.kinds).all(axis=0))
+    has_passages = np.asarray(~np.isnan(cosines.centroid).all(axis=0))
+    kind_numbers = np.flatnonzero(has_mix_in.any(axis=0))
+    return bool((has_mix_in.any(axis=1) & has_passages).any()), [int(kind) for kind in kind_numbers] if len(
+        kind_numbers
+    ) > 1 else []
 
 
-def _fit_mix(cosines: Cosines, wanted: np.ndarray, scales: Values, configured: Mix) -> Mix:
+def _tune_mix(
+    cosines: Cosines, expected: np.ndarray, scales: MetricValues, configured_weights: MixWeights
+) -> MixWeights:
     """Return one mix for all agents under which wanted agents stand out most, by moving one weight at a time."""
-    related = np.flatnonzero(wanted.any(axis=1))
-    mixing, kinds = _moved(cosines)
-    before = np.array([configured.mix_in.mean(), *configured.kinds.mean(axis=0)])
-    if not len(related):
-        return configured
-    cosines, wanted = cosines.of(related), wanted[related]
+    positive_cases = np.flatnonzero(expected.any(axis=1))
+    is_mix_tunable, kind_numbers = _find_tunable(cosines)
+    initial_weights = np.array([configured_weights.mix_in.mean(), *configured_weights.kinds.mean(axis=0)])
+    if not len(positive_cases):
+        return configured_weights
+    cosines, expected = cosines.select(positive_cases), expected[positive_cases]
 
-    def value(weights: Values) -> float:
-        gone = RESTRAINT * float((weights - before) @ (weights - before)) / math.sqrt(len(related))
-        return _standing_out(cosines.mixed(_common(weights, len(scales))), wanted, scales) - gone
+    def objective(weights: MetricValues) -> float:
+        penalty = (
+            REGULARIZATION
+            * float((weights - initial_weights) @ (weights - initial_weights))
+            / math.sqrt(len(positive_cases))
+        )
+        return _softmax_objective(cosines.mix_scores(_to_shared_mix(weights, len(scales))), expected, scales) - penalty
 
-    best = before
+    best_weights = initial_weights
     for _ in range(ROUNDS):
-        for at in [*([0] if mixing else []), *(kind + 1 for kind in kinds)]:
+        for position in [*([0] if is_mix_tunable else []), *(kind + 1 for kind in kind_numbers)]:
             # A kind without any weight would take the only thing that some agents are known by.
-            tried = [_with(best, at, tenth) for tenth in TENTHS if tenth or at == 0]
-            best = max([best, *tried], key=lambda weights: round(value(weights), 9))
-    return _common(best, len(scales))
+            candidates = [
+                _replace_at(best_weights, position, grid_weight)
+                for grid_weight in WEIGHT_GRID
+                if grid_weight or position == 0
+            ]
+            best_weights = max([best_weights, *candidates], key=lambda weights: round(objective(weights), 9))
+    return _to_shared_mix(best_weights, len(scales))
 
 
-def _common(weights: Values, agents: int) -> Mix:
-    return Mix(np.full(agents, weights[0]), weights[None, 1:])
+def _to_shared_mix(weights: MetricValues, agent_count: int) -> MixWeights:
+    return MixWeights(np.full(agent_count, weights[0]), weights[None, 1:])
 
 
-def _with(values: Values, at: int, value: float) -> Values:
-    changed = values.copy()
-    changed[at] = value
-    return changed
+def _replace_at(values: MetricValues, position: int, value: float) -> MetricValues:
+    result = values.copy()
+    result[position] = value
+    return result
 
 
-def _fit_scales(scores: Values, wanted: np.ndarray) -> Values:
+def _tune_scales(scores: MetricValues, expected: np.ndarray) -> MetricValues:
     """Return the scales under which wanted agents stand out most, by moving one at a time; about 1 on average."""
-    related = wanted.any(axis=1)
-    scores, wanted = scores[related], wanted[related]
+    positive_cases = expected.any(axis=1)
+    scores, expected = scores[positive_cases], expected[positive_cases]
     scales = np.ones(scores.shape[1])
     if not len(scores):
         return scales
-    best = _standing_out(scores, wanted, scales)
-    for step in STEPS:
-        moved = True
-        while moved:
-            moved = False
+    best_value = _softmax_objective(scores, expected, scales)
+    for step in SCALE_STEPS:
+        is_improving = True
+        while is_improving:
+            is_improving = False
             for agent in range(len(scales)):
                 for factor in (1 + step, 1 / (1 + step)):
-                    tried = scales.copy()
-                    tried[agent] = np.clip(tried[agent] * factor, LEAST, MOST)
-                    value = _standing_out(scores, wanted, tried)
-                    if value > best + 1e-9:
-                        scales, best, moved = tried, value, True
+                    trial_scales = scales.copy()
+                    trial_scales[agent] = np.clip(trial_scales[agent] * factor, MIN_SCALE, MAX_SCALE)
+                    trial_value = _softmax_objective(scores, expected, trial_scales)
+                    if trial_value > best_value + 1e-9:
+                        scales, best_value, is_improving = trial_scales, trial_value, True
     return np.round(scales, 2)
 
 
-def _standing_out(scores: Values, wanted: np.ndarray, scales: Values) -> float:
+def _softmax_objective(scores: MetricValues, expected: np.ndarray, scales: MetricValues) -> float:
     """Return the mean log share of the wanted agents in a soft choice, less what the scales' distance from 1 costs."""
-    raised = scores * scales / TEMPERATURE
-    raised = np.exp(raised - raised.max(axis=1, keepdims=True))
-    share: Values = (raised * wanted).sum(axis=1) / raised.sum(axis=1)
-    logarithms: Values = np.log(scales)
-    gone = RESTRAINT * float(logarithms @ logarithms) / math.sqrt(len(scores))
-    gained: Values = np.log(np.maximum(share, 1e-9))
-    return float(gained.mean()) - gone
+    exponentials = scores * scales / TEMPERATURE
+    exponentials = np.exp(exponentials - exponentials.max(axis=1, keepdims=True))
+    shares: MetricValues = (exponentials * expected).sum(axis=1) / exponentials.sum(axis=1)
+    logarithms: MetricValues = np.log(scales)
+    penalty = REGULARIZATION * float(logarithms @ logarithms) / math.sqrt(len(scores))
+    log_shares: MetricValues = np.log(np.maximum(shares, 1e-9))
+    return float(log_shares.mean()) - penalty
 
 
-def _worth(scores: Values, wanted: np.ndarray, weights: Weights, limit: int) -> float:
+def _mean_f_score(scores: MetricValues, expected: np.ndarray, weights: RoutingWeights, limit: int) -> float:
     """Return the mean F-measure of the agents asked, with recall counting more; 1 where none is wanted or asked."""
-    values = []
-    for case, chosen in enumerate(asked_agents(scores, weights, limit)):
-        right = int(wanted[case, chosen].sum()) if chosen else 0
-        sizes = BETA**2 * int(wanted[case].sum()) + len(chosen)
-        values.append((1 + BETA**2) * right / sizes if sizes else 1.0)
-    return float(np.mean(values))
+    f_scores = []
+    for case, columns in enumerate(select_agent_columns(scores, weights, limit)):
+        hits = int(expected[case, columns].sum()) if columns else 0
+        denominator = BETA**2 * int(expected[case].sum()) + len(columns)
+        f_scores.append((1 + BETA**2) * hits / denominator if denominator else 1.0)
+    return float(np.mean(f_scores))

@@ -7,25 +7,25 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.common.connection import Line
-from bots.common.proactive import muted
-from bots.http.client import Client, Pace
-from bots.http.convert import Deleted, content_of, to_message
-from bots.http.feedback import PressSink
+from bots.common.connection import ConnectionStatus
+from bots.common.proactive import make_read_only
+from bots.http.client import CallbackClient, HttpIntervals
+from bots.http.convert import MessageDeletion, decode_content, to_message
+from bots.http.feedback import HttpRatingSink
 from bots.http.idempotency import Deletions
-from bots.http.server import Server
-from bots.http.sink import HttpSink, Shared
+from bots.http.server import EventServer
+from bots.http.sink import HttpSink, HttpSinkContext
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
-    from core.ports import Delivery, Receive, Sink
+    from core.ports import Delivery, MessageHandler, Sink
     from core.settings import HttpSettings
 
-UNREADABLE = "http.secret cannot be read: {error}. Make one, for example with: openssl rand -hex 32"
-SHORTEST_SECRET = 16
+UNREADABLE_MESSAGE = "http.secret cannot be read: {error}. Make one, for example with: openssl rand -hex 32"
+MIN_SECRET_CHARS = 16
 
 
 class HttpAdapter:
@@ -36,59 +36,61 @@ class HttpAdapter:
     """
 
     name = "http"
-    bot = ""
+    bot_id = ""
     # What one network has said is not for another one.
-    inherits = False
+    can_take_over = False
 
-    def __init__(self, settings: HttpSettings, pace: Pace | None = None, *, mute: bool = False) -> None:
-        self._mute = mute
+    def __init__(
+        self, settings: HttpSettings, intervals: HttpIntervals | None = None, *, read_only: bool = False
+    ) -> None:
+        self._read_only = read_only
         self._settings = settings
-        self._pace = pace or Pace()
+        self._intervals = intervals or HttpIntervals()
         self._deletions = Deletions()
         self._secret = ""
-        self._client: Client | None = None
+        self._client: CallbackClient | None = None
         self.port = 0
-        self.line = Line()
+        self.connection = ConnectionStatus()
         self.ready = asyncio.Event()
-        self.taken: Counter[str] = Counter()
+        self.event_counts: Counter[str] = Counter()
 
     async def open(self) -> None:
         """Read the secret and check the callback's address. Raises `PlatformError` where either is of no use."""
         try:
             self._secret = await asyncio.to_thread(self._settings.secret.value)
         except (KeyError, OSError, UnicodeDecodeError) as error:
-            raise PlatformError(UNREADABLE.format(error=error)) from error
-        if len(self._secret) < SHORTEST_SECRET:
-            raise PlatformError(f"http.secret is too short: give it at least {SHORTEST_SECRET} characters")
-        client = Client(self._settings, self._secret)
-        self._client = muted(client, ("close",)) if self._mute else client
+            raise PlatformError(UNREADABLE_MESSAGE.format(error=error)) from error
+        if len(self._secret) < MIN_SECRET_CHARS:
+            raise PlatformError(f"http.secret is too short: give it at least {MIN_SECRET_CHARS} characters")
+        client = CallbackClient(self._settings, self._secret)
+        self._client = make_read_only(client, ("close",)) if self._read_only else client
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         """Take events until cancelled. Raises `PlatformError` for an address that cannot be listened on."""
 
-        async def take(event: object) -> None:
-            await self._take(event, receive)
+        async def handle_event(event: object) -> None:
+            await self._handle_event(event, receive)
 
-        self._opened()
-        async with Server(self._settings, self._secret, take).serving() as port:
+        self._get_client()
+        async with EventServer(self._settings, self._secret, handle_event).serve() as port:
             self.port = port
-            self.line.up()
+            self.connection.mark_connected()
             self.ready.set()
-            logger(__name__).info("http.listening", host=self._settings.host, port=port)
+            get_logger(__name__).info("http.listening", host=self._settings.host, port=port)
             await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
         if is_press(message):
-            return PressSink(self._opened(), message, self._pace)
-        shared = Shared(self._opened(), self._deletions, self._pace, self._settings.partials)
-        return HttpSink(shared, message, delivery, previous)
+            return HttpRatingSink(self._get_client(), message, self._intervals)
+        context = HttpSinkContext(self._get_client(), self._deletions, self._intervals, self._settings.partials)
+        return HttpSink(context, message, delivery, previous_reply_id)
 
-    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return a picture that came with an event. Raises `PlatformError` for one of more than `most` bytes."""
-        content = await asyncio.to_thread(content_of, attachment)
-        if len(content) > most:
-            raise PlatformError(f"the file is larger than {most} bytes")
+        content = await asyncio.to_thread(decode_content, attachment)
+        if len(content) > max_bytes:
+            raise PlatformError(f"the file is larger than {max_bytes} bytes")
         return content
 
     async def close(self) -> None:
@@ -97,16 +99,16 @@ class HttpAdapter:
         if client is not None:
             await client.close()
 
-    def _opened(self) -> Client:
+    def _get_client(self) -> CallbackClient:
         if self._client is None:
             raise PlatformError("the HTTP adapter is not open")
         return self._client
 
-    async def _take(self, event: object, receive: Receive) -> None:
-        found = to_message(event, datetime.now(UTC))
-        if isinstance(found, Deleted):
-            self._deletions.add((found.chat, found.id))
-            self.taken["delete"] += 1
+    async def _handle_event(self, event: object, receive: MessageHandler) -> None:
+        incoming = to_message(event, datetime.now(UTC))
+        if isinstance(incoming, MessageDeletion):
+            self._deletions.add((incoming.chat, incoming.id))
+            self.event_counts["delete"] += 1
             return
-        await receive(found)
-        self.taken[str(found.reference["kind"])] += 1
+        await receive(incoming)
+        self.event_counts[str(incoming.reference["kind"])] += 1

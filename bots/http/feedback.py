@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bots.common.delivery_retry import Patience
-from bots.http.client import Client, key_of
-from core.messaging.feedback.rating_buttons import Offer, offered, read_button
+from bots.common.delivery_retry import DeliveryRetry
+from bots.http.client import CallbackClient, make_idempotency_key
+from core.messaging.feedback.rating_buttons import Button, get_buttons, read_button
 from core.types import Message, Reply
 
 if TYPE_CHECKING:
-    from bots.http.client import Pace
+    from bots.http.client import HttpIntervals
 
 
-class PressSink:
+class HttpRatingSink:
     """Answers one event of the kind `feedback`."""
 
-    def __init__(self, client: Client, message: Message, pace: Pace) -> None:
+    def __init__(self, client: CallbackClient, message: Message, intervals: HttpIntervals) -> None:
         self._client = client
         self._message = message
-        self._patience = Patience("http", pace)
+        self._retry = DeliveryRetry("http", intervals)
 
     async def open(self) -> None:
         """Do nothing: the event was confirmed already."""
@@ -36,14 +36,18 @@ class PressSink:
         await self._send("failed", text)
 
     async def _send(self, state: str, text: str) -> None:
-        event, chat = self._message.id, self._message.key.chat
+        event_id, chat = self._message.id, self._message.key.chat
         payload = {
-            **{"event_id": event, "chat": chat, "thread": "", "state": state, "text": text},
-            **{"citations": [], "reply_id": "", "offers": [_offer(one) for one in offered(self._message)]},
+            **{"event_id": event_id, "chat": chat, "thread": "", "state": state, "text": text},
+            **{
+                "citations": [],
+                "reply_id": "",
+                "offers": [_to_button_payload(button) for button in get_buttons(self._message)],
+            },
         }
-        await self._patience.insist(lambda: self._client.send(payload, key_of(chat, event, state)))
+        await self._retry.run(lambda: self._client.send(payload, make_idempotency_key(chat, event_id, state)))
 
 
-def _offer(button: Offer) -> dict[str, str]:
-    read = read_button(button.data)
-    return {"text": read[0] if read else "", "label": button.label}
+def _to_button_payload(button: Button) -> dict[str, str]:
+    choice_and_question = read_button(button.data)
+    return {"text": choice_and_question[0] if choice_and_question else "", "label": button.label}

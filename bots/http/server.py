@@ -10,44 +10,44 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from bots.http.convert import Malformed, identity_of
-from bots.http.idempotency import Taken
-from bots.http.signing import SIGNATURE, TIMESTAMP, WINDOW_S, fault_of
+from bots.http.convert import MalformedEvent, parse_event_key
+from bots.http.idempotency import IdempotencyKeys
+from bots.http.signing import MAX_CLOCK_SKEW_S, SIGNATURE, TIMESTAMP, verify
 from core.errors import PlatformError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.settings import HttpSettings
 
 # Makes an event durable. Raises `Malformed`, and whatever kept it from being safe.
-Take = Callable[[object], Awaitable[None]]
+HandleEvent = Callable[[object], Awaitable[None]]
 
-READ_S = 10.0
+READ_TIMEOUT_S = 10.0
 # A timestamp may lie this far ahead as well as behind.
-REMEMBERED_S = 2.0 * WINDOW_S
+REPLAY_WINDOW_S = 2.0 * MAX_CLOCK_SKEW_S
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """A request that is answered with an error: the status, a word for programs and a reason for people."""
 
-    def __init__(self, status: int, error: str, reason: str) -> None:
+    def __init__(self, status: int, code: str, reason: str) -> None:
         super().__init__(reason)
-        self.status, self.error, self.reason = status, error, reason
+        self.status, self.code, self.reason = status, code, reason
 
 
-class Server:
+class EventServer:
     """Takes the requests of one network."""
 
-    def __init__(self, settings: HttpSettings, secret: str, take: Take) -> None:
+    def __init__(self, settings: HttpSettings, secret: str, handle_event: HandleEvent) -> None:
         self._settings = settings
         self._secret = secret
-        self._take = take
-        self._taken = Taken(REMEMBERED_S)
+        self._handle_event = handle_event
+        self._idempotency_keys = IdempotencyKeys(REPLAY_WINDOW_S)
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[int]:
+    async def serve(self) -> AsyncIterator[int]:
         """Listen inside the block; its value is the port. Raises `PlatformError` for an address that cannot be had."""
         host, port = self._settings.host, self._settings.port
         application = web.Application(client_max_size=self._settings.max_kb * 1024, middlewares=[_errors_as_json])
-        application.router.add_post("/v1/events", self._event)
+        application.router.add_post("/v1/events", self._handle_request)
         application.router.add_get("/health", _health)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=2)
         await runner.setup()
@@ -60,35 +60,35 @@ class Server:
         finally:
             await runner.cleanup()
 
-    async def _event(self, request: web.Request) -> web.Response:
-        event = _parsed(await self._verified(request))
+    async def _handle_request(self, request: web.Request) -> web.Response:
+        event = _parse_json(await self._read_verified_body(request))
         try:
-            number = identity_of(event)
+            event_key = parse_event_key(event)
             now = time.monotonic()
-            if not self._taken.add(number, now):
-                raise Refused(409, "replayed", f"the event {number[1][:64]} was taken already")
+            if not self._idempotency_keys.add(event_key, now):
+                raise RequestRejected(409, "replayed", f"the event {event_key[1][:64]} was taken already")
             try:
-                await self._take(event)
+                await self._handle_event(event)
             except BaseException:
-                self._taken.discard(number)
+                self._idempotency_keys.discard(event_key)
                 raise
-        except Malformed as fault:
-            raise Refused(422, "malformed", str(fault)) from fault
-        return web.json_response({"state": "taken", "event_id": number[1]}, status=202)
+        except MalformedEvent as error:
+            raise RequestRejected(422, "malformed", str(error)) from error
+        return web.json_response({"state": "taken", "event_id": event_key[1]}, status=202)
 
-    async def _verified(self, request: web.Request) -> bytes:
+    async def _read_verified_body(self, request: web.Request) -> bytes:
         if request.headers.get("Content-Encoding", "identity") != "identity":
-            raise Refused(415, "encoded", "the body must not be compressed")
+            raise RequestRejected(415, "encoded", "the body must not be compressed")
         try:
-            async with asyncio.timeout(READ_S):
+            async with asyncio.timeout(READ_TIMEOUT_S):
                 body = await request.read()
-        except TimeoutError as fault:
-            raise Refused(408, "slow", f"the body did not arrive within {READ_S:g} s") from fault
+        except TimeoutError as error:
+            raise RequestRejected(408, "slow", f"the body did not arrive within {READ_TIMEOUT_S:g} s") from error
         timestamp, signature = request.headers.get(TIMESTAMP, ""), request.headers.get(SIGNATURE, "")
-        reason = fault_of(self._secret, timestamp, signature, body, time.time())
+        reason = verify(self._secret, timestamp, signature, body, time.time())
         if reason:
-            logger(__name__).warning("http.signature_refused", reason=reason, peer=request.remote)
-            raise Refused(401, "unsigned", reason)
+            get_logger(__name__).warning("http.signature_refused", reason=reason, peer=request.remote)
+            raise RequestRejected(401, "unsigned", reason)
         return body
 
 
@@ -103,24 +103,26 @@ async def _errors_as_json(
     """Answer every failure as JSON with its reason; what went wrong inside is told to the log alone."""
     try:
         return await handler(request)
-    except Refused as refused:
-        return _told(refused.status, refused.error, refused.reason)
+    except RequestRejected as error:
+        return _error_response(error.status, error.code, error.reason)
     except web.HTTPRequestEntityTooLarge:
-        return _told(413, "too_large", "the event is larger than http.max_kb allows")
+        return _error_response(413, "too_large", "the event is larger than http.max_kb allows")
     except web.HTTPException as error:
-        return _told(error.status, "refused", error.reason)
+        return _error_response(error.status, "refused", error.reason)
     except Exception as error:
         # Whatever it is: an event that is not safe must not be confirmed.
-        logger(__name__).error("http.event_not_taken", error=str(error), hint="the network is told to send it again")
-        return _told(503, "not_taken", "the event could not be kept; send it again", {"Retry-After": "5"})
+        get_logger(__name__).error(
+            "http.event_not_taken", error=str(error), hint="the network is told to send it again"
+        )
+        return _error_response(503, "not_taken", "the event could not be kept; send it again", {"Retry-After": "5"})
 
 
-def _told(status: int, error: str, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response({"error": error, "reason": reason}, status=status, headers=headers)
+def _error_response(status: int, code: str, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.json_response({"error": code, "reason": reason}, status=status, headers=headers)
 
 
-def _parsed(body: bytes) -> object:
+def _parse_json(body: bytes) -> object:
     try:
         return json.loads(body)
-    except (ValueError, RecursionError) as fault:
-        raise Refused(400, "no_json", "the body is not JSON in UTF-8") from fault
+    except (ValueError, RecursionError) as error:
+        raise RequestRejected(400, "no_json", "the body is not JSON in UTF-8") from error

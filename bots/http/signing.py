@@ -8,16 +8,16 @@ import hmac
 TIMESTAMP = "X-Kimas-Timestamp"
 SIGNATURE = "X-Kimas-Signature"
 # A request that was recorded is of no use for longer than this.
-WINDOW_S = 300
+MAX_CLOCK_SKEW_S = 300
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
     """Return the signature of a body sent at a time (seconds since 1970, as decimal digits)."""
-    signed = timestamp.encode() + b"." + body
-    return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    payload = timestamp.encode() + b"." + body
+    return "v1=" + hmac.new(secret.encode(), payload, hashlib.sha256).hexdigest()
 
 
-def fault_of(secret: str, timestamp: str, signature: str, body: bytes, now: float) -> str:
+def verify(secret: str, timestamp: str, signature: str, body: bytes, now: float) -> str:
     """Say what is wrong with a signed request, or return an empty string."""
     if not timestamp or not signature:
         return f"the headers {TIMESTAMP} and {SIGNATURE} are missing"
@@ -26,6 +26,6 @@ def fault_of(secret: str, timestamp: str, signature: str, body: bytes, now: floa
     expected = sign(secret, timestamp, body)
     if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
         return f"{SIGNATURE} does not fit the body, the time and the secret"
-    if abs(now - int(timestamp)) > WINDOW_S:
-        return f"{TIMESTAMP} is more than {WINDOW_S} s away from this clock"
+    if abs(now - int(timestamp)) > MAX_CLOCK_SKEW_S:
+        return f"{TIMESTAMP} is more than {MAX_CLOCK_SKEW_S} s away from this clock"
     return ""

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from bots.common.delivery_retry import Patience, announced
-from bots.common.live_preview import Showing
-from bots.http.client import Client, Pace, RetryLater, Unreachable, key_of
+from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.common.live_preview import LivePreview
+from bots.http.client import CallbackClient, HttpIntervals, RetryLater, Unreachable, make_idempotency_key
 from bots.http.idempotency import Deletions
-from core.errors import MessageGone
-from core.messaging.auto_comment.guarded_sink import MOST
-from core.messaging.feedback.escalation import called
-from core.observability.logs import logger
+from core.errors import MessageDeleted
+from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES
+from core.messaging.feedback.escalation import mentioned_users
+from core.observability.logs import get_logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ State = Literal["started", "partial", "final", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class HttpSinkContext:
     """What all replies have in common."""
 
-    client: Client
+    client: CallbackClient
     deletions: Deletions
-    pace: Pace
+    intervals: HttpIntervals
     partials: bool
 
 
@@ -39,89 +39,101 @@ class HttpSink:
     reply is being written that cannot be sent in time are skipped.
     """
 
-    def __init__(self, shared: Shared, message: Message, delivery: Delivery, previous: str = "") -> None:
-        self._client, self._pace = shared.client, shared.pace
-        self._deletions = shared.deletions
+    def __init__(self, context: HttpSinkContext, message: Message, delivery: Delivery, previous: str = "") -> None:
+        self._client, self._intervals = context.client, context.intervals
+        self._deletions = context.deletions
         self._delivery = delivery
-        self._key = message.key
-        self._event = str(message.reference.get("event", message.id))
+        self._conversation = message.key
+        self._event_id = str(message.reference.get("event", message.id))
         # A question that is answered once more has an id of its own.
-        self._id = message.id
-        self._called = called(message)
-        self._most = message.reference.get(MOST)
-        self._reply_id = previous or key_of(message.key.chat, self._id, "reply")
-        self._posted = bool(previous)
-        self._partials = shared.partials
-        self._number = 0
-        self._showing = Showing(f"http reply {self._event}")
-        self._patience = Patience("http", shared.pace)
+        self._message_id = message.id
+        self._mentions = mentioned_users(message)
+        self._max_bot_replies = message.reference.get(MAX_BOT_REPLIES)
+        self._reply_id = previous or make_idempotency_key(message.key.chat, self._message_id, "reply")
+        self._is_posted = bool(previous)
+        self._partials = context.partials
+        self._sequence = 0
+        self._preview = LivePreview(f"http reply {self._event_id}")
+        self._retry = DeliveryRetry("http", context.intervals)
 
     async def open(self) -> None:
         """Tell the network that a reply is being written; a network that misses it gets the reply all the same."""
         if self._partials:
-            self._showing.begin(lambda: self._showing.each_state(self._show))
+            self._preview.start(lambda: self._preview.run_updates(self._send_partial))
         try:
-            await self._client.send(self._payload("started"), self._key_of("started"))
-        except (Unreachable, RetryLater) as failure:
-            logger(__name__).debug("http.start_not_told", error=str(failure))
+            await self._client.send(self._payload("started"), self._make_idempotency_key("started"))
+        except (Unreachable, RetryLater) as error:
+            get_logger(__name__).debug("http.start_not_told", error=str(error))
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to send the states before."""
-        self._showing.tell(text)
+        self._preview.push(text)
 
     async def finish(self, reply: Reply) -> None:
         """Send the final reply with its sources."""
-        await self._conclude("final", reply.text, reply.citations)
+        await self._send_final("final", reply.text, reply.citations)
 
     async def fail(self, text: str) -> None:
         """Send the text in place of the reply."""
-        await self._conclude("failed", text, ())
+        await self._send_final("failed", text, ())
 
-    async def _show(self) -> float:
+    async def _send_partial(self) -> float:
         """Send the newest state; return for how long not to send another one."""
-        self._number += 1
-        payload = self._payload("partial", self._showing.text)
+        self._sequence += 1
+        payload = self._payload("partial", self._preview.text)
         try:
-            await self._put(payload, self._key_of("partial", self._number))
-        except RetryLater as failure:
-            return max(failure.seconds, self._pace.partial_s)
-        except Unreachable as failure:
-            logger(__name__).debug("http.state_skipped", error=str(failure))
-        return self._pace.partial_s
+            await self._send_state(payload, self._make_idempotency_key("partial", self._sequence))
+        except RetryLater as error:
+            return max(error.seconds, self._intervals.partial_s)
+        except Unreachable as error:
+            get_logger(__name__).debug("http.state_skipped", error=str(error))
+        return self._intervals.partial_s
 
-    async def _conclude(self, state: State, text: str, citations: Sequence[Citation]) -> None:
-        await self._showing.ended()
+    async def _send_final(self, state: State, text: str, citations: Sequence[Citation]) -> None:
+        await self._preview.join()
         payload = self._payload(state, text, citations)
-        await self._patience.insist(lambda: self._put(payload, self._key_of(state)))
+        await self._retry.run(lambda: self._send_state(payload, self._make_idempotency_key(state)))
 
-    async def _put(self, payload: Mapping[str, Any], key: str) -> None:
-        if (self._key.chat, self._event) in self._deletions:
-            raise MessageGone("the question was deleted")
-        if self._posted:
-            await self._client.send({**payload, "reply_id": self._reply_id}, key)
+    async def _send_state(self, payload: Mapping[str, Any], idempotency_key: str) -> None:
+        if (self._conversation.chat, self._event_id) in self._deletions:
+            raise MessageDeleted("the question was deleted")
+        if self._is_posted:
+            await self._client.send({**payload, "reply_id": self._reply_id}, idempotency_key)
         else:
-            await self._patience.to_the_end(announced(self._delivery, lambda: self._post(payload, key)))
+            await self._retry.run_uncancelled(
+                post_journaled(self._delivery, lambda: self._post(payload, idempotency_key))
+            )
 
-    async def _post(self, payload: Mapping[str, Any], key: str) -> str:
-        given = await self._client.send(payload, key)
-        self._reply_id, self._posted = given or self._reply_id, True
+    async def _post(self, payload: Mapping[str, Any], idempotency_key: str) -> str:
+        reply_id = await self._client.send(payload, idempotency_key)
+        self._reply_id, self._is_posted = reply_id or self._reply_id, True
         return self._reply_id
 
     def _payload(self, state: State, text: str = "", citations: Sequence[Citation] = ()) -> dict[str, Any]:
         return {
-            "event_id": self._event,
-            "chat": self._key.chat,
-            "thread": self._key.thread,
+            "event_id": self._event_id,
+            "chat": self._conversation.chat,
+            "thread": self._conversation.thread,
             "state": state,
             "text": text,
             "citations": [
-                {"n": one.n, "source": one.source, "title": one.title, "path": one.path, "url": one.url}
-                for one in citations
+                {
+                    "n": citation.n,
+                    "source": citation.source,
+                    "title": citation.title,
+                    "path": citation.path,
+                    "url": citation.url,
+                }
+                for citation in citations
             ],
             "reply_id": self._reply_id,
-            **({"mentions": list(self._called)} if self._called else {}),
-            **({"bot_replies_below": self._most} if self._most and state in ("partial", "final") else {}),
+            **({"mentions": list(self._mentions)} if self._mentions else {}),
+            **(
+                {"bot_replies_below": self._max_bot_replies}
+                if self._max_bot_replies and state in ("partial", "final")
+                else {}
+            ),
         }
 
-    def _key_of(self, state: State, number: int = 0) -> str:
-        return key_of(self._key.chat, self._id, state, number)
+    def _make_idempotency_key(self, state: State, sequence: int = 0) -> str:
+        return make_idempotency_key(self._conversation.chat, self._message_id, state, sequence)

@@ -7,34 +7,42 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bots.common.connection import Line, Outage
-from bots.common.proactive import muted
-from bots.slack.administrators import Administrators
-from bots.slack.commands import ACKNOWLEDGED, CHOSEN, CommandSink, to_lesson
-from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event
-from bots.slack.errors import Pace, TokenRefused, Turns
-from bots.slack.feedback import PRESSED, PressSink, to_press
-from bots.slack.settings_modal import FIELD, SUBMITTED, FieldSink, Submission, Submissions, to_submission, view_of
-from bots.slack.sink import Shared, SlackSink
-from bots.slack.status import Lacking
-from bots.slack.thread_cache import AnsweredIn, Memory
+from bots.common.connection import ConnectionStatus, RetryLoop
+from bots.common.proactive import make_read_only
+from bots.slack.administrators import AdministratorCache
+from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, CommandSink, from_message_shortcut
+from bots.slack.convert import Identity, Ignored, MessageDeletion, from_command, from_event
+from bots.slack.errors import RateLimiter, SlackIntervals, TokenRefused
+from bots.slack.feedback import BLOCK_ACTIONS, SlackRatingSink, from_block_action
+from bots.slack.settings_modal import (
+    FIELD,
+    VIEW_SUBMISSION,
+    FieldSink,
+    Submission,
+    SubmissionHandler,
+    to_submission,
+    to_view,
+)
+from bots.slack.sink import SlackSink, SlackSinkContext
+from bots.slack.status import MissingCapabilities
+from bots.slack.thread_cache import HasAnswered, ThreadCache
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
-from core.messaging.policy.posts import by_bot
-from core.observability.logs import logger
+from core.messaging.policy.posts import is_by_bot
+from core.observability.logs import get_logger
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
-    from bots.slack.client import Client
-    from core.messaging.commands.form import Form
-    from core.ports import Delivery, Receive, Sink
+    from bots.slack.client import SlackClient
+    from core.messaging.commands.form import SettingsForm
+    from core.ports import Delivery, MessageHandler, Sink
     from core.settings import Secret, SlackSettings
 
 Result = TypeVar("Result")
 
-UNREADABLE = "slack.{which} cannot be read: {error}. docs/slack.md says where it comes from"
+UNREADABLE_MESSAGE = "slack.{which} cannot be read: {error}. docs/slack.md says where it comes from"
 # The client's calls that show nothing to anybody, and what holds the connection.
-READS = frozenset(("identity", "socket_url", "is_administrator", "fetch", "close", "web", "session"))
+READ_ONLY_CALLS = frozenset(("get_identity", "get_socket_url", "is_admin", "download_file", "close", "web", "session"))
 
 
 class SlackAdapter:
@@ -47,33 +55,33 @@ class SlackAdapter:
     """
 
     name = "slack"
-    inherits = True
+    can_take_over = True
 
     def __init__(
         self,
         settings: SlackSettings,
-        answered_in: AnsweredIn,
-        pace: Pace | None = None,
+        has_answered: HasAnswered,
+        intervals: SlackIntervals | None = None,
         *,
-        counted: Collection[str] = (),
-        mute: bool = False,
+        bot_message_chats: Collection[str] = (),
+        read_only: bool = False,
     ) -> None:
-        self._mute = mute
+        self._read_only = read_only
         self._settings = settings
-        self._counted = counted
-        self._pace = pace or Pace()
-        self.line = Line()
-        self._memory = Memory(answered_in)
-        self._administrators = Administrators()
-        self._submissions = Submissions(self._pace.submit_s)
-        self._shared: Shared | None = None
+        self._bot_message_chats = bot_message_chats
+        self._intervals = intervals or SlackIntervals()
+        self.connection = ConnectionStatus()
+        self._thread_cache = ThreadCache(has_answered)
+        self._administrators = AdministratorCache()
+        self._submissions = SubmissionHandler(self._intervals.submit_timeout_s)
+        self._context: SlackSinkContext | None = None
         self._me = Identity("")
-        self._url = ""
+        self._socket_url = ""
         self.skipped: Counter[str] = Counter()
         self.port = 0
 
     @property
-    def bot(self) -> str:
+    def bot_id(self) -> str:
         """The bot's own id, once it is open."""
         return self._me.user_id
 
@@ -82,114 +90,124 @@ class SlackAdapter:
 
         Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
         """
-        client = await _connect(self._settings, self._pace)
-        client = muted(client, READS) if self._mute else client
-        self._shared = Shared(client, self._memory, Turns(), Lacking(), self._pace)
+        client = await _connect(self._settings, self._intervals)
+        client = make_read_only(client, READ_ONLY_CALLS) if self._read_only else client
+        self._context = SlackSinkContext(
+            client, self._thread_cache, RateLimiter(), MissingCapabilities(), self._intervals
+        )
         try:
-            self._me = await self._reached(client.identity)
+            self._me = await self._retry_until_ok(client.get_identity)
             if self._settings.app_token is not None:
                 # Good for the first connection; asking for another one right away would be asking too often.
-                self._url = await self._reached(client.socket_url)
+                self._socket_url = await self._retry_until_ok(client.get_socket_url)
         except BaseException:
             await self.close()
             raise
-        logger(__name__).info("slack.open", bot=self._me.name, workspace=self._me.team)
+        get_logger(__name__).info("slack.open", bot=self._me.name, workspace=self._me.team)
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
-        from bots.slack.events import Events
+        from bots.slack.events import EventReceiver
 
         settings = self._settings
-        secret = await _value("signing_secret", settings.signing_secret)
-        events = Events(self._opened().client, secret, lambda payload: self._take(payload, receive))
+        secret = await _read_secret("signing_secret", settings.signing_secret)
+        events = EventReceiver(
+            self._get_context().client, secret, lambda payload: self._handle_payload(payload, receive)
+        )
         if settings.app_token is not None:
-            await self._follow(events.follow)
-        async with events.serving(settings.host, settings.port, settings.path) as self.port:
-            self.line.up()
-            logger(__name__).info("slack.listening", host=settings.host, port=self.port, path=settings.path)
+            await self._keep_connected(events.run_socket)
+        async with events.serve(settings.host, settings.port, settings.path) as self.port:
+            self.connection.mark_connected()
+            get_logger(__name__).info("slack.listening", host=settings.host, port=self.port, path=settings.path)
             await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous` is the timestamp of a reply posted before a crash."""
-        shared = self._opened()
+        context = self._get_context()
         # Another bot's reply cannot be edited.
-        mine = previous if message.bot in ("", self._me.user_id) else ""
+        own_reply_ts = previous_reply_id if message.bot in ("", self._me.user_id) else ""
         if is_press(message):
-            return PressSink(shared.client, message, self._pace)
+            return SlackRatingSink(context.client, message, self._intervals)
         if FIELD in message.reference:
-            return FieldSink(shared.client, self._submissions, message)
+            return FieldSink(context.client, self._submissions, message)
         if "response_url" in message.reference:
-            return CommandSink(shared.client, message, delivery, mine, self._pace)
-        return SlackSink(shared, message, delivery, mine)
+            return CommandSink(context.client, message, delivery, own_reply_ts, self._intervals)
+        return SlackSink(context, message, delivery, own_reply_ts)
 
-    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return what is attached to a message. Raises `PlatformError`."""
-        return await self._opened().client.fetch(str(attachment.reference["file"]), most)
+        return await self._get_context().client.download_file(str(attachment.reference["file"]), max_bytes)
 
-    async def is_administrator(self, message: Message) -> bool:
+    async def is_admin(self, message: Message) -> bool:
         """Say whether the author administers the workspace. Raises `PlatformError`."""
-        return await self._administrators.include(self._opened().client, message)
+        return await self._administrators.is_admin(self._get_context().client, message)
 
-    async def show_form(self, message: Message, form: Form) -> bool:
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Open a form for the author of a slash command. Raises `PlatformError`, also when it is too late for that."""
-        await self._opened().client.open_form(message.id, view_of(form, message))
+        await self._get_context().client.open_modal(message.id, to_view(form, message))
         return True
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        shared, self._shared = self._shared, None
-        if shared is not None:
-            await shared.client.close()
+        context, self._context = self._context, None
+        if context is not None:
+            await context.client.close()
 
-    def _opened(self) -> Shared:
-        if self._shared is None:
+    def _get_context(self) -> SlackSinkContext:
+        if self._context is None:
             raise PlatformError("the Slack adapter is not open")
-        return self._shared
+        return self._context
 
-    async def _follow(self, connection: Callable[[str, float, Callable[[], None]], Awaitable[None]]) -> None:
+    async def _keep_connected(
+        self, run_connection: Callable[[str, float, Callable[[], None]], Awaitable[None]]
+    ) -> None:
         """Keep one Socket Mode connection open."""
-        outage = Outage("slack", "listening", self._pace, _hint, self.line)
-        refusals = 0
+        retry_loop = RetryLoop("slack", "listening", self._intervals, _hint, self.connection)
+        refusal_count = 0
         while True:
-            url, self._url = self._url, ""
+            url, self._socket_url = self._socket_url, ""
             try:
-                url = url or await self._opened().client.socket_url()
-                refusals = 0
-                await connection(url, self._pace.ping_s, outage.over)
-            except TokenRefused as failure:
+                url = url or await self._get_context().client.get_socket_url()
+                refusal_count = 0
+                await run_connection(url, self._intervals.ping_s, retry_loop.mark_recovered)
+            except TokenRefused as error:
                 # A single refusal may be a hiccup of Slack's.
-                refusals += 1
-                if refusals > 1:
+                refusal_count += 1
+                if refusal_count > 1:
                     raise
-                await outage.wait(failure)
-            except PlatformError as failure:
-                await outage.wait(failure)
+                await retry_loop.wait(error)
+            except PlatformError as error:
+                await retry_loop.wait(error)
 
-    def _reached(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
-        return Outage("slack", "opening", self._pace, _hint).outlasted(call)
+    def _retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
+        return RetryLoop("slack", "opening", self._intervals, _hint).retry_until_ok(call)
 
-    async def _take(self, payload: Mapping[str, Any], receive: Receive) -> Mapping[str, Any]:
+    async def _handle_payload(self, payload: Mapping[str, Any], receive: MessageHandler) -> Mapping[str, Any]:
         """Make one payload safe. Return what Slack is answered. Raises what kept it from being safe."""
-        found = self._converted(payload)
-        if isinstance(found, Deleted):
-            self._memory.delete(found)
-        elif isinstance(found, Ignored):
-            self.skipped[found.reason] += 1
-            tell = logger(__name__).debug if found.expected else logger(__name__).warning
-            tell("slack.event_skipped", reason=found.reason, event_id=str(payload.get("event_id", ""))[:100])
-        elif isinstance(found, Submission):
-            return await self._submissions.settle(found, receive)
-        elif found.command:
-            await receive(found)
-            return {"text": ACKNOWLEDGED} if found.command == "ask" and not self._mute else {}
-        elif by_bot(found):
-            await receive(found)
+        incoming = self._convert(payload)
+        if isinstance(incoming, MessageDeletion):
+            self._thread_cache.mark_deleted(incoming)
+        elif isinstance(incoming, Ignored):
+            self.skipped[incoming.reason] += 1
+            log = get_logger(__name__).debug if incoming.is_expected else get_logger(__name__).warning
+            log("slack.event_skipped", reason=incoming.reason, event_id=str(payload.get("event_id", ""))[:100])
+        elif isinstance(incoming, Submission):
+            return await self._submissions.handle(incoming, receive)
+        elif incoming.command:
+            await receive(incoming)
+            return {"text": ACKNOWLEDGEMENT} if incoming.command == "ask" and not self._read_only else {}
+        elif is_by_bot(incoming):
+            await receive(incoming)
         else:
-            await receive(await self._memory.placed(found))
+            await receive(await self._thread_cache.with_thread_context(incoming))
         return {}
 
-    def _converted(self, payload: Mapping[str, Any]) -> Message | Deleted | Submission | Ignored:
-        interactive = {PRESSED: to_press, SUBMITTED: to_submission, CHOSEN: to_lesson}
+    def _convert(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | Submission | Ignored:
+        interactive = {
+            BLOCK_ACTIONS: from_block_action,
+            VIEW_SUBMISSION: to_submission,
+            MESSAGE_ACTION: from_message_shortcut,
+        }
         kind = str(payload.get("type"))
         try:
             if isinstance(payload.get("command"), str):
@@ -197,45 +215,45 @@ class SlackAdapter:
             if kind in interactive:
                 return interactive[kind](payload, self._me)
             if kind == "event_callback":
-                return from_event(payload, self._me, self._counted)
+                return from_event(payload, self._me, self._bot_message_chats)
         except Exception as error:
             # It would come again and break the conversion again.
-            logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
-            return Ignored("malformed", expected=False)
+            get_logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
+            return Ignored("malformed", is_expected=False)
         return Ignored(f"a payload of type {kind[:50]}")
 
 
 async def identify(settings: SlackSettings) -> str:
     """Return the names of the bot and the workspace that the token belongs to. Raises `PlatformError`."""
-    client = await _connect(settings, Pace())
+    client = await _connect(settings, SlackIntervals())
     try:
-        me = await client.identity()
+        me = await client.get_identity()
         return f"{me.name} in {me.team}"
     finally:
         await client.close()
 
 
-def _hint(failure: Exception) -> str:
-    return "retrying" if isinstance(failure, PlatformError) else "an event could not be made safe"
+def _hint(error: Exception) -> str:
+    return "retrying" if isinstance(error, PlatformError) else "an event could not be made safe"
 
 
-async def _connect(settings: SlackSettings, pace: Pace) -> Client:
+async def _connect(settings: SlackSettings, intervals: SlackIntervals) -> SlackClient:
     """Read the tokens and load slack_sdk in a worker thread, and make a client."""
-    bot_token = await _value("bot_token", settings.bot_token)
-    app_token = await _value("app_token", settings.app_token)
-    loaded = await asyncio.to_thread(_load)
-    return loaded.connect(bot_token, app_token, settings.api_url, pace.answer_s)
+    bot_token = await _read_secret("bot_token", settings.bot_token)
+    app_token = await _read_secret("app_token", settings.app_token)
+    client_class = await asyncio.to_thread(_load_client)
+    return client_class.connect(bot_token, app_token, settings.api_url, intervals.request_timeout_s)
 
 
-async def _value(which: str, secret: Secret | None) -> str:
+async def _read_secret(setting: str, secret: Secret | None) -> str:
     try:
         return "" if secret is None else (await asyncio.to_thread(secret.value)).strip()
     except (KeyError, OSError, UnicodeDecodeError) as error:
-        raise PlatformError(UNREADABLE.format(which=which, error=error)) from error
+        raise PlatformError(UNREADABLE_MESSAGE.format(which=setting, error=error)) from error
 
 
-def _load() -> type[Client]:
+def _load_client() -> type[SlackClient]:
     import bots.slack.events  # noqa: F401 - slack_bolt too takes its time
-    from bots.slack.client import Client
+    from bots.slack.client import SlackClient
 
-    return Client
+    return SlackClient

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 from core.types import Message
 
 if TYPE_CHECKING:
-    from bots.slack.client import Client
+    from bots.slack.client import SlackClient
 
 # So long somebody who was made an administrator, or is none any more, may have to wait.
-REMEMBERED_S = 30.0
-PEOPLE = 1000
+CACHE_TTL_S = 30.0
+MAX_USERS = 1000
 
 
-class Administrators:
+class AdministratorCache:
     """The administrators and owners of a workspace, each answer of Slack's remembered for a moment."""
 
-    def __init__(self, remembered_s: float = REMEMBERED_S) -> None:
-        self._remembered_s = remembered_s
-        self._known: dict[str, tuple[float, bool]] = {}
+    def __init__(self, ttl_s: float = CACHE_TTL_S) -> None:
+        self._ttl_s = ttl_s
+        self._cache: dict[str, tuple[float, bool]] = {}
 
-    async def include(self, client: Client, message: Message) -> bool:
+    async def is_admin(self, client: SlackClient, message: Message) -> bool:
         """Say whether the author is one of them. Raises a `PlatformError` when Slack cannot be asked."""
-        user = message.author_id
-        at, known = self._known.get(user, (-float("inf"), False))
-        if time.monotonic() - at < self._remembered_s:
-            return known
-        found = await client.is_administrator(user)
-        if len(self._known) >= PEOPLE:
-            self._known.clear()
-        self._known[user] = (time.monotonic(), found)
-        return found
+        user_id = message.author_id
+        fetched_at, is_cached_admin = self._cache.get(user_id, (-float("inf"), False))
+        if time.monotonic() - fetched_at < self._ttl_s:
+            return is_cached_admin
+        is_admin = await client.is_admin(user_id)
+        if len(self._cache) >= MAX_USERS:
+            self._cache.clear()
+        self._cache[user_id] = (time.monotonic(), is_admin)
+        return is_admin

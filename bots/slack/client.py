@@ -15,17 +15,17 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bots.common.downloads import content_of
-from bots.slack.convert import Identity, address_of
-from bots.slack.errors import RetryLater, Unreachable, failure_of, retry_after
-from core.errors import MessageGone, PlatformError
+from bots.common.downloads import read_limited
+from bots.slack.convert import Identity, get_file_url
+from bots.slack.errors import RetryLater, Unreachable, retry_after, to_platform_error
+from core.errors import MessageDeleted, PlatformError
 
-CHUNK = 65536
+CHUNK_BYTES = 65536
 # Slack's layout of a message, as JSON.
 Blocks = Sequence[dict[str, Any]]
 
 
-class Client:
+class SlackClient:
     """One bot's connection. Every call raises a `PlatformError` of `failures`, chained with slack_sdk's."""
 
     def __init__(self, web: AsyncWebClient, session: aiohttp.ClientSession, app_token: str) -> None:
@@ -35,25 +35,25 @@ class Client:
         self._team = ""
 
     @classmethod
-    def connect(cls, bot_token: str, app_token: str, api_url: str, timeout_s: float) -> Client:
+    def connect(cls, bot_token: str, app_token: str, api_url: str, timeout_s: float) -> SlackClient:
         """Make a client inside the running loop; nothing is sent yet."""
         session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s), trust_env=True)
         # No retries of its own: what is retried, and when, the reply decides, which knows what was posted already.
-        web = AsyncWebClient(bot_token, base_url=api_url, session=session, retry_handlers=[], logger=quiet())
+        web = AsyncWebClient(bot_token, base_url=api_url, session=session, retry_handlers=[], logger=get_quiet_logger())
         # The session reads the proxy from the environment, and unlike slack_sdk heeds its exceptions.
         web.proxy = None
         return cls(web, session, app_token)
 
-    async def identity(self) -> Identity:
+    async def get_identity(self) -> Identity:
         """Return who the bot is."""
-        me = await _answered(self.web.auth_test(), "auth.test", "bot_token")
+        me = await _call(self.web.auth_test(), "auth.test", "bot_token")
         self._team = str(me.get("team_id") or "")
         return Identity(*(str(me.get(name) or "") for name in ("user_id", "user", "team_id", "team", "bot_id")))
 
-    async def socket_url(self) -> str:
+    async def get_socket_url(self) -> str:
         """Return the address of a new Socket Mode connection, good for one use within seconds."""
         call = self.web.apps_connections_open(app_token=self._app_token)
-        url = str((await _answered(call, "apps.connections.open", "app_token")).get("url") or "")
+        url = str((await _call(call, "apps.connections.open", "app_token")).get("url") or "")
         if not url.startswith(("ws://", "wss://")):
             raise Unreachable("Slack's answer to apps.connections.open has no address")
         return url
@@ -71,13 +71,13 @@ class Client:
             unfurl_links=False,
             unfurl_media=False,
         )
-        return _ts(await _answered(call, "chat.postMessage"), "chat.postMessage")
+        return _get_ts(await _call(call, "chat.postMessage"), "chat.postMessage")
 
     async def update(self, channel: str, ts: str, text: str, blocks: Blocks = ()) -> None:
         """Replace one of the bot's messages by mrkdwn. `blocks` are shown in the place of the text."""
         # Other than for a new message, names would be linked by default, and old blocks shown in place of the text.
         call = self.web.chat_update(channel=channel, ts=ts, text=text, parse="none", blocks=list(blocks))
-        await _answered(call, "chat.update")
+        await _call(call, "chat.update")
 
     async def start_stream(self, channel: str, thread_ts: str, text: str, team_id: str, user_id: str) -> str:
         """Begin a streamed message of Markdown and return its timestamp. The recipient is who asked."""
@@ -88,29 +88,29 @@ class Client:
             recipient_team_id=team_id or None,
             recipient_user_id=user_id,
         )
-        return _ts(await _answered(call, "chat.startStream"), "chat.startStream")
+        return _get_ts(await _call(call, "chat.startStream"), "chat.startStream")
 
     async def append_stream(self, channel: str, ts: str, text: str) -> None:
         """Append Markdown to a streamed message."""
-        await _answered(self.web.chat_appendStream(channel=channel, ts=ts, markdown_text=text), "chat.appendStream")
+        await _call(self.web.chat_appendStream(channel=channel, ts=ts, markdown_text=text), "chat.appendStream")
 
     async def stop_stream(self, channel: str, ts: str) -> None:
         """End a streamed message; from then on it can be edited."""
-        await _answered(self.web.chat_stopStream(channel=channel, ts=ts), "chat.stopStream")
+        await _call(self.web.chat_stopStream(channel=channel, ts=ts), "chat.stopStream")
 
     async def set_status(self, channel: str, thread_ts: str, status: str) -> None:
         """Show in a thread what the bot is doing. It goes when the bot posts there, or for an empty status."""
         call = self.web.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, status=status)
-        await _answered(call, "assistant.threads.setStatus")
+        await _call(call, "assistant.threads.setStatus")
 
-    async def open_form(self, trigger: str, view: dict[str, Any]) -> None:
+    async def open_modal(self, trigger_id: str, view: dict[str, Any]) -> None:
         """Open a modal for who set off the trigger: a command or a press, three seconds ago at most, and once."""
-        await _answered(self.web.views_open(trigger_id=trigger, view=view), "views.open")
+        await _call(self.web.views_open(trigger_id=trigger_id, view=view), "views.open")
 
-    async def fetch(self, file: str, most: int) -> bytes:
+    async def download_file(self, file_id: str, max_bytes: int) -> bytes:
         """Return a file (scope files:read). Raises `PlatformError` for one of more than `most` bytes."""
-        found = (await _answered(self.web.files_info(file=file), "files.info")).get("file")
-        url = address_of(found, self.web.base_url) if isinstance(found, dict) else ""
+        file_info = (await _call(self.web.files_info(file=file_id), "files.info")).get("file")
+        url = get_file_url(file_info, self.web.base_url) if isinstance(file_info, dict) else ""
         if not url:
             raise PlatformError("the file is gone, or not on Slack's servers")
         headers = {"Authorization": f"Bearer {self.web.token}"}
@@ -118,96 +118,104 @@ class Client:
             async with self.session.get(url, headers=headers, allow_redirects=False) as response:
                 if response.status != 200:
                     raise Unreachable(f"Slack did not hand over a file: status {response.status}")
-                return await content_of(response.content.iter_chunked(CHUNK), most)
+                return await read_limited(response.content.iter_chunked(CHUNK_BYTES), max_bytes)
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"Slack did not hand over a file: {type(error).__name__}") from error
 
-    async def is_administrator(self, user: str) -> bool:
+    async def is_admin(self, user_id: str) -> bool:
         """Say whether somebody is an administrator or owner of the workspace (scope users:read)."""
-        found = (await _answered(self.web.users_info(user=user), "users.info")).get("user")
-        kinds = ("is_admin", "is_owner", "is_primary_owner")
-        if not isinstance(found, dict) or found.get("is_bot") or not _is_of(self._team, found):
+        user_info = (await _call(self.web.users_info(user=user_id), "users.info")).get("user")
+        admin_flags = ("is_admin", "is_owner", "is_primary_owner")
+        if not isinstance(user_info, dict) or user_info.get("is_bot") or not _belongs_to_team(self._team, user_info):
             return False
-        return any(found.get(one) is True for one in kinds)
+        return any(user_info.get(flag) is True for flag in admin_flags)
 
-    async def react(self, channel: str, ts: str, name: str) -> None:
+    async def add_reaction(self, channel: str, ts: str, name: str) -> None:
         """Put a reaction on a message. One that is there already is fine."""
-        await _answered(
-            self.web.reactions_add(channel=channel, timestamp=ts, name=name), "reactions.add", fine="already_reacted"
+        await _call(
+            self.web.reactions_add(channel=channel, timestamp=ts, name=name),
+            "reactions.add",
+            ignored_error="already_reacted",
         )
 
-    async def unreact(self, channel: str, ts: str, name: str) -> None:
+    async def remove_reaction(self, channel: str, ts: str, name: str) -> None:
         """Take our reaction off a message. One that is not there is fine."""
         call = self.web.reactions_remove(channel=channel, timestamp=ts, name=name)
-        await _answered(call, "reactions.remove", fine="no_reaction")
+        await _call(call, "reactions.remove", ignored_error="no_reaction")
 
-    async def respond(self, response_url: str, text: str, *, shared: bool, blocks: Blocks = ()) -> None:
+    async def respond(self, response_url: str, text: str, *, in_channel: bool, blocks: Blocks = ()) -> None:
         """Answer a slash command, to everybody in the channel or to the asker alone."""
-        kind = "in_channel" if shared else "ephemeral"
-        await self._hook(response_url, text, blocks, response_type=kind)
+        response_type = "in_channel" if in_channel else "ephemeral"
+        await self._post_webhook(response_url, text, blocks, response_type=response_type)
 
-    async def note(self, response_url: str, text: str, blocks: Blocks, *, instead: bool) -> None:
+    async def respond_to_action(self, response_url: str, text: str, blocks: Blocks, *, replace_original: bool) -> None:
         """Answer the press of a button for who pressed it, in the place of the message it stands below or not."""
-        await self._hook(response_url, text, blocks, response_type="ephemeral", replace_original=instead)
+        await self._post_webhook(
+            response_url, text, blocks, response_type="ephemeral", replace_original=replace_original
+        )
 
-    async def _hook(self, response_url: str, text: str, blocks: Blocks, **given: Any) -> None:
-        hook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[], logger=quiet())
-        hook.proxy = None
-        shown: dict[str, Any] = {
+    async def _post_webhook(self, response_url: str, text: str, blocks: Blocks, **options: Any) -> None:
+        webhook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[], logger=get_quiet_logger())
+        webhook.proxy = None
+        payload: dict[str, Any] = {
             "text": text,
             "blocks": list(blocks) or None,
             "unfurl_links": False,
             "unfurl_media": False,
         }
         try:
-            answer = await hook.send(**shown, **given)
+            response = await webhook.send(**payload, **options)
         except (SlackClientError, aiohttp.ClientError, OSError, ValueError) as error:
             raise Unreachable(f"Slack cannot be reached to answer a command: {type(error).__name__}") from error
-        if answer.status_code == 429:
-            raise RetryLater("Slack asks to slow down before answering a command", retry_after(answer.headers))
-        if answer.status_code >= 500:
-            raise Unreachable(f"Slack failed to take the answer to a command ({answer.status_code})")
-        if answer.status_code != 200:
-            raise MessageGone(f"the command can no longer be answered (Slack: {str(answer.body)[:100]})")
+        if response.status_code == 429:
+            raise RetryLater("Slack asks to slow down before answering a command", retry_after(response.headers))
+        if response.status_code >= 500:
+            raise Unreachable(f"Slack failed to take the answer to a command ({response.status_code})")
+        if response.status_code != 200:
+            raise MessageDeleted(f"the command can no longer be answered (Slack: {str(response.body)[:100]})")
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
         await self.session.close()
 
 
-def quiet() -> logging.Logger:
+def get_quiet_logger() -> logging.Logger:
     """Return the logger for Slack's libraries: at their lower levels they repeat what people write."""
-    found = logging.getLogger("slack_sdk.kimas")
-    found.setLevel(logging.ERROR)
-    return found
+    quiet_logger = logging.getLogger("slack_sdk.kimas")
+    quiet_logger.setLevel(logging.ERROR)
+    return quiet_logger
 
 
-def without_secrets(error: Exception) -> str:
+def redact_error(error: Exception) -> str:
     """Return what an error says: some errors of the network repeat an address, and with it a token or a ticket."""
-    said = re.sub(r"xapp-[\w-]+|xox[a-z]-[\w-]+|\?[^\s'\"]+", "<secret>", str(error))
-    return said[:200] or type(error).__name__
+    text = re.sub(r"xapp-[\w-]+|xox[a-z]-[\w-]+|\?[^\s'\"]+", "<secret>", str(error))
+    return text[:200] or type(error).__name__
 
 
-def _is_of(team: str, user: Mapping[str, Any]) -> bool:
+def _belongs_to_team(team: str, user: Mapping[str, Any]) -> bool:
     """Say whether somebody is of a workspace: a shared channel has people who are administrators of theirs."""
-    everywhere = user.get("enterprise_user")
-    teams = everywhere.get("teams") if isinstance(everywhere, Mapping) else None
+    enterprise_user = user.get("enterprise_user")
+    teams = enterprise_user.get("teams") if isinstance(enterprise_user, Mapping) else None
     return user.get("team_id") in (None, team) or (isinstance(teams, list) and team in teams)
 
 
-async def _answered(call: Awaitable[Any], name: str, which: str = "bot_token", *, fine: str = "") -> dict[str, Any]:
+async def _call(
+    call: Awaitable[Any], name: str, credential: str = "bot_token", *, ignored_error: str = ""
+) -> dict[str, Any]:
     """Make a call and return what came back; `fine` is an error that is none."""
     try:
         data = (await call).data
     except SlackApiError as error:
         response = error.response
-        said = response.data.get("error") if isinstance(getattr(response, "data", None), dict) else None
+        error_code = response.data.get("error") if isinstance(getattr(response, "data", None), dict) else None
         status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0) or 0)
-        if fine and said == fine:
+        if ignored_error and error_code == ignored_error:
             return {}
-        raise failure_of(name, which, str(said or ""), status, getattr(response, "headers", {})) from error
+        raise to_platform_error(
+            name, credential, str(error_code or ""), status, getattr(response, "headers", {})
+        ) from error
     except (SlackClientError, aiohttp.ClientError, OSError) as error:
-        raise Unreachable(f"Slack cannot be reached for {name}: {without_secrets(error)}") from error
+        raise Unreachable(f"Slack cannot be reached for {name}: {redact_error(error)}") from error
     except (AttributeError, TypeError, ValueError) as error:
         # slack_sdk takes a reply that is no JSON object for one.
         raise Unreachable(f"Slack's answer to {name} makes no sense: {error}") from error
@@ -216,7 +224,7 @@ async def _answered(call: Awaitable[Any], name: str, which: str = "bot_token", *
     return data
 
 
-def _ts(data: dict[str, Any], call: str) -> str:
+def _get_ts(data: dict[str, Any], call: str) -> str:
     ts = data.get("ts")
     if not isinstance(ts, str) or not ts:
         raise Unreachable(f"Slack's answer to {call} has no timestamp")

@@ -7,36 +7,36 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bots.common.delivery_retry import Patience, announced
-from bots.slack.convert import Identity, Ignored, plain
-from bots.slack.errors import Pace
-from bots.slack.feedback import blocks_of, mentions
+from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.slack.convert import Identity, Ignored, to_plain_text
+from bots.slack.errors import SlackIntervals
+from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import render
-from core.messaging.feedback.escalation import called
-from core.messaging.feedback.message_reference import BEFORE, SHORTCUT
-from core.messaging.feedback.rating_buttons import Offer, thumbs
+from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.message_reference import PARENT_ID, SHORTCUT_ID
+from core.messaging.feedback.rating_buttons import Button, get_rating_buttons
 from core.types import Citation, ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.slack.client import Blocks, Client
+    from bots.slack.client import Blocks, SlackClient
     from core.ports import Delivery
 
-CHOSEN = "message_action"
+MESSAGE_ACTION = "message_action"
 
 
-def to_lesson(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
+def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
     """Convert the choice of a message, or say why it is none of ours; `reference` as that of a slash command.
 
     What the message says comes with it, so that it need not have been seen before. Raises `KeyError` and the like for a
     malformed payload.
     """
-    if payload["callback_id"] != SHORTCUT:
-        return Ignored("a shortcut that is not ours", expected=False)
-    user, chosen, channel = payload["user"], payload["message"], str(payload["channel"]["id"])
+    if payload["callback_id"] != SHORTCUT_ID:
+        return Ignored("a shortcut that is not ours", is_expected=False)
+    user, target_message, channel = payload["user"], payload["message"], str(payload["channel"]["id"])
     author_id, ts = str(user["id"]), str(payload["message_ts"])
-    thread = str(chosen.get("thread_ts") or ts)
+    thread_ts = str(target_message.get("thread_ts") or ts)
     # The bot's own answers are in the journal, as they were before they were made to fit a message.
-    own = chosen.get("user") == me.user_id
+    is_own_message = target_message.get("user") == me.user_id
     return Message(
         id=str(payload["trigger_id"]),
         key=ConversationKey("slack", channel, f"command:{author_id}"),
@@ -48,21 +48,21 @@ def to_lesson(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
         addressed=True,
         command="learn",
         reply_to=ts,
-        quoted="" if own else plain(str(chosen.get("text") or ""), me),
+        quoted="" if is_own_message else to_plain_text(str(target_message.get("text") or ""), me),
         bot=me.user_id,
         reference={
             "channel": channel,
             "user": author_id,
             "response_url": str(payload["response_url"]),
-            BEFORE: "" if thread == ts else thread,
+            PARENT_ID: "" if thread_ts == ts else thread_ts,
         },
     )
 
 
 # How often Slack takes an answer to one command.
-USES = 5
-POSTED = "response_url"
-ACKNOWLEDGED = "Looking it up…"
+MAX_RESPONSES = 5
+POSTED_REPLY_ID = "response_url"
+ACKNOWLEDGEMENT = "Looking it up…"
 
 
 class CommandSink:
@@ -72,14 +72,16 @@ class CommandSink:
     first part was posted before a crash; the reply is then left as it is.
     """
 
-    def __init__(self, client: Client, message: Message, delivery: Delivery, previous: str, pace: Pace) -> None:
+    def __init__(
+        self, client: SlackClient, message: Message, delivery: Delivery, previous: str, intervals: SlackIntervals
+    ) -> None:
         self._client = client
         self._delivery = delivery
         self._message = message
         self._url = str(message.reference["response_url"])
-        self._shared = message.command == "ask" or bool(called(message))
+        self._in_channel = message.command == "ask" or bool(mentioned_users(message))
         self._previous = previous
-        self._patience = Patience("slack", pace)
+        self._retry = DeliveryRetry("slack", intervals)
 
     async def open(self) -> None:
         """Do nothing: the acknowledgement was the first sign."""
@@ -94,34 +96,38 @@ class CommandSink:
         """
         if not reply.text and self._message.command != "ask":
             return
-        await self._conclude(reply.text, reply.citations, shared=self._shared, buttons=thumbs(self._message, reply))
+        await self._post_reply(
+            reply.text, reply.citations, in_channel=self._in_channel, buttons=get_rating_buttons(self._message, reply)
+        )
 
     async def fail(self, text: str) -> None:
         """Tell the asker alone."""
-        await self._conclude(text, (), shared=False)
+        await self._post_reply(text, (), in_channel=False)
 
-    async def _conclude(
-        self, text: str, citations: Sequence[Citation], *, shared: bool, buttons: Sequence[Offer] = ()
+    async def _post_reply(
+        self, text: str, citations: Sequence[Citation], *, in_channel: bool, buttons: Sequence[Button] = ()
     ) -> None:
         if self._previous:
             return
         parts = await asyncio.to_thread(render, text, citations)
-        parts = [mentions(self._message) + parts[0], *parts[1:]]
-        if len(parts) > USES:
-            parts = [*parts[: USES - 1], f"{parts[USES - 1]}\n\n…"]
+        parts = [render_mentions(self._message) + parts[0], *parts[1:]]
+        if len(parts) > MAX_RESPONSES:
+            parts = [*parts[: MAX_RESPONSES - 1], f"{parts[MAX_RESPONSES - 1]}\n\n…"]
         # The buttons stand below the last part.
-        last = len(parts) - 1
-        shown = [(part, blocks_of(part, buttons if number == last else ())) for number, part in enumerate(parts)]
-        await self._patience.insist(
-            lambda: self._patience.to_the_end(announced(self._delivery, lambda: self._post(*shown[0], shared)))
+        last_index = len(parts) - 1
+        messages = [(part, to_blocks(part, buttons if index == last_index else ())) for index, part in enumerate(parts)]
+        await self._retry.run(
+            lambda: self._retry.run_uncancelled(
+                post_journaled(self._delivery, lambda: self._post(*messages[0], in_channel))
+            )
         )
-        for part, blocks in shown[1:]:
-            await self._patience.insist(
+        for part, blocks in messages[1:]:
+            await self._retry.run(
                 lambda part=part, blocks=blocks: self._client.respond(  # type: ignore[misc]
-                    self._url, part, shared=shared, blocks=blocks
+                    self._url, part, in_channel=in_channel, blocks=blocks
                 )
             )
 
-    async def _post(self, text: str, blocks: Blocks, shared: bool) -> str:
-        await self._client.respond(self._url, text, shared=shared, blocks=blocks)
-        return POSTED
+    async def _post(self, text: str, blocks: Blocks, in_channel: bool) -> str:
+        await self._client.respond(self._url, text, in_channel=in_channel, blocks=blocks)
+        return POSTED_REPLY_ID

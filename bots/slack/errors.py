@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bots.common.connection import BasicPace, NotAllowed, RetryLater, TokenRefused, Unreachable
-from core.errors import MessageGone, PlatformError
+from bots.common.connection import Intervals, NotAllowed, RetryLater, TokenRefused, Unreachable
+from core.errors import MessageDeleted, PlatformError
 
 
 @dataclass(frozen=True, slots=True)
-class Pace(BasicPace):
+class SlackIntervals(Intervals):
     """All intervals in seconds. The defaults keep within the limits of Slack's own servers.
 
     Slack counts calls per method and workspace: some 50 edits and 100 appended pieces a minute are always allowed,
@@ -24,44 +24,44 @@ class Pace(BasicPace):
     edit_s: float = 1.2
     append_s: float = 0.6
     ping_s: float = 10.0
-    answer_s: float = 20.0
-    submit_s: float = 2.0
+    request_timeout_s: float = 20.0
+    submit_timeout_s: float = 2.0
 
 
-class Turns:
+class RateLimiter:
     """Calls that share a limit take turns, one every so many seconds by name."""
 
     def __init__(self) -> None:
-        self._next: dict[str, float] = {}
+        self._next_slots: dict[str, float] = {}
 
-    def take(self, name: str, interval_s: float) -> float:
+    def reserve(self, name: str, interval_s: float) -> float:
         """Reserve the next turn and return the seconds until it comes."""
         now = time.monotonic()
-        if len(self._next) > 1000:
-            self._next = {one: at for one, at in self._next.items() if at > now}
-        turn = max(now, self._next.get(name, 0.0))
-        self._next[name] = turn + interval_s
-        return turn - now
+        if len(self._next_slots) > 1000:
+            self._next_slots = {key: slot_time for key, slot_time in self._next_slots.items() if slot_time > now}
+        slot = max(now, self._next_slots.get(name, 0.0))
+        self._next_slots[name] = slot + interval_s
+        return slot - now
 
 
 __all__ = [
+    "MethodUnavailable",
     "NotAllowed",
     "NotEditable",
     "RetryLater",
     "StillStreaming",
-    "StreamOver",
+    "StreamClosed",
     "TokenRefused",
-    "TooLate",
-    "Unavailable",
+    "TriggerExpired",
     "Unreachable",
 ]
 
 
-class Unavailable(PlatformError):
+class MethodUnavailable(PlatformError):
     """The workspace, the channel or the token's scopes do not have this method."""
 
 
-class StreamOver(PlatformError):
+class StreamClosed(PlatformError):
     """A streamed message was closed: by Slack after some minutes, by a person, or because it is full."""
 
 
@@ -69,7 +69,7 @@ class StillStreaming(PlatformError):
     """A message cannot be edited while it is being streamed."""
 
 
-class TooLate(PlatformError):
+class TriggerExpired(PlatformError):
     """A form can no longer be opened: the moment after the command is over, or was used for one already."""
 
 
@@ -77,15 +77,22 @@ class NotEditable(PlatformError):
     """A message can no longer be edited."""
 
 
-REFUSED = "slack.{which} was refused ({said}): copy it again from api.slack.com/apps, {where}"
-_WHERE = {
+REFUSED_MESSAGE = "slack.{which} was refused ({said}): copy it again from api.slack.com/apps, {where}"
+_TOKEN_LOCATIONS = {
     "bot_token": "OAuth & Permissions, Bot User OAuth Token (xoxb-)",
     "app_token": "Basic Information, App-Level Tokens (xapp-), with the scope connections:write",
 }
 
-_TOKEN = ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "not_allowed_token_type")
-_MEANINGS: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
-    (("message_not_found", "thread_not_found", "cannot_reply_to_message"), MessageGone, "the message was deleted"),
+_TOKEN_ERRORS = (
+    "invalid_auth",
+    "not_authed",
+    "account_inactive",
+    "token_revoked",
+    "token_expired",
+    "not_allowed_token_type",
+)
+_ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
+    (("message_not_found", "thread_not_found", "cannot_reply_to_message"), MessageDeleted, "the message was deleted"),
     (
         ("not_in_channel", "channel_not_found", "is_archived", "user_not_found"),
         NotAllowed,
@@ -99,12 +106,12 @@ _MEANINGS: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
         NotAllowed,
         "the bot may not write in this channel",
     ),
-    (("message_not_in_streaming_state", "stopped_by_user"), StreamOver, "the stream was closed"),
+    (("message_not_in_streaming_state", "stopped_by_user"), StreamClosed, "the stream was closed"),
     (("streaming_state_conflict",), StillStreaming, "the message is being streamed"),
     (("edit_window_closed", "cant_update_message"), NotEditable, "the reply can no longer be edited"),
     (
         ("expired_trigger_id", "exchanged_trigger_id", "invalid_trigger_id"),
-        TooLate,
+        TriggerExpired,
         "Slack opens a form within three seconds of the command, and only once",
     ),
     (
@@ -112,26 +119,28 @@ _MEANINGS: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
             *("unknown_method", "missing_scope", "feature_not_enabled", "no_permission", "channel_type_not_supported"),
             *("method_not_supported_for_channel_type", "missing_recipient_team_id", "missing_recipient_user_id"),
         ),
-        Unavailable,
+        MethodUnavailable,
         "{call} is not available here",
     ),
     (("internal_error", "fatal_error", "service_unavailable", "request_timeout"), Unreachable, "{call} failed"),
 )
 
 
-def failure_of(call: str, which: str, said: str, status: int, headers: Any) -> PlatformError:
+def to_platform_error(call: str, credential: str, error_code: str, status: int, headers: Any) -> PlatformError:
     """Return what the answer to a call means: `said` is Slack's code, `which` the token that was used."""
-    if status == 429 or said in ("ratelimited", "rate_limited"):
+    if status == 429 or error_code in ("ratelimited", "rate_limited"):
         seconds = retry_after(headers)
         return RetryLater(f"Slack asks to wait {seconds:g} s before {call}", seconds)
-    if said in _TOKEN:
-        return TokenRefused(REFUSED.format(which=which, said=said, where=_WHERE[which]))
-    for codes, kind, meaning in _MEANINGS:
-        if said in codes:
-            return kind(f"{meaning.format(call=call)} (Slack: {said})")
-    if not said or status >= 500:
+    if error_code in _TOKEN_ERRORS:
+        return TokenRefused(
+            REFUSED_MESSAGE.format(which=credential, said=error_code, where=_TOKEN_LOCATIONS[credential])
+        )
+    for codes, error_class, meaning in _ERROR_MAPPING:
+        if error_code in codes:
+            return error_class(f"{meaning.format(call=call)} (Slack: {error_code})")
+    if not error_code or status >= 500:
         return Unreachable(f"Slack's answer to {call} makes no sense (status {status})")
-    return PlatformError(f"Slack refused {call}: {said[:200]}")
+    return PlatformError(f"Slack refused {call}: {error_code[:200]}")
 
 
 def retry_after(headers: Any) -> float:

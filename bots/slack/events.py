@@ -18,55 +18,57 @@ from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
-from bots.slack.client import quiet, without_secrets
+from bots.slack.client import get_quiet_logger, redact_error
 from bots.slack.errors import Unreachable
 from core.errors import PlatformError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bots.slack.client import Client
+    from bots.slack.client import SlackClient
 
 # Makes a payload durable and returns what Slack is answered beyond that, or nothing.
-Take = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+HandlePayload = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
-LONGEST_MESSAGE = 4 * 2**20
+MAX_MESSAGE_BYTES = 4 * 2**20
 
 
-class Events:
+class EventReceiver:
     """Takes the requests of Slack for one app."""
 
-    def __init__(self, client: Client, signing_secret: str, take: Take) -> None:
+    def __init__(self, client: SlackClient, signing_secret: str, handle_payload: HandlePayload) -> None:
         self._client = client
         self._app = AsyncApp(
             name="kimas",
-            logger=quiet(),
+            logger=get_quiet_logger(),
             client=client.web,
             signing_secret=signing_secret,
-            before_authorize=_Journalled(take),
+            before_authorize=_DeliverBeforeAck(handle_payload),
         )
 
-    async def follow(self, url: str, ping_s: float, opened: Callable[[], None]) -> None:
+    async def run_socket(self, url: str, ping_s: float, on_connected: Callable[[], None]) -> None:
         """Take what one Socket Mode connection brings, in order, until it ends or Slack asks for another one.
 
         Raises `Unreachable` when it breaks, or when Slack has switched Socket Mode off.
         """
         try:
-            async with self._client.session.ws_connect(url, heartbeat=ping_s, max_msg_size=LONGEST_MESSAGE) as socket:
+            async with self._client.session.ws_connect(url, heartbeat=ping_s, max_msg_size=MAX_MESSAGE_BYTES) as socket:
                 async for frame in socket:
-                    if frame.type is aiohttp.WSMsgType.TEXT and not await self._frame(socket, frame.data, opened):
+                    if frame.type is aiohttp.WSMsgType.TEXT and not await self._handle_frame(
+                        socket, frame.data, on_connected
+                    ):
                         return
                 if socket.close_code not in (None, 1000, 1001):
                     raise Unreachable(f"Slack closed the connection ({socket.close_code})")
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"the connection to Slack broke: {without_secrets(error)}") from error
+            raise Unreachable(f"the connection to Slack broke: {redact_error(error)}") from error
 
     @asynccontextmanager
-    async def serving(self, host: str, port: int, path: str) -> AsyncIterator[int]:
+    async def serve(self, host: str, port: int, path: str) -> AsyncIterator[int]:
         """Listen for requests over HTTP inside the block; its value is the port. Raises `PlatformError`."""
-        application = web.Application(client_max_size=LONGEST_MESSAGE)
-        application.router.add_post(path, self._request)
+        application = web.Application(client_max_size=MAX_MESSAGE_BYTES)
+        application.router.add_post(path, self._handle_request)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=2)
         await runner.setup()
         try:
@@ -77,42 +79,44 @@ class Events:
         finally:
             await runner.cleanup()
 
-    async def _frame(self, socket: aiohttp.ClientWebSocketResponse, text: str, opened: Callable[[], None]) -> bool:
+    async def _handle_frame(
+        self, socket: aiohttp.ClientWebSocketResponse, text: str, on_connected: Callable[[], None]
+    ) -> bool:
         """Take one frame; say whether to go on."""
-        envelope = _read(text)
+        envelope = _parse_frame(text)
         match envelope.get("type"):
             case "hello":
-                opened()
-                others = envelope.get("num_connections")
-                if isinstance(others, int) and others > 1:
+                on_connected()
+                connection_count = envelope.get("num_connections")
+                if isinstance(connection_count, int) and connection_count > 1:
                     why = "each gets a part of the events: is a second daemon running?"
-                    logger(__name__).warning("slack.several_connections", connections=others, why=why)
+                    get_logger(__name__).warning("slack.several_connections", connections=connection_count, why=why)
             case "disconnect":
                 reason = envelope.get("reason")
                 if reason == "link_disabled":
                     raise Unreachable("Socket Mode is switched off in the app's settings")
-                logger(__name__).debug("slack.connection_replaced", reason=reason)
+                get_logger(__name__).debug("slack.connection_replaced", reason=reason)
                 return False
             case _ if isinstance(envelope.get("envelope_id"), str):
-                await self._envelope(socket, envelope)
+                await self._handle_envelope(socket, envelope)
             case kind:
-                logger(__name__).warning("slack.frame_skipped", kind=str(kind)[:100])
+                get_logger(__name__).warning("slack.frame_skipped", kind=str(kind)[:100])
         return True
 
-    async def _envelope(self, socket: aiohttp.ClientWebSocketResponse, envelope: Mapping[str, Any]) -> None:
+    async def _handle_envelope(self, socket: aiohttp.ClientWebSocketResponse, envelope: Mapping[str, Any]) -> None:
         payload = envelope.get("payload")
         acknowledgement: dict[str, Any] = {"envelope_id": envelope["envelope_id"]}
         if isinstance(payload, dict):
-            answer = await self._dispatched({"mode": "socket_mode", "body": payload})
-            if answer.status != 200:
+            response = await self._dispatch({"mode": "socket_mode", "body": payload})
+            if response.status != 200:
                 return
-            if answer.body and envelope.get("accepts_response_payload"):
-                acknowledgement["payload"] = json.loads(answer.body)
+            if response.body and envelope.get("accepts_response_payload"):
+                acknowledgement["payload"] = json.loads(response.body)
         else:
-            logger(__name__).warning("slack.payload_malformed", kind=str(envelope.get("type"))[:100])
+            get_logger(__name__).warning("slack.payload_malformed", kind=str(envelope.get("type"))[:100])
         await socket.send_str(json.dumps(acknowledgement))
 
-    async def _request(self, request: web.Request) -> web.Response:
+    async def _handle_request(self, request: web.Request) -> web.Response:
         if not request.headers.get("X-Slack-Request-Timestamp", "").isdecimal():
             # slack_bolt would take this for a fault of its own.
             return web.Response(status=401)
@@ -120,27 +124,27 @@ class Events:
             body = await request.text()
         except (UnicodeDecodeError, LookupError):
             return web.Response(status=400)
-        answer = await self._dispatched({"body": body, "headers": dict(request.headers)})
-        if answer.status == 401:
-            logger(__name__).warning("slack.signature_refused", hint="check slack.signing_secret and this clock")
-        kind = answer.first_headers().get("content-type", "text/plain").split(";")[0]
-        return web.Response(status=answer.status, text=answer.body or "", content_type=kind)
+        response = await self._dispatch({"body": body, "headers": dict(request.headers)})
+        if response.status == 401:
+            get_logger(__name__).warning("slack.signature_refused", hint="check slack.signing_secret and this clock")
+        content_type = response.first_headers().get("content-type", "text/plain").split(";")[0]
+        return web.Response(status=response.status, text=response.body or "", content_type=content_type)
 
-    async def _dispatched(self, request: dict[str, Any]) -> BoltResponse:
+    async def _dispatch(self, request: dict[str, Any]) -> BoltResponse:
         try:
-            read = AsyncBoltRequest(**request)
+            bolt_request = AsyncBoltRequest(**request)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
-            logger(__name__).warning("slack.payload_malformed", error=str(error)[:200])
+            get_logger(__name__).warning("slack.payload_malformed", error=str(error)[:200])
             # Delivered again it would be no better; over HTTP nothing says yet that it is Slack's.
             return BoltResponse(status=200 if request.get("mode") else 400, body="")
-        return await self._app.async_dispatch(read)
+        return await self._app.async_dispatch(bolt_request)
 
 
-class _Journalled(AsyncMiddleware):
+class _DeliverBeforeAck(AsyncMiddleware):
     """Hands a payload on before anything else of slack_bolt sees it; only its own handshake goes further."""
 
-    def __init__(self, take: Take) -> None:
-        self._take = take
+    def __init__(self, handle_payload: HandlePayload) -> None:
+        self._handle_payload = handle_payload
 
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
@@ -148,15 +152,15 @@ class _Journalled(AsyncMiddleware):
         if req.body.get("type") == "url_verification":
             return await next()
         try:
-            answer = await self._take(req.body)
+            response_payload = await self._handle_payload(req.body)
         except Exception as error:
             # Whatever it is: a message that is not safe must not be confirmed.
-            logger(__name__).error("slack.event_not_taken", error=str(error), hint="Slack delivers it again")
+            get_logger(__name__).error("slack.event_not_taken", error=str(error), hint="Slack delivers it again")
             return BoltResponse(status=500, body="")
-        return BoltResponse(status=200, body=json.dumps(answer) if answer else "")
+        return BoltResponse(status=200, body=json.dumps(response_payload) if response_payload else "")
 
 
-def _read(text: str) -> Mapping[str, Any]:
+def _parse_frame(text: str) -> Mapping[str, Any]:
     try:
         envelope = json.loads(text)
     except ValueError:

@@ -6,42 +6,42 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bots.common.delivery_retry import Patience
+from bots.common.delivery_retry import DeliveryRetry
 from bots.slack.convert import Identity, Ignored
-from bots.slack.render import split
-from core.messaging.feedback.escalation import called
-from core.messaging.feedback.rating_buttons import Offer, offered, press, read_button
+from bots.slack.render import split_message
+from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.rating_buttons import Button, get_buttons, read_button, to_rating_message
 from core.types import Message, Reply
 
 if TYPE_CHECKING:
-    from bots.slack.client import Client
-    from bots.slack.errors import Pace
+    from bots.slack.client import SlackClient
+    from bots.slack.errors import SlackIntervals
 
-PRESSED = "block_actions"
+BLOCK_ACTIONS = "block_actions"
 # A section takes 3,000 characters, a message 50 blocks.
-SECTION = 2900
+MAX_SECTION_CHARS = 2900
 
 
-def to_press(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
+def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
     """Convert a press of a button, or say why it is none of ours.
 
     `reference` holds `channel`, `user`, `response_url`, where the answer goes, and whether the button stands below a
     message that only who pressed it sees (`hidden`). Raises `KeyError` and the like for a malformed payload.
     """
     actions = payload["actions"]
-    read = read_button(actions[0].get("value")) if len(actions) == 1 else None
-    if read is None:
-        return Ignored("a press of a button that is not ours", expected=False)
+    choice_and_question = read_button(actions[0].get("value")) if len(actions) == 1 else None
+    if choice_and_question is None:
+        return Ignored("a press of a button that is not ours", is_expected=False)
     user, container = payload["user"], payload.get("container") or {}
     channel = str(payload["channel"]["id"])
-    return press(
-        *read,
-        number=str(payload["trigger_id"]),
+    return to_rating_message(
+        *choice_and_question,
+        message_id=str(payload["trigger_id"]),
         platform="slack",
         chat=channel,
         author_id=str(user["id"]),
         author=str(user.get("name") or user.get("username") or user["id"]),
-        at=datetime.now(UTC),
+        sent_at=datetime.now(UTC),
         bot=me.user_id,
         private=channel.startswith("D"),
         reference={
@@ -53,40 +53,40 @@ def to_press(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
     )
 
 
-def blocks_of(text: str, buttons: Sequence[Offer]) -> list[dict[str, Any]]:
+def to_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
     """Return mrkdwn with buttons below as blocks; none without buttons."""
     if not buttons:
         return []
     sections: list[dict[str, Any]] = [
         {"type": "section", "text": {"type": "mrkdwn", "text": part, "verbatim": True}, "expand": True}
-        for part in split(text, SECTION)
+        for part in split_message(text, MAX_SECTION_CHARS)
     ]
     # Blocks need names of their own within a message; what a button means is its value.
-    made = [
+    button_elements = [
         {
             "type": "button",
-            "text": {"type": "plain_text", "text": one.label, "emoji": True},
-            "value": one.data,
-            "action_id": one.data.rpartition(":")[0],
+            "text": {"type": "plain_text", "text": button.label, "emoji": True},
+            "value": button.data,
+            "action_id": button.data.rpartition(":")[0],
         }
-        for one in buttons
+        for button in buttons
     ]
-    return [*sections, {"type": "actions", "elements": made}]
+    return [*sections, {"type": "actions", "elements": button_elements}]
 
 
-def mentions(message: Message) -> str:
+def render_mentions(message: Message) -> str:
     """Return the mrkdwn that a call begins with, which mentions whom it calls; nothing for any other reply."""
-    return "".join(f"<@{one}> " for one in called(message))
+    return "".join(f"<@{user_id}> " for user_id in mentioned_users(message))
 
 
-class PressSink:
+class SlackRatingSink:
     """Answers one press by a note that only who pressed sees, with the buttons that follow."""
 
-    def __init__(self, client: Client, message: Message, pace: Pace) -> None:
+    def __init__(self, client: SlackClient, message: Message, intervals: SlackIntervals) -> None:
         self._client = client
         self._reference = message.reference
-        self._buttons = offered(message)
-        self._patience = Patience("slack", pace)
+        self._buttons = get_buttons(message)
+        self._retry = DeliveryRetry("slack", intervals)
 
     async def open(self) -> None:
         """Do nothing: the acknowledgement was the first sign."""
@@ -102,7 +102,9 @@ class PressSink:
         """Show why nothing was changed."""
         await self._show(text, ())
 
-    async def _show(self, text: str, buttons: Sequence[Offer]) -> None:
-        url, instead = str(self._reference["response_url"]), bool(self._reference.get("hidden"))
-        blocks = blocks_of(text, buttons)
-        await self._patience.insist(lambda: self._client.note(url, text, blocks, instead=instead))
+    async def _show(self, text: str, buttons: Sequence[Button]) -> None:
+        url, replace_original = str(self._reference["response_url"]), bool(self._reference.get("hidden"))
+        blocks = to_blocks(text, buttons)
+        await self._retry.run(
+            lambda: self._client.respond_to_action(url, text, blocks, replace_original=replace_original)
+        )

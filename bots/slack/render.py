@@ -11,90 +11,90 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bots.common.markdown import drawn, rows_of
+from bots.common.markdown import get_rows, render_table
 from core.types import Citation
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 # chat.update refuses more than 4,000 characters; chat.postMessage cuts off after 40,000 without a word.
-LIMIT = 3900
+MAX_CHARS = 3900
 # One call of the stream methods takes 12,000 characters of Markdown; the rest of a long answer comes at its end.
-STREAM_LIMIT = 12000
+MAX_STREAM_CHARS = 12000
 
 FENCE = "```"
 # What must not be torn apart: links, escaped characters, code within a line.
 _ATOM = re.compile(r"<[^<>\n]*>|&\w{1,6};|`[^`\n]{1,200}`|.", re.DOTALL)
 
 
-def split(text: str, limit: int = LIMIT) -> list[str]:
+def split_message(text: str, limit: int = MAX_CHARS) -> list[str]:
     """Split into parts of at most `limit` characters: between blocks, else lines, words, characters.
 
     Nothing visible gives no parts.
     """
     parts: list[str] = []
     current = ""
-    for block in _blocks(text):
-        joined = f"{current}\n\n{block}" if current else block
-        if len(joined) <= limit:
-            current = joined
+    for block in _split_blocks(text):
+        candidate = f"{current}\n\n{block}" if current else block
+        if len(candidate) <= limit:
+            current = candidate
             continue
         if current:
             parts.append(current)
-        *whole, current = _pieces(block, limit)
-        parts += whole
+        *full_parts, current = _split_block(block, limit)
+        parts += full_parts
     return [part for part in [*parts, current] if part.strip()]
 
 
-def _blocks(text: str) -> list[str]:
+def _split_blocks(text: str) -> list[str]:
     """Return what stands between empty lines; a code block is one, whatever is in it."""
     blocks: list[str] = []
-    for number, piece in enumerate(re.split(r"(?m)^```$", text)):
-        if number % 2:
+    for index, piece in enumerate(re.split(r"(?m)^```$", text)):
+        if index % 2:
             blocks.append(f"{FENCE}\n{piece.strip(chr(10))}\n{FENCE}")
         else:
             blocks += [block for block in re.split(r"\n{2,}", piece.strip("\n")) if block.strip()]
     return blocks
 
 
-def _pieces(block: str, limit: int) -> list[str]:
+def _split_block(block: str, limit: int) -> list[str]:
     """Split one block, at least into one piece."""
     if len(block) <= limit:
         return [block]
-    fenced = block.startswith(f"{FENCE}\n")
-    lines = block.split("\n")[1:-1] if fenced else block.split("\n")
-    room = limit - (2 * len(FENCE) + 2 if fenced else 0)
+    is_fenced = block.startswith(f"{FENCE}\n")
+    lines = block.split("\n")[1:-1] if is_fenced else block.split("\n")
+    available = limit - (2 * len(FENCE) + 2 if is_fenced else 0)
     pieces: list[str] = []
     current: str | None = None
     for line in lines:
-        for part in _chunks(line, room):
-            joined = part if current is None else f"{current}\n{part}"
-            if current is not None and len(joined) > room:
+        for part in _split_line(line, available):
+            candidate = part if current is None else f"{current}\n{part}"
+            if current is not None and len(candidate) > available:
                 pieces.append(current)
-                joined = part
-            current = joined
+                candidate = part
+            current = candidate
     pieces.append(current or "")
-    return [f"{FENCE}\n{piece}\n{FENCE}" for piece in pieces] if fenced else pieces
+    return [f"{FENCE}\n{piece}\n{FENCE}" for piece in pieces] if is_fenced else pieces
 
 
-def _chunks(line: str, room: int) -> list[str]:
+def _split_line(line: str, available: int) -> list[str]:
     """Split one line after words where it has any."""
-    if len(line) <= room:
+    if len(line) <= available:
         return [line]
     chunks: list[str] = []
     current, word_end = "", 0
     for atom in _ATOM.findall(line):
-        for piece in [atom[at : at + room] for at in range(0, len(atom), room)]:
-            if len(current) + len(piece) > room:
-                cut = word_end if word_end > room // 3 else len(current)
-                chunks.append(current[:cut].rstrip())
-                current, word_end = current[cut:], 0
+        for piece in [atom[start : start + available] for start in range(0, len(atom), available)]:
+            if len(current) + len(piece) > available:
+                break_at = word_end if word_end > available // 3 else len(current)
+                chunks.append(current[:break_at].rstrip())
+                current, word_end = current[break_at:], 0
             current += piece
             word_end = len(current) if piece == " " else word_end
     return [*chunks, current]
 
 
-EMPTY = "(an empty answer)"
+EMPTY_REPLY = "(an empty answer)"
 RULE = "———"
 
 _WORD_JOINER = "\u2060"
@@ -102,17 +102,17 @@ _ZERO_WIDTH_SPACE = "\u200b"
 # Marks are written as private characters first, an opening and a closing one each: what stands next to them decides
 # whether Slack would see them.
 _MARKS = {"\ue000": "*", "\ue001": "*", "\ue002": "_", "\ue003": "_", "\ue004": "~", "\ue005": "~"}
-_KINDS = {"strong": "\ue000\ue001", "em": "\ue002\ue003", "s": "\ue004\ue005"}
+_MARK_PAIRS = {"strong": "\ue000\ue001", "em": "\ue002\ue003", "s": "\ue004\ue005"}
 _OPENING, _CLOSING = "\ue000\ue002\ue004", "\ue001\ue003\ue005"
 _NUMBER = re.compile(r"\[(\d{1,4})\]")
-_RINGING = re.compile(r"(?<!\w)@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE)
+_BROADCAST_MENTION = re.compile(r"(?<!\w)@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE)
 _REFERENCE = re.compile(r"<(?=[!@#])")
 
 
 def render(markdown: str, citations: Sequence[Citation] = ()) -> list[str]:
     """Return a reply as messages that Slack takes: mrkdwn, numbered sources at the end, at least one message."""
     body = to_mrkdwn(markdown, citations)
-    return split("\n\n".join(block for block in (body, _sources(citations)) if block)) or [EMPTY]
+    return split_message("\n\n".join(block for block in (body, _render_sources(citations)) if block)) or [EMPTY_REPLY]
 
 
 def to_mrkdwn(markdown: str, citations: Sequence[Citation] = ()) -> str:
@@ -124,145 +124,153 @@ def to_mrkdwn(markdown: str, citations: Sequence[Citation] = ()) -> str:
     from markdown_it.tree import SyntaxTreeNode
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
-    writer = _Writer({one.n: one.url for one in citations if _linkable(one.url)})
-    written = writer.blocks(SyntaxTreeNode(parser.parse(_clean(markdown))).children)
-    return _marked(written)
+    renderer = _MrkdwnRenderer({citation.n: citation.url for citation in citations if _is_http_url(citation.url)})
+    mrkdwn = renderer.render_blocks(SyntaxTreeNode(parser.parse(_sanitize(markdown))).children)
+    return _apply_marks(mrkdwn)
 
 
-def streamable(markdown: str) -> str:
+def get_streamable_prefix(markdown: str) -> str:
     """Return the part of an unfinished Markdown text that may be shown already, its mentions disarmed.
 
     What this returns for a text is the beginning of what it returns for any longer one.
     """
-    settled = re.sub(r"(?:<|<?@\w{0,12})\Z", "", _clean(markdown))
-    return _RINGING.sub(f"@{_WORD_JOINER}", _REFERENCE.sub(f"<{_WORD_JOINER}", settled))
+    prefix = re.sub(r"(?:<|<?@\w{0,12})\Z", "", _sanitize(markdown))
+    return _BROADCAST_MENTION.sub(f"@{_WORD_JOINER}", _REFERENCE.sub(f"<{_WORD_JOINER}", prefix))
 
 
-def _clean(markdown: str) -> str:
+def _sanitize(markdown: str) -> str:
     # A lone surrogate cannot be sent at all, and the characters of our marks must not come from outside.
-    sendable = markdown.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return re.sub("[\ue000-\ue005]", "", sendable)
+    valid_text = markdown.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return re.sub("[\ue000-\ue005]", "", valid_text)
 
 
-def _sources(citations: Sequence[Citation]) -> str:
+def _render_sources(citations: Sequence[Citation]) -> str:
     if not citations:
         return ""
     lines = ["*Sources*"]
-    for one in citations:
-        title = _escaped(_clean(one.title or one.path or one.source))
-        place = f" · `{_escaped(_clean(one.path))}`" if one.path and one.path != one.title else ""
-        lines.append(f"[{one.n}] " + (_link(one.url, title) if _linkable(one.url) else f"{title}{place}"))
+    for citation in citations:
+        title = _escape(_sanitize(citation.title or citation.path or citation.source))
+        path_suffix = (
+            f" · `{_escape(_sanitize(citation.path))}`" if citation.path and citation.path != citation.title else ""
+        )
+        lines.append(
+            f"[{citation.n}] " + (_link(citation.url, title) if _is_http_url(citation.url) else f"{title}{path_suffix}")
+        )
     return "\n".join(lines)
 
 
-def _linkable(url: str) -> bool:
+def _is_http_url(url: str) -> bool:
     return url.startswith(("http://", "https://"))
 
 
-def _link(url: str, inner: str) -> str:
+def _link(url: str, label: str) -> str:
     # A bar would end the address, a line break the link.
-    address = re.sub(r"[\s|<>]", lambda found: f"%{ord(found[0]):02X}", url).replace("&", "&amp;")
-    return f"<{address}|{inner.replace('|', '¦').replace(chr(10), ' ')}>"
+    escaped_url = re.sub(r"[\s|<>]", lambda match: f"%{ord(match[0]):02X}", url).replace("&", "&amp;")
+    return f"<{escaped_url}|{label.replace('|', '¦').replace(chr(10), ' ')}>"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     # A fence of the text's own would end a code block, or begin one.
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(FENCE, f"``{_WORD_JOINER}`")
-    return _RINGING.sub(f"@{_WORD_JOINER}", safe)
+    return _BROADCAST_MENTION.sub(f"@{_WORD_JOINER}", safe)
 
 
-def _marked(text: str) -> str:
+def _apply_marks(text: str) -> str:
     """Write the marks of formatting: Slack sees them only where a word begins or ends."""
-    spaced = re.sub(rf"(?<=\w)(?=[{_OPENING}])|(?<=[{_CLOSING}])(?=\w)", _ZERO_WIDTH_SPACE, text)
-    return re.sub("[\ue000-\ue005]", lambda found: _MARKS[found[0]], spaced)
+    spaced_text = re.sub(rf"(?<=\w)(?=[{_OPENING}])|(?<=[{_CLOSING}])(?=\w)", _ZERO_WIDTH_SPACE, text)
+    return re.sub("[\ue000-\ue005]", lambda match: _MARKS[match[0]], spaced_text)
 
 
-class _Writer:
+class _MrkdwnRenderer:
     """Writes a syntax tree as mrkdwn."""
 
-    def __init__(self, links: dict[int, str]) -> None:
-        self._links = links
+    def __init__(self, citation_urls: dict[int, str]) -> None:
+        self._citation_urls = citation_urls
 
-    def blocks(self, nodes: Sequence[SyntaxTreeNode], depth: int = 0) -> str:
+    def render_blocks(self, nodes: Sequence[SyntaxTreeNode], depth: int = 0) -> str:
         """Write blocks with an empty line between them."""
-        written = (self._block(node, depth) for node in nodes)
-        return "\n\n".join(block for block in written if block.strip())
+        rendered_blocks = (self._render_block(node, depth) for node in nodes)
+        return "\n\n".join(block for block in rendered_blocks if block.strip())
 
-    def _block(self, node: SyntaxTreeNode, depth: int) -> str:
+    def _render_block(self, node: SyntaxTreeNode, depth: int) -> str:
         match node.type:
             case "bullet_list" | "ordered_list":
-                written = self._list(node, depth)
+                text = self._render_list(node, depth)
             case "blockquote":
-                written = "\n".join(f"> {line}" for line in self.blocks(node.children, depth).split("\n"))
+                text = "\n".join(f"> {line}" for line in self.render_blocks(node.children, depth).split("\n"))
             case "fence" | "code_block":
-                written = _code(node.content)
+                text = _render_code_block(node.content)
             case "table":
-                written = _code(drawn([[self._plain(cell.children) for cell in row.children] for row in rows_of(node)]))
+                text = _render_code_block(
+                    render_table(
+                        [[self._get_plain_text(cell.children) for cell in row.children] for row in get_rows(node)]
+                    )
+                )
             case "hr":
-                written = RULE
+                text = RULE
             case _:
-                written = self._inline(node.children) or _escaped(node.content)
-        if node.type == "heading" and written.strip():
+                text = self._render_inline(node.children) or _escape(node.content)
+        if node.type == "heading" and text.strip():
             # Bold within bold would end it.
-            written = "\ue000" + re.sub("[\ue000\ue001]", "", written) + "\ue001"
-        return written
+            text = "\ue000" + re.sub("[\ue000\ue001]", "", text) + "\ue001"
+        return text
 
-    def _list(self, node: SyntaxTreeNode, depth: int) -> str:
+    def _render_list(self, node: SyntaxTreeNode, depth: int) -> str:
         number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         lines: list[str] = []
         for item in node.children:
             marker = "•" if number is None else f"{number}."
             number = None if number is None else number + 1
-            inner = "\n".join(
-                part for part in (self._block(child, depth + 1) for child in item.children) if part.strip()
+            content = "\n".join(
+                part for part in (self._render_block(child, depth + 1) for child in item.children) if part.strip()
             )
             # The fence of a code block needs a line of its own.
-            lines.append("    " * depth + marker + ("\n" if inner.startswith(FENCE) else " ") + inner)
+            lines.append("    " * depth + marker + ("\n" if content.startswith(FENCE) else " ") + content)
         return "\n".join(lines)
 
-    def _inline(self, nodes: Sequence[SyntaxTreeNode], *, linked: bool = False) -> str:
-        return "".join(self._span(node, linked) for node in nodes)
+    def _render_inline(self, nodes: Sequence[SyntaxTreeNode], *, in_link: bool = False) -> str:
+        return "".join(self._render_span(node, in_link) for node in nodes)
 
-    def _span(self, node: SyntaxTreeNode, linked: bool) -> str:
+    def _render_span(self, node: SyntaxTreeNode, in_link: bool) -> str:
         match node.type:
             case "text":
-                written = self._text(node.content, linked)
+                text = self._render_text(node.content, in_link)
             case "code_inline":
                 # A backtick within code cannot be written.
-                written = f"`{_escaped(node.content.replace('`', chr(0x2B9)))}`"
+                text = f"`{_escape(node.content.replace('`', chr(0x2B9)))}`"
             case "link" | "image":
-                written = self._linked(node, linked)
+                text = self._render_link(node, in_link)
             case "softbreak" | "hardbreak":
-                written = "\n"
+                text = "\n"
             case _:
-                written = self._inline(node.children, linked=linked) or _escaped(node.content)
-        marks = _KINDS.get(node.type)
-        return f"{marks[0]}{written}{marks[1]}" if marks and written.strip() else written
+                text = self._render_inline(node.children, in_link=in_link) or _escape(node.content)
+        marks = _MARK_PAIRS.get(node.type)
+        return f"{marks[0]}{text}{marks[1]}" if marks and text.strip() else text
 
-    def _linked(self, node: SyntaxTreeNode, linked: bool) -> str:
+    def _render_link(self, node: SyntaxTreeNode, in_link: bool) -> str:
         url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
-        if linked or not _linkable(url):
-            return self._inline(node.children, linked=linked) or _escaped(node.content)
-        inner = self._inline(node.children, linked=True) or _escaped(node.content)
-        return _link(url, inner if inner.strip() else _escaped(url))
+        if in_link or not _is_http_url(url):
+            return self._render_inline(node.children, in_link=in_link) or _escape(node.content)
+        label = self._render_inline(node.children, in_link=True) or _escape(node.content)
+        return _link(url, label if label.strip() else _escape(url))
 
-    def _text(self, text: str, linked: bool) -> str:
-        written: list[str] = []
+    def _render_text(self, text: str, in_link: bool) -> str:
+        pieces: list[str] = []
         position = 0
-        for found in _NUMBER.finditer(text):
-            url = "" if linked else self._links.get(int(found[1]), "")
-            written += [_escaped(text[position : found.start()]), _link(url, found[0]) if url else found[0]]
-            position = found.end()
-        return "".join([*written, _escaped(text[position:])])
+        for match in _NUMBER.finditer(text):
+            url = "" if in_link else self._citation_urls.get(int(match[1]), "")
+            pieces += [_escape(text[position : match.start()]), _link(url, match[0]) if url else match[0]]
+            position = match.end()
+        return "".join([*pieces, _escape(text[position:])])
 
-    def _plain(self, nodes: Sequence[SyntaxTreeNode]) -> str:
+    def _get_plain_text(self, nodes: Sequence[SyntaxTreeNode]) -> str:
         """Return the text alone, for places that take no marks."""
         return "".join(
-            " " if node.type in ("softbreak", "hardbreak") else self._plain(node.children) or node.content
+            " " if node.type in ("softbreak", "hardbreak") else self._get_plain_text(node.children) or node.content
             for node in nodes
         )
 
 
-def _code(text: str) -> str:
-    body = _escaped(text.rstrip("\n"))
+def _render_code_block(text: str) -> str:
+    body = _escape(text.rstrip("\n"))
     return f"{FENCE}\n{body}\n{FENCE}" if body.strip() else ""

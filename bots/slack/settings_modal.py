@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 from bots.slack.convert import Identity, Ignored
 from bots.slack.render import render
-from bots.slack.thread_cache import keep
+from bots.slack.thread_cache import put_bounded
 from core.errors import PlatformError, UsageError
-from core.messaging.commands.form import GAP, Field, Form
-from core.messaging.policy.command_table import find, read_arguments
-from core.observability.logs import logger
+from core.messaging.commands.form import VALUE_PLACEHOLDER, FormField, SettingsForm
+from core.messaging.policy.command_table import get_command, parse_arguments
+from core.observability.logs import get_logger
 from core.types import ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.slack.client import Client
-    from core.ports import Receive
+    from bots.slack.client import SlackClient
+    from core.ports import MessageHandler
 
-SUBMITTED = "view_submission"
-CALLBACK = "kimas-settings"
+VIEW_SUBMISSION = "view_submission"
+CALLBACK_ID = "kimas-settings"
 # In a message's reference: the field of a form that it comes from.
 FIELD = "field"
 # A modal takes 100 blocks, a section 3,000 characters, the label of a choice 75.
-MOST_FIELDS, LONGEST_NOTE, LONGEST_CHOICE = 94, 2900, 75
-LONGEST_ERROR = 300
-MORE = "There are more sources than a form can hold: /kimas sources on|off|scale changes the others."
-LATE = "This takes longer than Slack waits. You will be told in the channel; /kimas settings shows what holds."
+MAX_FIELDS, MAX_NOTE_CHARS, MAX_CHOICE_CHARS = 94, 2900, 75
+MAX_ERROR_CHARS = 300
+TOO_MANY_FIELDS = "There are more sources than a form can hold: /kimas sources on|off|scale changes the others."
+SAVE_TIMEOUT = "This takes longer than Slack waits. You will be told in the channel; /kimas settings shows what holds."
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """One field as it was sent: its name in the modal, the value before, the value now, and the command for that."""
 
     field: str
-    shown: str
+    initial_value: str
     value: str
     message: Message
 
@@ -48,24 +48,24 @@ class Change:
 class Submission:
     """A modal that somebody sent, with all its fields."""
 
-    view: str
-    changes: tuple[Change, ...]
+    view_id: str
+    changes: tuple[FieldChange, ...]
 
 
-def view_of(form: Form, message: Message) -> dict[str, Any]:
+def to_view(form: SettingsForm, message: Message) -> dict[str, Any]:
     """Return a form as a modal of Slack's; what is sent from it belongs to the chat of this command."""
-    notes = [*form.notes, *([MORE] if len(form.fields) > MOST_FIELDS else [])]
-    blocks = [_input(one) for one in form.fields[:MOST_FIELDS]]
+    notes = [*form.notes, *([TOO_MANY_FIELDS] if len(form.fields) > MAX_FIELDS else [])]
+    blocks = [_to_input_block(field) for field in form.fields[:MAX_FIELDS]]
     if notes:
-        blocks.append({"type": "section", "text": _plain("\n".join(notes)[:LONGEST_NOTE])})
-    place = {name: message.reference[name] for name in ("channel", "response_url")}
+        blocks.append({"type": "section", "text": _to_plain_text("\n".join(notes)[:MAX_NOTE_CHARS])})
+    metadata = {name: message.reference[name] for name in ("channel", "response_url")}
     return {
         "type": "modal",
-        "callback_id": CALLBACK,
-        "title": _plain("Settings of this chat"),
-        "submit": _plain("Save"),
-        "close": _plain("Cancel"),
-        "private_metadata": json.dumps(place),
+        "callback_id": CALLBACK_ID,
+        "title": _to_plain_text("Settings of this chat"),
+        "submit": _to_plain_text("Save"),
+        "close": _to_plain_text("Cancel"),
+        "private_metadata": json.dumps(metadata),
         "blocks": blocks,
     }
 
@@ -77,82 +77,88 @@ def to_submission(payload: Mapping[str, Any], me: Identity) -> Submission | Igno
     and `field`. Raises `KeyError` and the like for a malformed payload.
     """
     view = payload["view"]
-    if view.get("callback_id") != CALLBACK:
-        return Ignored("a form that is not ours", expected=False)
+    if view.get("callback_id") != CALLBACK_ID:
+        return Ignored("a form that is not ours", is_expected=False)
     changes = []
-    for number, block in enumerate(one for one in view["blocks"] if one["type"] == "input"):
+    for index, block in enumerate(item for item in view["blocks"] if item["type"] == "input"):
         state = view["state"]["values"][block["block_id"]][block["element"]["action_id"]]
-        value = _value(state.get("selected_option"), state.get("value"))
-        shown = _value(block["element"].get("initial_option"), block["element"].get("initial_value"))
-        message = _message(payload, number, str(block["block_id"]), value, me)
-        changes.append(Change(str(block["block_id"]), shown, value, message))
+        value = _get_value(state.get("selected_option"), state.get("value"))
+        initial_value = _get_value(block["element"].get("initial_option"), block["element"].get("initial_value"))
+        message = _to_message(payload, index, str(block["block_id"]), value, me)
+        changes.append(FieldChange(str(block["block_id"]), initial_value, value, message))
     return Submission(str(view["id"]), tuple(changes))
 
 
-class Submissions:
+class SubmissionHandler:
     """Takes modals that were sent: hands on what was changed, and tells Slack what came of it.
 
     Every changed field is a message like the command that it stands for, so that it is kept, checked and written down
     as that is, once however often it is delivered.
     """
 
-    def __init__(self, wait_s: float) -> None:
-        self._wait_s = wait_s
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         self._outcomes: OrderedDict[str, asyncio.Future[str]] = OrderedDict()
-        self._saved: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._saved_values: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    async def settle(self, submission: Submission, receive: Receive) -> Mapping[str, Any]:
+    async def handle(self, submission: Submission, receive: MessageHandler) -> Mapping[str, Any]:
         """Return the answer to Slack: nothing closes the modal, errors keep it open.
 
         A value that makes no sense in any field changes nothing at all. Raises what `receive` raises.
         """
-        changed = [one for one in submission.changes if not _same(one.value, self._before(submission, one))]
-        errors = {one.field: fault for one in changed if (fault := _fault(one))}
-        errors = errors or await self._handed_on(submission, changed, receive)
+        changes = [
+            change
+            for change in submission.changes
+            if not _is_equal(change.value, self._get_current_value(submission, change))
+        ]
+        errors = {change.field: error_text for change in changes if (error_text := _validate(change))}
+        errors = errors or await self._deliver_changes(submission, changes, receive)
         return {"response_action": "errors", "errors": errors} if errors else {}
 
-    def told(self, message: Message, fault: str) -> bool:
+    def resolve(self, message: Message, error_text: str) -> bool:
         """Say what came of one field, nothing for all is well; False when Slack no longer waits for that."""
         outcome = self._outcomes.get(message.id)
         if outcome is None or outcome.done():
             return False
-        outcome.set_result(fault)
+        outcome.set_result(error_text)
         return True
 
-    async def _handed_on(self, submission: Submission, changed: Sequence[Change], receive: Receive) -> dict[str, str]:
-        outcomes = [self._outcome(one.message.id) for one in changed]
-        for one in changed:
-            await receive(one.message)
+    async def _deliver_changes(
+        self, submission: Submission, changes: Sequence[FieldChange], receive: MessageHandler
+    ) -> dict[str, str]:
+        outcomes = [self._get_outcome(change.message.id) for change in changes]
+        for change in changes:
+            await receive(change.message)
         if outcomes:
-            await asyncio.wait(outcomes, timeout=self._wait_s)
+            await asyncio.wait(outcomes, timeout=self._timeout_s)
         errors: dict[str, str] = {}
-        for one, outcome in zip(changed, outcomes, strict=True):
+        for change, outcome in zip(changes, outcomes, strict=True):
             if not outcome.done():
-                self._outcomes.pop(one.message.id, None)
-                errors[one.field] = LATE
+                self._outcomes.pop(change.message.id, None)
+                errors[change.field] = SAVE_TIMEOUT
                 # What it will be is not known yet: whatever is saved next is a change.
-                keep(self._saved, (submission.view, one.field), "")
+                put_bounded(self._saved_values, (submission.view_id, change.field), "")
             elif outcome.result():
-                errors[one.field] = _unmarked(outcome.result())
+                errors[change.field] = _strip_markup(outcome.result())
             else:
-                keep(self._saved, (submission.view, one.field), one.value)
+                put_bounded(self._saved_values, (submission.view_id, change.field), change.value)
         return errors
 
-    def _before(self, submission: Submission, change: Change) -> str:
+    def _get_current_value(self, submission: Submission, change: FieldChange) -> str:
         """Return what a field holds: what the modal showed, or what was saved from it since."""
-        return self._saved.get((submission.view, change.field), change.shown)
+        return self._saved_values.get((submission.view_id, change.field), change.initial_value)
 
-    def _outcome(self, number: str) -> asyncio.Future[str]:
+    def _get_outcome(self, message_id: str) -> asyncio.Future[str]:
         """Return where the outcome of a message will be; a second delivery has that of the first one."""
-        known = self._outcomes.get(number) or asyncio.get_running_loop().create_future()
-        keep(self._outcomes, number, known)
-        return known
+        outcome = self._outcomes.get(message_id) or asyncio.get_running_loop().create_future()
+        put_bounded(self._outcomes, message_id, outcome)
+        return outcome
 
 
 class FieldSink:
     """Says what came of one field: in the modal, or where that is gone by a note that only its sender sees."""
 
-    def __init__(self, client: Client, submissions: Submissions, message: Message) -> None:
+    def __init__(self, client: SlackClient, submissions: SubmissionHandler, message: Message) -> None:
         self._client = client
         self._submissions = submissions
         self._message = message
@@ -165,29 +171,29 @@ class FieldSink:
 
     async def finish(self, reply: Reply) -> None:
         """Let the modal close."""
-        await self._tell("", reply.text)
+        await self._report("", reply.text)
 
     async def fail(self, text: str) -> None:
         """Show at the field why nothing was changed."""
-        await self._tell(text, text)
+        await self._report(text, text)
 
-    async def _tell(self, fault: str, text: str) -> None:
-        if self._submissions.told(self._message, fault):
+    async def _report(self, error_text: str, text: str) -> None:
+        if self._submissions.resolve(self._message, error_text):
             return
         note = (await asyncio.to_thread(render, text))[0]
         try:
-            await self._client.respond(str(self._message.reference["response_url"]), note, shared=False)
-        except PlatformError as failure:
+            await self._client.respond(str(self._message.reference["response_url"]), note, in_channel=False)
+        except PlatformError as error:
             # The change stands, or was refused, whether its sender hears of it or not.
-            logger(__name__).info("slack.outcome_not_told", error=str(failure))
+            get_logger(__name__).info("slack.outcome_not_told", error=str(error))
 
 
-def _message(payload: Mapping[str, Any], number: int, field: str, value: str, me: Identity) -> Message:
-    user, place = payload["user"], json.loads(payload["view"]["private_metadata"])
-    author_id, channel = str(user["id"]), str(place["channel"])
-    command, _, text = field.replace(GAP, value).partition(" ")
+def _to_message(payload: Mapping[str, Any], index: int, field: str, value: str, me: Identity) -> Message:
+    user, metadata = payload["user"], json.loads(payload["view"]["private_metadata"])
+    author_id, channel = str(user["id"]), str(metadata["channel"])
+    command, _, text = field.replace(VALUE_PLACEHOLDER, value).partition(" ")
     return Message(
-        id=f"{payload['trigger_id']}.{number}",
+        id=f"{payload['trigger_id']}.{index}",
         # With those that its author types they are one line of commands, each in its turn.
         key=ConversationKey("slack", channel, f"command:{author_id}"),
         author_id=author_id,
@@ -198,49 +204,57 @@ def _message(payload: Mapping[str, Any], number: int, field: str, value: str, me
         addressed=True,
         command=command,
         bot=me.user_id,
-        reference={"channel": channel, "user": author_id, "response_url": str(place["response_url"]), FIELD: field},
+        reference={"channel": channel, "user": author_id, "response_url": str(metadata["response_url"]), FIELD: field},
     )
 
 
-def _input(field: Field) -> dict[str, Any]:
+def _to_input_block(field: FormField) -> dict[str, Any]:
     """Return one field as a block. Its name in the modal is its command, which says all that is to be known of it."""
     element: dict[str, Any] = {"type": "plain_text_input", "action_id": "value", "initial_value": field.value}
     if field.choices:
-        options = {value: {"text": _plain(label[:LONGEST_CHOICE]), "value": value} for value, label in field.choices}
+        options = {
+            value: {"text": _to_plain_text(label[:MAX_CHOICE_CHARS]), "value": value} for value, label in field.choices
+        }
         element = {"type": "static_select", "action_id": "value", "options": list(options.values())}
         element["initial_option"] = options[field.value]
-    hint = {"hint": _plain(field.hint)} if field.hint else {}
-    return {"type": "input", "block_id": field.command, "label": _plain(field.label), "element": element, **hint}
+    hint = {"hint": _to_plain_text(field.hint)} if field.hint else {}
+    return {
+        "type": "input",
+        "block_id": field.command,
+        "label": _to_plain_text(field.label),
+        "element": element,
+        **hint,
+    }
 
 
-def _plain(text: str) -> dict[str, Any]:
+def _to_plain_text(text: str) -> dict[str, Any]:
     return {"type": "plain_text", "text": text, "emoji": False}
 
 
-def _value(option: Mapping[str, Any] | None, text: str | None) -> str:
+def _get_value(option: Mapping[str, Any] | None, text: str | None) -> str:
     return str(option["value"]) if option else (text or "").strip()
 
 
-def _same(value: str, other: str) -> bool:
+def _is_equal(value: str, other: str) -> bool:
     try:
         return float(value) == float(other)
     except ValueError:
         return value == other
 
 
-def _fault(change: Change) -> str:
+def _validate(change: FieldChange) -> str:
     """Return why a value makes no sense, or nothing."""
-    command = find(change.message.command)
+    command = get_command(change.message.command)
     # Without its value a command would only ask how things stand.
     if not change.value or command is None:
         return "A value is missing." if command else "There is no such setting any more."
     try:
-        read_arguments(command, change.message.text)
-    except UsageError as fault:
-        return _unmarked(str(fault))
+        parse_arguments(command, change.message.text)
+    except UsageError as error:
+        return _strip_markup(str(error))
     return ""
 
 
-def _unmarked(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Return what the bot says as plain text, which is all that a modal's errors take."""
-    return text.replace("`", "")[:LONGEST_ERROR]
+    return text.replace("`", "")[:MAX_ERROR_CHARS]

@@ -8,34 +8,43 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bots.common.connection import wait_for
-from bots.common.delivery_retry import Patience, announced
-from bots.common.live_preview import Showing
-from bots.slack.errors import NotEditable, Pace, RetryLater, StillStreaming, StreamOver, Turns, Unavailable, Unreachable
-from bots.slack.feedback import blocks_of, mentions
-from bots.slack.render import EMPTY, STREAM_LIMIT, render, streamable
-from bots.slack.status import Lacking, Sign
-from core.errors import MessageGone
-from core.messaging.feedback.rating_buttons import Offer, thumbs
-from core.observability.logs import logger
+from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.common.live_preview import LivePreview
+from bots.slack.errors import (
+    MethodUnavailable,
+    NotEditable,
+    RateLimiter,
+    RetryLater,
+    SlackIntervals,
+    StillStreaming,
+    StreamClosed,
+    Unreachable,
+)
+from bots.slack.feedback import render_mentions, to_blocks
+from bots.slack.render import EMPTY_REPLY, MAX_STREAM_CHARS, get_streamable_prefix, render
+from bots.slack.status import MissingCapabilities, StatusIndicator
+from core.errors import MessageDeleted
+from core.messaging.feedback.rating_buttons import Button, get_rating_buttons
+from core.observability.logs import get_logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.slack.client import Blocks, Client
-    from bots.slack.thread_cache import Memory
+    from bots.slack.client import Blocks, SlackClient
+    from bots.slack.thread_cache import ThreadCache
     from core.ports import Delivery
 
 PLACEHOLDER = "_Looking it up…_"
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SlackSinkContext:
     """What all replies of one bot have in common."""
 
-    client: Client
-    memory: Memory
-    turns: Turns
-    lacking: Lacking
-    pace: Pace
+    client: SlackClient
+    thread_cache: ThreadCache
+    rate_limiter: RateLimiter
+    missing_capabilities: MissingCapabilities
+    intervals: SlackIntervals
 
 
 class SlackSink:
@@ -45,137 +54,143 @@ class SlackSink:
     Streamed text is Markdown that only grows; at the end the message is edited into its final form.
     """
 
-    def __init__(self, shared: Shared, message: Message, delivery: Delivery, previous: str) -> None:
-        self._shared = shared
-        self._client, self._pace = shared.client, shared.pace
+    def __init__(self, context: SlackSinkContext, message: Message, delivery: Delivery, previous: str) -> None:
+        self._context = context
+        self._client, self._intervals = context.client, context.intervals
         self._delivery = delivery
         self._message = message
         self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
         self._thread_ts: str | None = message.reference.get("thread_ts")
-        self._sign = Sign(shared.client, shared.lacking, message)
-        self._patience = Patience("slack", shared.pace)
+        self._status_indicator = StatusIndicator(context.client, context.missing_capabilities, message)
+        self._retry = DeliveryRetry("slack", context.intervals)
         self._reply_ts = previous
-        self._resumed = bool(previous)
+        self._is_resumed = bool(previous)
         if previous:
-            self._note_thread()
+            self._mark_thread_answered()
         # Streams exist in threads only.
-        self._growing = self._thread_ts is not None and not previous and shared.lacking.has("streams", message.private)
-        self._open_stream = False
-        self._grown = self._shown = ""
-        self._showing = Showing(f"slack reply {self._ts}")
+        self._is_streaming = (
+            self._thread_ts is not None
+            and not previous
+            and context.missing_capabilities.is_available("streams", message.private)
+        )
+        self._has_open_stream = False
+        self._streamed_text = self._shown_text = ""
+        self._preview = LivePreview(f"slack reply {self._ts}")
 
     async def open(self) -> None:
         """Show a first sign, and go on showing what `update` brings."""
-        self._showing.begin(self._stream)
+        self._preview.start(self._run_preview)
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to show the states before."""
-        self._showing.tell(text)
+        self._preview.push(text)
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._conclude(reply.text, reply.citations, thumbs(self._message, reply))
+        await self._show_final(reply.text, reply.citations, get_rating_buttons(self._message, reply))
 
     async def fail(self, text: str) -> None:
         """Show the text in place of the reply."""
-        await self._conclude(text, ())
+        await self._show_final(text, ())
 
-    async def _stream(self) -> None:
-        over = self._showing.over
-        if not await self._sign.show() and not self._reply_ts and not over.is_set():
-            self._growing = False
-            await self._skipping(lambda: self._put(PLACEHOLDER))
-        await self._showing.each_state(self._show)
+    async def _run_preview(self) -> None:
+        closed = self._preview.closed
+        if not await self._status_indicator.show() and not self._reply_ts and not closed.is_set():
+            self._is_streaming = False
+            await self._try_show(lambda: self._show_first_part(PLACEHOLDER))
+        await self._preview.run_updates(self._show_state)
 
-    async def _show(self) -> float:
+    async def _show_state(self) -> float:
         """Show the newest state when it is its turn; return for how long not to show another one."""
-        name, interval_s = ("append", self._pace.append_s) if self._growing else ("edit", self._pace.edit_s)
-        if await wait_for(self._showing.over, self._shared.turns.take(name, interval_s)):
+        limit_name, interval_s = (
+            ("append", self._intervals.append_s) if self._is_streaming else ("edit", self._intervals.edit_s)
+        )
+        if await wait_for(self._preview.closed, self._context.rate_limiter.reserve(limit_name, interval_s)):
             return 0
-        if self._growing:
-            await self._skipping(self._grow)
-        if not self._growing:
-            state = (await asyncio.to_thread(render, self._showing.text))[0]
-            if state not in (self._shown, EMPTY):
-                await self._skipping(lambda: self._put(state))
+        if self._is_streaming:
+            await self._try_show(self._extend_stream)
+        if not self._is_streaming:
+            text = (await asyncio.to_thread(render, self._preview.text))[0]
+            if text not in (self._shown_text, EMPTY_REPLY):
+                await self._try_show(lambda: self._show_first_part(text))
         return interval_s
 
-    async def _skipping(self, call: Callable[[], Awaitable[None]]) -> None:
+    async def _try_show(self, call: Callable[[], Awaitable[None]]) -> None:
         """Show a state, or leave it to the next one."""
         try:
             await call()
-        except RetryLater as failure:
-            self._patience.hold(failure)
-            self._showing.news.set()
-            await wait_for(self._showing.over, failure.seconds)
-        except Unreachable as failure:
-            logger(__name__).debug("slack.state_skipped", error=str(failure))
+        except RetryLater as error:
+            self._retry.note_retry_after(error)
+            self._preview.changed.set()
+            await wait_for(self._preview.closed, error.seconds)
+        except Unreachable as error:
+            get_logger(__name__).debug("slack.state_skipped", error=str(error))
 
-    async def _grow(self) -> None:
+    async def _extend_stream(self) -> None:
         """Bring the streamed message up to date; where that cannot be done, leave it to edits."""
-        visible = streamable(self._showing.text)[:STREAM_LIMIT]
-        piece = visible[len(self._grown) :]
-        if not visible.startswith(self._grown):
-            self._growing = False
+        visible = get_streamable_prefix(self._preview.text)[:MAX_STREAM_CHARS]
+        delta = visible[len(self._streamed_text) :]
+        if not visible.startswith(self._streamed_text):
+            self._is_streaming = False
             return
-        if not piece.strip():
+        if not delta.strip():
             return
         try:
             if self._reply_ts:
-                await self._client.append_stream(self._channel, self._reply_ts, piece)
+                await self._client.append_stream(self._channel, self._reply_ts, delta)
             else:
-                await self._post(lambda: self._begin_stream(piece))
+                await self._post_first_part(lambda: self._start_stream(delta))
         except RetryLater:
             raise
-        except (StreamOver, Unavailable) as failure:
-            self._growing = self._open_stream = False
-            if isinstance(failure, Unavailable):
-                self._shared.lacking.note("streams", self._message.private, failure)
-            logger(__name__).debug("slack.stream_over", error=str(failure))
+        except (StreamClosed, MethodUnavailable) as error:
+            self._is_streaming = self._has_open_stream = False
+            if isinstance(error, MethodUnavailable):
+                self._context.missing_capabilities.mark_missing("streams", self._message.private, error)
+            get_logger(__name__).debug("slack.stream_over", error=str(error))
         except Unreachable:
             # Whether the piece arrived is not known, and it must not be seen twice.
-            self._growing = False
+            self._is_streaming = False
             raise
         else:
-            self._grown = visible
+            self._streamed_text = visible
 
-    async def _begin_stream(self, text: str) -> str:
+    async def _start_stream(self, text: str) -> str:
         user, team = str(self._message.reference.get("user", "")), str(self._message.reference.get("team", ""))
         ts = await self._client.start_stream(self._channel, self._thread_ts or self._ts, text, team, user)
-        self._open_stream = True
+        self._has_open_stream = True
         return ts
 
-    async def _conclude(self, text: str, citations: Sequence[Citation], buttons: Sequence[Offer] = ()) -> None:
+    async def _show_final(self, text: str, citations: Sequence[Citation], buttons: Sequence[Button] = ()) -> None:
         try:
-            await self._showing.ended()
-            first, *others = await asyncio.to_thread(render, text, citations)
-            first = mentions(self._message) + first
-            below_first = () if others else buttons
-            if first != self._shown or self._open_stream or below_first:
-                await self._patience.insist(lambda: self._put(first, below_first))
-            for part in others:
-                below = buttons if part is others[-1] else ()
-                await self._patience.insist(lambda part=part, below=below: self._send(part, below))  # type: ignore[misc]
+            await self._preview.join()
+            first, *further_parts = await asyncio.to_thread(render, text, citations)
+            first = render_mentions(self._message) + first
+            first_buttons = () if further_parts else buttons
+            if first != self._shown_text or self._has_open_stream or first_buttons:
+                await self._retry.run(lambda: self._show_first_part(first, first_buttons))
+            for part in further_parts:
+                part_buttons = buttons if part is further_parts[-1] else ()
+                await self._retry.run(lambda part=part, part_buttons=part_buttons: self._send(part, part_buttons))  # type: ignore[misc]
         finally:
-            if not _cancelled():
-                await self._sign.clear(posted=bool(self._reply_ts) and not self._resumed)
+            if not _is_cancelled():
+                await self._status_indicator.clear(posted=bool(self._reply_ts) and not self._is_resumed)
 
-    async def _put(self, text: str, buttons: Sequence[Offer] = ()) -> None:
+    async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         """Show the first part: edit the reply where there is one, post it otherwise."""
         if self._reply_ts:
             try:
-                await self._edit(text, blocks_of(text, buttons))
-            except NotEditable as failure:
-                logger(__name__).info("slack.reply_not_editable", error=str(failure))
+                await self._edit(text, to_blocks(text, buttons))
+            except NotEditable as error:
+                get_logger(__name__).info("slack.reply_not_editable", error=str(error))
                 self._reply_ts = ""
         if not self._reply_ts:
             # Outside the post: the delivery's last look must not grow old, nor a post on its way outlive a deadline.
-            await self._turn()
-            await self._post(lambda: self._say(text, buttons))
-        self._shown = text
+            await self._wait_for_slot()
+            await self._post_first_part(lambda: self._post_message(text, buttons))
+        self._shown_text = text
 
     async def _edit(self, text: str, blocks: Blocks) -> None:
-        if self._open_stream:
+        if self._has_open_stream:
             await self._stop_stream()
         try:
             await self._client.update(self._channel, self._reply_ts, text, blocks)
@@ -187,38 +202,38 @@ class SlackSink:
     async def _stop_stream(self) -> None:
         try:
             await self._client.stop_stream(self._channel, self._reply_ts)
-        except StreamOver as failure:
-            logger(__name__).debug("slack.stream_over", error=str(failure))
-        self._open_stream = False
+        except StreamClosed as error:
+            get_logger(__name__).debug("slack.stream_over", error=str(error))
+        self._has_open_stream = False
 
-    async def _post(self, call: Callable[[], Awaitable[str]]) -> None:
+    async def _post_first_part(self, call: Callable[[], Awaitable[str]]) -> None:
         """Make the call that posts the first part, to its end, and say so before and after."""
-        if self._shared.memory.is_gone(self._channel, self._ts):
-            raise MessageGone("the question was deleted")
+        if self._context.thread_cache.is_deleted(self._channel, self._ts):
+            raise MessageDeleted("the question was deleted")
 
         async def post() -> str:
             self._reply_ts = await call()
-            self._note_thread()
+            self._mark_thread_answered()
             return self._reply_ts
 
-        await self._patience.to_the_end(announced(self._delivery, post))
+        await self._retry.run_uncancelled(post_journaled(self._delivery, post))
 
-    def _note_thread(self) -> None:
+    def _mark_thread_answered(self) -> None:
         if self._thread_ts is not None:
-            self._shared.memory.answered(self._channel, self._thread_ts)
+            self._context.thread_cache.mark_answered(self._channel, self._thread_ts)
 
-    async def _send(self, text: str, buttons: Sequence[Offer] = ()) -> str:
-        await self._turn()
-        return await self._say(text, buttons)
+    async def _send(self, text: str, buttons: Sequence[Button] = ()) -> str:
+        await self._wait_for_slot()
+        return await self._post_message(text, buttons)
 
-    async def _turn(self) -> None:
+    async def _wait_for_slot(self) -> None:
         """Wait until the channel takes another message."""
-        await asyncio.sleep(self._shared.turns.take(f"post {self._channel}", self._pace.post_s))
+        await asyncio.sleep(self._context.rate_limiter.reserve(f"post {self._channel}", self._intervals.post_s))
 
-    async def _say(self, text: str, buttons: Sequence[Offer]) -> str:
-        return await self._client.post(self._channel, self._thread_ts, text, blocks_of(text, buttons))
+    async def _post_message(self, text: str, buttons: Sequence[Button]) -> str:
+        return await self._client.post(self._channel, self._thread_ts, text, to_blocks(text, buttons))
 
 
-def _cancelled() -> bool:
+def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -11,68 +11,68 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from bots.slack.convert import Deleted
+from bots.slack.convert import MessageDeletion
 from core.types import Attachment, ConversationKey, Message
 
-KEPT = 2000
+MAX_ENTRIES = 2000
 QUOTED_CHARS = 1000
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 # Whether the bot has answered in a conversation before.
-AnsweredIn = Callable[[ConversationKey], Awaitable[bool]]
+HasAnswered = Callable[[ConversationKey], Awaitable[bool]]
 
 
-class Memory:
+class ThreadCache:
     """The recent past of all channels."""
 
-    def __init__(self, answered_in: AnsweredIn) -> None:
-        self._answered_in = answered_in
-        self._answered: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._said: OrderedDict[tuple[str, str], str] = OrderedDict()
+    def __init__(self, has_answered: HasAnswered) -> None:
+        self._has_answered = has_answered
+        self._answered_threads: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._texts: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._pictures: OrderedDict[tuple[str, str], tuple[Attachment, ...]] = OrderedDict()
-        self._deleted: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._deleted_messages: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def answered(self, channel: str, thread_ts: str) -> None:
+    def mark_answered(self, channel: str, thread_ts: str) -> None:
         """Note that the bot answers in a thread."""
-        keep(self._answered, (channel, thread_ts), "")
+        put_bounded(self._answered_threads, (channel, thread_ts), "")
 
-    def delete(self, deleted: Deleted) -> None:
+    def mark_deleted(self, deletion: MessageDeletion) -> None:
         """Note that a message is gone."""
-        keep(self._deleted, (deleted.channel, deleted.ts), "")
-        self._said.pop((deleted.channel, deleted.ts), None)
-        self._pictures.pop((deleted.channel, deleted.ts), None)
+        put_bounded(self._deleted_messages, (deletion.channel, deletion.ts), "")
+        self._texts.pop((deletion.channel, deletion.ts), None)
+        self._pictures.pop((deletion.channel, deletion.ts), None)
 
-    def is_gone(self, channel: str, ts: str) -> bool:
+    def is_deleted(self, channel: str, ts: str) -> bool:
         """Say whether a message was deleted, as far as is known."""
-        return (channel, ts) in self._deleted
+        return (channel, ts) in self._deleted_messages
 
-    async def placed(self, message: Message) -> Message:
+    async def with_thread_context(self, message: Message) -> Message:
         """Return the message as part of its thread.
 
         In a thread that the bot has not answered in, what the thread began with is quoted, and its pictures count as
         the message's where that has none of its own. Raises `StoreError` when the journal cannot be read.
         """
-        channel, thread = message.key.chat, message.key.thread
-        keep(self._said, (channel, message.id), message.text[:QUOTED_CHARS])
-        if pictures := tuple(one for one in message.attachments if one.kind == "picture"):
-            keep(self._pictures, (channel, message.id), pictures)
-        if message.private or not message.reply_to or await self._ours(message.key):
+        channel, thread_ts = message.key.chat, message.key.thread
+        put_bounded(self._texts, (channel, message.id), message.text[:QUOTED_CHARS])
+        if pictures := tuple(attachment for attachment in message.attachments if attachment.kind == "picture"):
+            put_bounded(self._pictures, (channel, message.id), pictures)
+        if message.private or not message.reply_to or await self._is_bot_thread(message.key):
             return message
-        began = (channel, thread)
-        attachments = message.attachments or self._pictures.get(began, ())
-        return replace(message, quoted=self._said.get(began, ""), attachments=attachments)
+        thread_root = (channel, thread_ts)
+        attachments = message.attachments or self._pictures.get(thread_root, ())
+        return replace(message, quoted=self._texts.get(thread_root, ""), attachments=attachments)
 
-    async def _ours(self, key: ConversationKey) -> bool:
-        place = (key.chat, key.thread)
-        if place not in self._answered and await self._answered_in(key):
-            keep(self._answered, place, "")
-        return place in self._answered
+    async def _is_bot_thread(self, key: ConversationKey) -> bool:
+        thread_key = (key.chat, key.thread)
+        if thread_key not in self._answered_threads and await self._has_answered(key):
+            put_bounded(self._answered_threads, thread_key, "")
+        return thread_key in self._answered_threads
 
 
-def keep(kept: OrderedDict[Key, Value], name: Key, value: Value) -> None:
+def put_bounded(cache: OrderedDict[Key, Value], key: Key, value: Value) -> None:
     """Note something as the newest, and let go of the oldest where it is too much."""
-    kept[name] = value
-    kept.move_to_end(name)
-    if len(kept) > KEPT:
-        kept.popitem(last=False)
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > MAX_ENTRIES:
+        cache.popitem(last=False)

@@ -7,33 +7,35 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from bots.common.connection import Line, Outage
-from bots.common.proactive import muted
-from bots.telegram.client import Conflict, Pace, TokenRefused
-from bots.telegram.commands import Administrators, menus
-from bots.telegram.convert import ALBUM_S, Identity, Ignored, ends_in_album, joined, to_message
-from bots.telegram.feedback import PressSink, to_press
+from bots.common.connection import ConnectionStatus, RetryLoop, TokenRefused
+from bots.common.proactive import make_read_only
+from bots.telegram.commands import AdministratorCache, build_menus
+from bots.telegram.convert import ALBUM_WAIT_S, Identity, Ignored, ends_in_album, merge_albums, to_message
+from bots.telegram.errors import Conflict, TelegramIntervals
+from bots.telegram.feedback import TelegramRatingSink, from_callback_query
 from bots.telegram.loading import load_client
 from bots.telegram.sink import TelegramSink
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import COMMANDS
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
-    from bots.telegram.client import Client
-    from core.ports import Delivery, Receive, Sink
+    from bots.telegram.client import TelegramClient
+    from core.ports import Delivery, MessageHandler, Sink
     from core.settings import TelegramSettings
 
 Result = TypeVar("Result")
 
-UNREADABLE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
+UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
 # The client's calls that show nothing to anybody.
-READS = frozenset(("identity", "updates", "parse", "administrators", "fetch", "close"))
+READ_ONLY_CALLS = frozenset(
+    ("get_identity", "get_updates", "parse_update", "get_administrators", "download_file", "close")
+)
 
 
-class UpdateOffsets(Protocol):
+class OffsetStore(Protocol):
     """Where the stream of updates stands, kept across restarts: the id of the first update not taken yet."""
 
     async def load(self) -> int | None:
@@ -54,23 +56,28 @@ class TelegramAdapter:
     """
 
     name = "telegram"
-    inherits = True
+    can_take_over = True
 
     def __init__(
-        self, settings: TelegramSettings, offsets: UpdateOffsets, pace: Pace | None = None, *, mute: bool = False
+        self,
+        settings: TelegramSettings,
+        offsets: OffsetStore,
+        intervals: TelegramIntervals | None = None,
+        *,
+        read_only: bool = False,
     ) -> None:
-        self._mute = mute
+        self._read_only = read_only
         self._settings = settings
         self._offsets = offsets
-        self._pace = pace or Pace()
-        self.line = Line()
-        self._client: Client | None = None
+        self._intervals = intervals or TelegramIntervals()
+        self.connection = ConnectionStatus()
+        self._client: TelegramClient | None = None
         self._me = Identity(0, "")
-        self._administrators = Administrators()
+        self._administrators = AdministratorCache()
         self.skipped: Counter[str] = Counter()
 
     @property
-    def bot(self) -> str:
+    def bot_id(self) -> str:
         """The bot's own id, once it is open."""
         return str(self._me.id)
 
@@ -80,47 +87,49 @@ class TelegramAdapter:
         Outages are waited out. Raises `PlatformError` for a token that is missing or refused.
         """
         client = await asyncio.to_thread(_connect, self._settings)
-        self._client = client = muted(client, READS) if self._mute else client
+        self._client = client = make_read_only(client, READ_ONLY_CALLS) if self._read_only else client
         try:
             await self._set_up(client)
         except BaseException:
             await self.close()
             raise
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
-        outage = Outage("telegram", "polling", self._pace, _hint, self.line)
+        retry_loop = RetryLoop("telegram", "polling", self._intervals, _hint, self.connection)
         offset = await self._offsets.load()
         while True:
             try:
-                batch = await self._batch(offset)
-            except PlatformError as failure:
-                if isinstance(failure, TokenRefused):
+                batch = await self._fetch_updates(offset)
+            except PlatformError as error:
+                if isinstance(error, TokenRefused):
                     await self._check_token()
-                await outage.wait(failure)
+                await retry_loop.wait(error)
                 continue
-            following, fault = await self._take(batch, offset, receive)
-            if fault is None:
-                outage.over()
-            offset = following
-            if fault is not None:
-                await outage.wait(fault)
+            next_offset, delivery_error = await self._deliver_batch(batch, offset, receive)
+            if delivery_error is None:
+                retry_loop.mark_recovered()
+            offset = next_offset
+            if delivery_error is not None:
+                await retry_loop.wait(delivery_error)
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
         if is_press(message):
-            return PressSink(self._opened(), message)
+            return TelegramRatingSink(self._get_client(), message)
         # Another bot's reply cannot be edited, and its id may be that of a message of ours.
-        ours = message.bot in ("", str(self._me.id))
-        return TelegramSink(self._opened(), message, delivery, previous if ours else "", self._pace)
+        is_own_message = message.bot in ("", str(self._me.id))
+        return TelegramSink(
+            self._get_client(), message, delivery, previous_reply_id if is_own_message else "", self._intervals
+        )
 
-    async def is_administrator(self, message: Message) -> bool:
+    async def is_admin(self, message: Message) -> bool:
         """Say whether the author administers the chat, in person or anonymously. Raises `PlatformError`."""
-        return await self._administrators.include(self._opened(), message)
+        return await self._administrators.is_admin(self._get_client(), message)
 
-    async def fetch(self, attachment: Attachment, most: int) -> bytes:
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return what is attached to a message. Raises `PlatformError`."""
-        return await self._opened().fetch(str(attachment.reference["file_id"]), most)
+        return await self._get_client().download_file(str(attachment.reference["file_id"]), max_bytes)
 
     async def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -128,115 +137,119 @@ class TelegramAdapter:
         if client is not None:
             await client.close()
 
-    def _opened(self) -> Client:
+    def _get_client(self) -> TelegramClient:
         if self._client is None:
             raise PlatformError("the Telegram adapter is not open")
         return self._client
 
-    async def _set_up(self, client: Client) -> None:
-        self._me = await self._reached(client.identity)
-        webhook = "" if self._mute else await self._reached(client.remove_webhook)
+    async def _set_up(self, client: TelegramClient) -> None:
+        self._me = await self._retry_until_ok(client.get_identity)
+        webhook = "" if self._read_only else await self._retry_until_ok(client.remove_webhook)
         if webhook:
-            logger(__name__).warning("telegram.webhook_removed", url=webhook, why="it would keep all updates from us")
+            get_logger(__name__).warning(
+                "telegram.webhook_removed", url=webhook, why="it would keep all updates from us"
+            )
         try:
-            await client.offer_commands(*menus(COMMANDS))
-        except PlatformError as failure:
-            logger(__name__).warning("telegram.command_menu_not_set", error=str(failure))
-        logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.reads_all)
+            await client.set_commands(*build_menus(COMMANDS))
+        except PlatformError as error:
+            get_logger(__name__).warning("telegram.command_menu_not_set", error=str(error))
+        get_logger(__name__).info("telegram.open", bot=self._me.username, reads_all_messages=self._me.can_read_all)
 
-    async def _batch(self, offset: int | None) -> list[Any]:
+    async def _fetch_updates(self, offset: int | None) -> list[Any]:
         """Return the next updates. Where the rest of an album may be on its way, they are asked for once more."""
-        client = self._opened()
+        client = self._get_client()
         # At first and after an outage there is no waiting for news: only a reply tells that it works.
-        batch = await client.updates(offset, self._pace.poll_s if self.line.connected else 0)
+        batch = await client.get_updates(offset, self._intervals.poll_s if self.connection.is_connected else 0)
         if not ends_in_album(batch):
             return batch
-        await asyncio.sleep(ALBUM_S)
-        return await client.updates(offset, 0)
+        await asyncio.sleep(ALBUM_WAIT_S)
+        return await client.get_updates(offset, 0)
 
-    def _reached(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
-        return Outage("telegram", "opening", self._pace, _hint).outlasted(call)
+    def _retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
+        return RetryLoop("telegram", "opening", self._intervals, _hint).retry_until_ok(call)
 
     async def _check_token(self) -> None:
         """Raise `TokenRefused` if the token is refused again: a single refusal may be a hiccup of Telegram's."""
         try:
-            await self._opened().identity()
+            await self._get_client().get_identity()
         except TokenRefused:
             raise
-        except PlatformError as failure:
-            logger(__name__).debug("telegram.token_not_checked", error=str(failure))
+        except PlatformError as error:
+            get_logger(__name__).debug("telegram.token_not_checked", error=str(error))
 
-    async def _take(
-        self, batch: list[Any], offset: int | None, receive: Receive
+    async def _deliver_batch(
+        self, batch: list[Any], offset: int | None, receive: MessageHandler
     ) -> tuple[int | None, Exception | None]:
         """Hand a batch on. Return the offset to ask for next, and what kept us from going further, if anything did."""
         # Not compared with the old offset: after a quiet week Telegram may begin again at a lower number.
-        following = 0
-        fault: Exception | None = None
-        converted = joined([self._converted(raw) for raw in batch], Ignored("a further picture of an album"))
-        for raw, message in zip(batch, converted, strict=True):
+        next_offset = 0
+        delivery_error: Exception | None = None
+        messages = merge_albums([self._convert(raw) for raw in batch], Ignored("a further picture of an album"))
+        for raw, message in zip(batch, messages, strict=True):
             try:
-                await self._hand_on(raw, message, receive)
+                await self._deliver(raw, message, receive)
             except Exception as error:
                 # Whatever it is: a message that is not safe must not be confirmed.
-                fault = error
+                delivery_error = error
                 break
-            following = max(following, (_update_id(raw) or -1) + 1)
-        if not following:
-            unusable = PlatformError("Telegram delivers updates without a number") if batch else None
-            return offset, fault or unusable
+            next_offset = max(next_offset, (_get_update_id(raw) or -1) + 1)
+        if not next_offset:
+            id_error = PlatformError("Telegram delivers updates without a number") if batch else None
+            return offset, delivery_error or id_error
         try:
-            await self._offsets.save(following)
+            await self._offsets.save(next_offset)
         except Exception as error:
             return offset, error
-        return following, fault
+        return next_offset, delivery_error
 
-    async def _hand_on(self, raw: object, message: Message | Ignored, receive: Receive) -> None:
+    async def _deliver(self, raw: object, message: Message | Ignored, receive: MessageHandler) -> None:
         if isinstance(message, Message):
             await receive(message)
             return
         self.skipped[message.reason] += 1
-        tell = logger(__name__).debug if message.expected else logger(__name__).warning
-        tell("telegram.update_skipped", update_id=_update_id(raw), reason=message.reason)
+        log = get_logger(__name__).debug if message.is_expected else get_logger(__name__).warning
+        log("telegram.update_skipped", update_id=_get_update_id(raw), reason=message.reason)
 
-    def _converted(self, raw: object) -> Message | Ignored:
+    def _convert(self, raw: object) -> Message | Ignored:
         try:
-            update = self._opened().parse(raw)
+            update = self._get_client().parse_update(raw)
             if update.callback_query is not None:
-                return to_press(update.callback_query, self._me)
+                return from_callback_query(update.callback_query, self._me)
             return to_message(update, self._me)
         except Exception as error:
             # An update that breaks the conversion would come again for ever, and hold up all others behind it.
-            logger(__name__).warning("telegram.update_malformed", update_id=_update_id(raw), error=str(error)[:500])
-            return Ignored("malformed", expected=False)
+            get_logger(__name__).warning(
+                "telegram.update_malformed", update_id=_get_update_id(raw), error=str(error)[:500]
+            )
+            return Ignored("malformed", is_expected=False)
 
 
 async def identify(settings: TelegramSettings) -> str:
     """Return the username of the bot that the token belongs to, changing nothing. Raises `PlatformError`."""
     client = await asyncio.to_thread(_connect, settings)
     try:
-        return (await client.identity()).username
+        return (await client.get_identity()).username
     finally:
         await client.close()
 
 
-def _hint(failure: Exception) -> str:
-    if isinstance(failure, Conflict):
+def _hint(error: Exception) -> str:
+    if isinstance(error, Conflict):
         return "stop the other program, or give this one its own bot; retrying until then"
-    if isinstance(failure, PlatformError):
+    if isinstance(error, PlatformError):
         return "retrying; messages wait on Telegram's servers for up to 24 hours"
     return "a message could not be made safe; Telegram keeps it until it can"
 
 
-def _connect(settings: TelegramSettings) -> Client:
+def _connect(settings: TelegramSettings) -> TelegramClient:
     """Read the token and load aiogram, which takes seconds: for a worker thread."""
     try:
         token = settings.token.value()
     except (KeyError, OSError, UnicodeDecodeError) as error:
-        raise PlatformError(UNREADABLE.format(error=error)) from error
+        raise PlatformError(UNREADABLE_MESSAGE.format(error=error)) from error
     return load_client().connect(token, settings.api_url)
 
 
-def _update_id(raw: object) -> int | None:
-    number = raw.get("update_id") if isinstance(raw, dict) else None
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
+def _get_update_id(raw: object) -> int | None:
+    update_id = raw.get("update_id") if isinstance(raw, dict) else None
+    return update_id if isinstance(update_id, int) and not isinstance(update_id, bool) else None

@@ -10,21 +10,21 @@ from core.messaging.policy.command_table import Command
 from core.types import Message
 
 if TYPE_CHECKING:
-    from bots.telegram.client import Client, Menu
+    from bots.telegram.client import CommandMenu, TelegramClient
 
 # So long somebody who was made an administrator, or is none any more, may have to wait.
-REMEMBERED_S = 30.0
-CHATS = 1000
+CACHE_TTL_S = 30.0
+MAX_CHATS = 1000
 
 
-class Administrators:
+class AdministratorCache:
     """The administrators of groups, each group's remembered for a moment."""
 
-    def __init__(self, remembered_s: float = REMEMBERED_S) -> None:
-        self._remembered_s = remembered_s
-        self._known: dict[str, tuple[float, frozenset[int]]] = {}
+    def __init__(self, ttl_s: float = CACHE_TTL_S) -> None:
+        self._ttl_s = ttl_s
+        self._cache: dict[str, tuple[float, frozenset[int]]] = {}
 
-    async def include(self, client: Client, message: Message) -> bool:
+    async def is_admin(self, client: TelegramClient, message: Message) -> bool:
         """Say whether the author is one of them. Raises a `PlatformError` when Telegram cannot be asked.
 
         Who writes in the group's own name is one: Telegram lets nobody else. Who writes as a channel is not.
@@ -36,22 +36,22 @@ class Administrators:
             return True
         if not message.author_id.isdecimal():
             return False
-        return int(message.author_id) in await self._of(client, chat)
+        return int(message.author_id) in await self._get_administrators(client, chat)
 
-    async def _of(self, client: Client, chat: str) -> frozenset[int]:
-        at, known = self._known.get(chat, (-float("inf"), frozenset[int]()))
-        if time.monotonic() - at < self._remembered_s:
-            return known
-        found = await client.administrators(int(chat))
-        if len(self._known) >= CHATS:
-            self._known.clear()
-        self._known[chat] = (time.monotonic(), found)
-        return found
+    async def _get_administrators(self, client: TelegramClient, chat: str) -> frozenset[int]:
+        fetched_at, cached_ids = self._cache.get(chat, (-float("inf"), frozenset[int]()))
+        if time.monotonic() - fetched_at < self._ttl_s:
+            return cached_ids
+        admin_ids = await client.get_administrators(int(chat))
+        if len(self._cache) >= MAX_CHATS:
+            self._cache.clear()
+        self._cache[chat] = (time.monotonic(), admin_ids)
+        return admin_ids
 
 
-def menus(commands: Sequence[Command]) -> tuple[Menu, Menu]:
+def build_menus(commands: Sequence[Command]) -> tuple[CommandMenu, CommandMenu]:
     """Return the menus for everybody and for a group's administrators. They are hints: rights are checked later."""
-    everybody = [(one.name, one.summary) for one in commands if one.who == "everyone"]
+    everyone_menu = [(command.name, command.summary) for command in commands if command.required_role == "everyone"]
     # Nobody says hello to see what else there is to say.
-    others = [(one.name, one.summary) for one in commands if one.who == "admin"]
-    return everybody, [*(one for one in everybody if one[0] != "start"), *others]
+    admin_entries = [(command.name, command.summary) for command in commands if command.required_role == "admin"]
+    return everyone_menu, [*(entry for entry in everyone_menu if entry[0] != "start"), *admin_entries]

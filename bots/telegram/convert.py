@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from aiogram.methods import GetChatAdministrators, GetUpdates
-
-from core.llm.images import MOST_BYTES
+from core.llm.images import MAX_BYTES
 from core.messaging.gate.attachments import LANGUAGE
 from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
@@ -19,64 +17,52 @@ if TYPE_CHECKING:
     from aiogram.types import MessageEntity, Update
 
 
-class RawUpdates(GetUpdates):
-    """getUpdates with the updates as they came: aiogram's own refuses the whole batch for one bad update."""
-
-    __returning__ = list[Any]
-
-
-class RawAdministrators(GetChatAdministrators):
-    """getChatAdministrators with the members as they came: of their many kinds nothing but the user is needed."""
-
-    __returning__ = list[Any]
-
-
 Other = TypeVar("Other")
 
-ALBUM = "album"
+ALBUM_KEY = "album"
 # The parts of an album come one after the other; so long they are waited for.
-ALBUM_S = 0.5
+ALBUM_WAIT_S = 0.5
 # Kinds by the names of the fields. An animation also comes as a document, and counts as what it is.
-_KINDS: tuple[tuple[str, AttachmentKind], ...] = (
+_KIND_BY_FIELD: tuple[tuple[str, AttachmentKind], ...] = (
     *((name, "voice") for name in ("voice", "audio")),
     *((name, "video") for name in ("animation", "video", "video_note")),
     *((name, "sticker") for name in ("sticker", "dice")),
     *((name, "other") for name in ("poll", "location", "venue", "contact", "story", "checklist")),
 )
-_PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 
 
-def attachments_of(event: TelegramMessage) -> tuple[Attachment, ...]:
+def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
     """Return what came with a message. `reference` holds the `file_id` of a picture."""
     if event.photo:
         # Sorted by size: the largest that is taken.
-        fitting = [one for one in event.photo if (one.file_size or 0) <= MOST_BYTES] or event.photo[:1]
-        best = max(fitting, key=lambda one: one.width * one.height)
-        return (Attachment("picture", size=best.file_size or 0, reference={"file_id": best.file_id}),)
-    for name, kind in _KINDS:
+        sizes = [photo for photo in event.photo if (photo.file_size or 0) <= MAX_BYTES] or event.photo[:1]
+        largest = max(sizes, key=lambda photo: photo.width * photo.height)
+        return (Attachment("picture", size=largest.file_size or 0, reference={"file_id": largest.file_id}),)
+    for name, kind in _KIND_BY_FIELD:
         if getattr(event, name, None) is not None:
             return (Attachment(kind, name),)
     if event.document is not None:
         name, size = event.document.file_name or "", event.document.file_size or 0
-        if event.document.mime_type in _PICTURES:
+        if event.document.mime_type in _PICTURE_TYPES:
             return (Attachment("picture", name, size, {"file_id": event.document.file_id}),)
         return (Attachment("file", name, size),)
     return ()
 
 
-def attached_to(event: TelegramMessage, answered: TelegramMessage | None) -> tuple[Attachment, ...]:
+def resolve_attachments(event: TelegramMessage, replied_message: TelegramMessage | None) -> tuple[Attachment, ...]:
     """Return what came with a message, or the picture that it replies to: "what does this mean?" is about that."""
-    own = attachments_of(event)
-    if own or answered is None:
-        return own
-    return tuple(one for one in attachments_of(answered) if one.kind == "picture")
+    attachments = get_attachments(event)
+    if attachments or replied_message is None:
+        return attachments
+    return tuple(attachment for attachment in get_attachments(replied_message) if attachment.kind == "picture")
 
 
-def notes_of(event: TelegramMessage) -> dict[str, str]:
+def get_extra_reference(event: TelegramMessage) -> dict[str, str]:
     """Return what a message's reference keeps for albums, and for what has no words to tell a language by."""
-    album = {ALBUM: event.media_group_id} if event.media_group_id else {}
-    said = event.text or event.caption
-    code = event.from_user.language_code if event.from_user and not said else None
+    album = {ALBUM_KEY: event.media_group_id} if event.media_group_id else {}
+    text = event.text or event.caption
+    code = event.from_user.language_code if event.from_user and not text else None
     return {**album, **({LANGUAGE: code} if code else {})}
 
 
@@ -87,27 +73,29 @@ def ends_in_album(batch: Sequence[object]) -> bool:
     return isinstance(message, dict) and "media_group_id" in message
 
 
-def joined(batch: Sequence[Message | Other], further: Other) -> list[Message | Other]:
+def merge_albums(batch: Sequence[Message | Other], placeholder: Other) -> list[Message | Other]:
     """Return a batch in which every album is one message: that with the words, or else the first, has all pictures.
 
     The others become `further`.
     """
     albums: dict[tuple[object, object], list[int]] = {}
-    for at, one in enumerate(batch):
-        if isinstance(one, Message) and ALBUM in one.reference and not one.reference.get("edited"):
-            albums.setdefault((one.key, one.reference[ALBUM]), []).append(at)
-    whole = list(batch)
-    for places in albums.values():
-        parts = [one for at in places if isinstance(one := batch[at], Message)]
-        chosen = max(range(len(parts)), key=lambda number: (bool(parts[number].text), -number))
+    for index, item in enumerate(batch):
+        if isinstance(item, Message) and ALBUM_KEY in item.reference and not item.reference.get("edited"):
+            albums.setdefault((item.key, item.reference[ALBUM_KEY]), []).append(index)
+    result = list(batch)
+    for indexes in albums.values():
+        parts = [item for index in indexes if isinstance(item := batch[index], Message)]
+        main_index = max(range(len(parts)), key=lambda part_index: (bool(parts[part_index].text), -part_index))
         pictures = tuple(picture for part in parts for picture in part.attachments)
-        for number, at in enumerate(places):
-            whole[at] = replace(parts[chosen], attachments=pictures) if number == chosen else further
-    return whole
+        for part_index, index in enumerate(indexes):
+            result[index] = (
+                replace(parts[main_index], attachments=pictures) if part_index == main_index else placeholder
+            )
+    return result
 
 
 _COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:@([A-Za-z0-9_]+))?")
-_KNOWN_COMMANDS = frozenset(command.name for command in commands.COMMANDS)
+_COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +104,7 @@ class Identity:
 
     id: int
     username: str
-    reads_all: bool = False
+    can_read_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +112,17 @@ class Ignored:
     """An update that is no message for us. `expected` is false for kinds of updates that nobody asked for."""
 
     reason: str
-    expected: bool = True
+    is_expected: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
+class _ParsedText:
     """A message's text without mentions of the bot and without its command."""
 
     text: str
-    mentioned: bool = False
+    is_mentioned: bool = False
     command: str = ""
-    command_for: str = ""
+    command_target: str = ""
 
 
 def to_message(update: Update, me: Identity) -> Message | Ignored:
@@ -147,17 +135,17 @@ def to_message(update: Update, me: Identity) -> Message | Ignored:
     """
     event = update.message or update.edited_message
     if event is None:
-        return Ignored("unknown kind of update", expected=False)
-    reason = _none_of_ours(event)
+        return Ignored("unknown kind of update", is_expected=False)
+    reason = _get_ignore_reason(event)
     if reason:
         return Ignored(reason)
-    words = _words(event.text or event.caption or "", event.entities or event.caption_entities or [], me)
-    if words.command_for and words.command_for.lower() != me.username.lower():
+    content = _parse_text(event.text or event.caption or "", event.entities or event.caption_entities or [], me)
+    if content.command_target and content.command_target.lower() != me.username.lower():
         return Ignored("a command for another bot")
-    return _message(event, words, me, edited=update.message is None)
+    return _build_message(event, content, me, edited=update.message is None)
 
 
-def _none_of_ours(event: TelegramMessage) -> str:
+def _get_ignore_reason(event: TelegramMessage) -> str:
     """Return why a message is to be ignored, or nothing."""
     if event.chat.type == "channel":
         return "a channel post"
@@ -166,30 +154,33 @@ def _none_of_ours(event: TelegramMessage) -> str:
         return "without a sender"
     if event.sender_chat is None and event.from_user is not None and event.from_user.is_bot:
         return "written by a bot"
-    if not (event.text or event.caption or attachments_of(event)):
+    if not (event.text or event.caption or get_attachments(event)):
         return "without text (a service message)"
     return ""
 
 
-def _message(event: TelegramMessage, words: _Words, me: Identity, *, edited: bool) -> Message:
-    private = event.chat.type == "private"
+def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *, edited: bool) -> Message:
+    is_private = event.chat.type == "private"
     thread_id = event.message_thread_id if event.is_topic_message else None
-    answered = _answered(event)
-    to_us = answered is not None and answered.from_user is not None and answered.from_user.id == me.id
-    ours = words.command_for != "" or words.command in _KNOWN_COMMANDS
-    author_id, author = _author(event)
+    replied_message = _get_replied_message(event)
+    is_reply_to_bot = (
+        replied_message is not None and replied_message.from_user is not None and replied_message.from_user.id == me.id
+    )
+    is_bot_command = content.command_target != "" or content.command in _COMMAND_NAMES
+    author_id, author = _get_author(event)
     return Message(
         id=str(event.message_id),
         key=ConversationKey("telegram", str(event.chat.id), str(thread_id) if thread_id is not None else ""),
         author_id=author_id,
         author=author,
-        text=words.text,
+        text=content.text,
         sent_at=event.date,
-        private=private,
-        addressed=not event.is_automatic_forward and (private or words.mentioned or to_us or ours),
-        command=words.command,
-        reply_to=str(answered.message_id) if answered is not None else "",
-        quoted=_quoted(event, answered),
+        private=is_private,
+        addressed=not event.is_automatic_forward
+        and (is_private or content.is_mentioned or is_reply_to_bot or is_bot_command),
+        command=content.command,
+        reply_to=str(replied_message.message_id) if replied_message is not None else "",
+        quoted=_get_quote(event, replied_message),
         bot=str(me.id),
         reference={
             "chat_id": event.chat.id,
@@ -198,13 +189,13 @@ def _message(event: TelegramMessage, words: _Words, me: Identity, *, edited: boo
             "username": (event.from_user.username or "") if event.from_user and not event.sender_chat else "",
             **({"edited": True} if edited else {}),
             **({"kind": "post"} if event.is_automatic_forward else {}),
-            **notes_of(event),
+            **get_extra_reference(event),
         },
-        attachments=attached_to(event, answered),
+        attachments=resolve_attachments(event, replied_message),
     )
 
 
-def _author(event: TelegramMessage) -> tuple[str, str]:
+def _get_author(event: TelegramMessage) -> tuple[str, str]:
     """Return the author's id and display name."""
     if event.sender_chat is not None:
         title = event.sender_chat.title or event.sender_chat.username or "anonymous"
@@ -214,63 +205,64 @@ def _author(event: TelegramMessage) -> tuple[str, str]:
     return str(event.from_user.id), event.from_user.full_name
 
 
-def _answered(event: TelegramMessage) -> TelegramMessage | None:
+def _get_replied_message(event: TelegramMessage) -> TelegramMessage | None:
     """Return the message that this one replies to.
 
     In a forum every message that replies to nothing is marked as a reply to the service message that opened its topic.
     """
-    answered = event.reply_to_message
-    if answered is None or answered.forum_topic_created is not None:
+    replied_message = event.reply_to_message
+    if replied_message is None or replied_message.forum_topic_created is not None:
         return None
-    return None if event.is_topic_message and answered.message_id == event.message_thread_id else answered
+    return None if event.is_topic_message and replied_message.message_id == event.message_thread_id else replied_message
 
 
-def _quoted(event: TelegramMessage, answered: TelegramMessage | None) -> str:
+def _get_quote(event: TelegramMessage, replied_message: TelegramMessage | None) -> str:
     """Return the passage that was picked for quoting, or the whole text that was replied to."""
     if event.quote is not None:
         return event.quote.text
-    return (answered.text or answered.caption or "") if answered is not None else ""
+    return (replied_message.text or replied_message.caption or "") if replied_message is not None else ""
 
 
-def _words(text: str, entities: list[MessageEntity], me: Identity) -> _Words:
+def _parse_text(text: str, entities: list[MessageEntity], me: Identity) -> _ParsedText:
     """Take the mentions and the command out of a text. Entities count in UTF-16 units."""
-    units = text.encode("utf-16-le", "surrogatepass")
+    encoded_text = text.encode("utf-16-le", "surrogatepass")
     cuts: list[tuple[int, int]] = []
-    mentioned, command, command_for = False, "", ""
-    for entity in sorted(entities, key=lambda one: one.offset):
+    is_mentioned, command, command_target = False, "", ""
+    for entity in sorted(entities, key=lambda item: item.offset):
         start, end = 2 * entity.offset, 2 * (entity.offset + entity.length)
-        part = units[start:end].decode("utf-16-le", "replace")
-        found = _COMMAND.fullmatch(part) if entity.type == "bot_command" and not command else None
-        if _means(entity, part, me):
-            mentioned = True
-        elif found is not None and not _join(_without(units[:start], cuts)):
-            command, command_for = found[1].lower(), found[2] or ""
+        entity_text = encoded_text[start:end].decode("utf-16-le", "replace")
+        match = _COMMAND.fullmatch(entity_text) if entity.type == "bot_command" and not command else None
+        if _is_bot_mention(entity, entity_text, me):
+            is_mentioned = True
+        elif match is not None and not _join_pieces(_cut_out(encoded_text[:start], cuts)):
+            command, command_target = match[1].lower(), match[2] or ""
         else:
             continue
         cuts.append((start, end))
-    return _Words(_join(_without(units, cuts)), mentioned, command, command_for)
+    return _ParsedText(_join_pieces(_cut_out(encoded_text, cuts)), is_mentioned, command, command_target)
 
 
-def _without(units: bytes, cuts: list[tuple[int, int]]) -> list[str]:
+def _cut_out(encoded_text: bytes, cuts: list[tuple[int, int]]) -> list[str]:
     """Return what is left of a UTF-16 text before, between and after the cuts."""
-    borders = [0, *(place for cut in cuts for place in cut), len(units)]
+    boundaries = [0, *(offset for cut in cuts for offset in cut), len(encoded_text)]
     return [
-        units[start:end].decode("utf-16-le", "replace") for start, end in zip(borders[::2], borders[1::2], strict=True)
+        encoded_text[start:end].decode("utf-16-le", "replace")
+        for start, end in zip(boundaries[::2], boundaries[1::2], strict=True)
     ]
 
 
-def _means(entity: MessageEntity, part: str, me: Identity) -> bool:
+def _is_bot_mention(entity: MessageEntity, entity_text: str, me: Identity) -> bool:
     """Say whether an entity mentions the bot, by its name or by its id."""
     if entity.type == "text_mention":
         return entity.user is not None and entity.user.id == me.id
-    return entity.type == "mention" and bool(me.username) and part.lower() == f"@{me.username}".lower()
+    return entity.type == "mention" and bool(me.username) and entity_text.lower() == f"@{me.username}".lower()
 
 
-def _join(pieces: list[str]) -> str:
+def _join_pieces(pieces: list[str]) -> str:
     """Join what is left around the cuts, with one space where there was one on either side."""
-    joined = pieces[0].lstrip()
+    text = pieces[0].lstrip()
     for piece in pieces[1:]:
         # "@bot, what is this?" begins with the mention: its comma goes too.
-        rest = piece.lstrip(" ,:;") if not joined else piece
-        joined += rest.lstrip(" ") if joined.endswith(" ") else rest
-    return joined.strip()
+        rest = piece.lstrip(" ,:;") if not text else piece
+        text += rest.lstrip(" ") if text.endswith(" ") else rest
+    return text.strip()

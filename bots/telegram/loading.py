@@ -14,38 +14,38 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bots.telegram.client import Client
+    from bots.telegram.client import TelegramClient
 
 # Several bots load at once, each in its own thread: half a library must not be taken for a whole one.
-_LOADING = threading.Lock()
+_LOAD_LOCK = threading.Lock()
 
 
-def load_client() -> type[Client]:
+def load_client() -> type[TelegramClient]:
     """Return the client's class. Takes seconds the first time: for a worker thread."""
-    with _LOADING:
+    with _LOAD_LOCK:
         if "aiogram" not in sys.modules:
-            with _completion_put_off("aiogram."):
+            with _defer_model_rebuild("aiogram."):
                 import aiogram  # noqa: F401
-        from bots.telegram.client import Client, complete_models
+        from bots.telegram.client import TelegramClient, rebuild_models
 
-        complete_models()
-    return Client
+        rebuild_models()
+    return TelegramClient
 
 
 @contextmanager
-def _completion_put_off(prefix: str) -> Iterator[None]:
+def _defer_model_rebuild(prefix: str) -> Iterator[None]:
     """Leave the models of these modules as they are when they ask to be completed; all others are completed."""
     from pydantic import BaseModel
 
     original = BaseModel.__dict__["model_rebuild"]
 
-    def later(model: type[BaseModel], /, **options: Any) -> bool | None:
+    def rebuild_unless_deferred(model: type[BaseModel], /, **options: Any) -> bool | None:
         if model.__module__.startswith(prefix):
             return None
-        done: bool | None = original.__func__(model, **options)
-        return done
+        is_complete: bool | None = original.__func__(model, **options)
+        return is_complete
 
-    BaseModel.model_rebuild = classmethod(later)  # type: ignore[method-assign, assignment]
+    BaseModel.model_rebuild = classmethod(rebuild_unless_deferred)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

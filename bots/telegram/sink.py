@@ -6,18 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bots.common.delivery_retry import Patience, announced
-from bots.common.live_preview import Showing
-from bots.telegram.client import MarkupRejected, Moved, NotAllowed, NotEditable, NotModified, RetryLater, Unreachable
-from bots.telegram.feedback import mentions, rows_of
-from bots.telegram.render import EMPTY, plain, render
-from core.errors import MessageGone, PlatformError
-from core.messaging.feedback.rating_buttons import thumbs
-from core.observability.logs import logger
+from bots.common.connection import NotAllowed, RetryLater, Unreachable
+from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.common.live_preview import LivePreview
+from bots.telegram.errors import ChatMigrated, MarkupRejected, NotEditable, NotModified
+from bots.telegram.feedback import render_mentions, to_button_rows
+from bots.telegram.render import EMPTY_REPLY, render, strip_tags
+from core.errors import MessageDeleted, PlatformError
+from core.messaging.feedback.rating_buttons import get_rating_buttons
+from core.observability.logs import get_logger
 from core.types import Citation, Message, Reply
 
 if TYPE_CHECKING:
-    from bots.telegram.client import Client, Pace, Rows
+    from bots.telegram.client import ButtonRows, TelegramClient
+    from bots.telegram.errors import TelegramIntervals
     from core.ports import Delivery
 
 
@@ -28,95 +30,99 @@ class TelegramSink:
     that replies to the question and is edited. States that could not be shown in time are skipped.
     """
 
-    def __init__(self, client: Client, message: Message, delivery: Delivery, previous: str, pace: Pace) -> None:
+    def __init__(
+        self, client: TelegramClient, message: Message, delivery: Delivery, previous: str, intervals: TelegramIntervals
+    ) -> None:
         self._client = client
         self._delivery = delivery
-        self._pace = pace
+        self._intervals = intervals
         self._chat_id = int(message.reference["chat_id"])
         self._thread_id: int | None = message.reference.get("thread_id")
         # 0 where nothing is replied to. In a private chat it is plain what is answered; only groups need the reply.
         self._draft_id = int(message.reference["message_id"])
         self._question_id = None if message.private else self._draft_id or None
         self._message = message
-        self._asker = str(message.reference.get("username", ""))
+        self._asker_username = str(message.reference.get("username", ""))
         self._reply_id = int(previous) if previous else None
-        self._drafting = message.private and not previous
-        self._shown = ""
-        self._showing = Showing(f"telegram reply {self._draft_id}")
-        self._patience = Patience("telegram", pace, self._move)
+        self._uses_drafts = message.private and not previous
+        self._shown_html = ""
+        self._preview = LivePreview(f"telegram reply {self._draft_id}")
+        self._retry = DeliveryRetry("telegram", intervals, self._follow_migration)
 
     async def open(self) -> None:
         """Show that the bot is typing, and go on showing what `update` brings."""
-        self._showing.begin(lambda: self._showing.each_state(self._show, self._typing, self._pace.typing_s))
+        self._preview.start(
+            lambda: self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)
+        )
 
     async def update(self, text: str) -> None:
         """Note the reply so far. Raises what made it impossible to show the states before."""
-        self._showing.tell(text)
+        self._preview.push(text)
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._conclude(reply.text, reply.citations, rows_of(thumbs(self._message, reply)))
+        await self._show_final(reply.text, reply.citations, to_button_rows(get_rating_buttons(self._message, reply)))
 
     async def fail(self, text: str) -> None:
         """Show the text in place of the reply."""
-        await self._conclude(text, ())
+        await self._show_final(text, ())
 
-    async def _typing(self) -> None:
+    async def _send_typing(self) -> None:
         try:
-            await self._client.typing(self._chat_id, self._thread_id)
-        except (MessageGone, NotAllowed):
+            await self._client.send_typing(self._chat_id, self._thread_id)
+        except (MessageDeleted, NotAllowed):
             raise
-        except RetryLater as failure:
-            self._patience.hold(failure)
-        except PlatformError as failure:
-            logger(__name__).debug("telegram.typing_failed", error=str(failure))
+        except RetryLater as error:
+            self._retry.note_retry_after(error)
+        except PlatformError as error:
+            get_logger(__name__).debug("telegram.typing_failed", error=str(error))
 
-    async def _show(self) -> float:
+    async def _show_state(self) -> float:
         """Show the newest state; return for how long not to show another one."""
-        pause = self._pace.draft_s if self._drafting else self._pace.edit_s
-        state = (await asyncio.to_thread(render, self._showing.text, (), self._asker))[0]
-        if state in (self._shown, EMPTY):
+        pause_s = self._intervals.draft_s if self._uses_drafts else self._intervals.edit_s
+        html = (await asyncio.to_thread(render, self._preview.text, (), self._asker_username))[0]
+        if html in (self._shown_html, EMPTY_REPLY):
             return 0
         try:
-            await self._draft(state) if self._drafting else await self._put(state)
+            await self._send_draft(html) if self._uses_drafts else await self._show_first_part(html)
         except NotModified:
-            self._shown = state
-        except RetryLater as failure:
-            self._patience.hold(failure)
-            self._showing.news.set()
-            return max(pause, failure.seconds)
-        except (Unreachable, Moved) as failure:
-            logger(__name__).debug("telegram.state_skipped", error=str(failure))
+            self._shown_html = html
+        except RetryLater as error:
+            self._retry.note_retry_after(error)
+            self._preview.changed.set()
+            return max(pause_s, error.seconds)
+        except (Unreachable, ChatMigrated) as error:
+            get_logger(__name__).debug("telegram.state_skipped", error=str(error))
         else:
-            self._shown = state
-        return pause
+            self._shown_html = html
+        return pause_s
 
-    async def _draft(self, html: str) -> None:
+    async def _send_draft(self, html: str) -> None:
         target = (self._chat_id, self._thread_id, self._draft_id)
         try:
             try:
-                await self._client.draft(*target, html, markup=True)
+                await self._client.send_draft(*target, html, is_html=True)
             except MarkupRejected:
-                await self._client.draft(*target, plain(html), markup=False)
-        except (NotAllowed, MessageGone, RetryLater, Unreachable):
+                await self._client.send_draft(*target, strip_tags(html), is_html=False)
+        except (NotAllowed, MessageDeleted, RetryLater, Unreachable):
             raise
-        except PlatformError as failure:
+        except PlatformError as error:
             # An older Bot API server, or a chat without drafts: the final message comes all the same.
-            logger(__name__).info("telegram.drafts_unavailable", error=str(failure))
-            self._showing.halt()
+            get_logger(__name__).info("telegram.drafts_unavailable", error=str(error))
+            self._preview.stop()
 
-    async def _conclude(self, text: str, citations: Sequence[Citation], buttons: Rows = ()) -> None:
-        await self._showing.ended()
-        first, *others = await asyncio.to_thread(render, text, citations, self._asker)
-        first = mentions(self._message) + first
-        below_first = () if others else buttons
-        if first != self._shown or self._drafting or below_first:
-            await self._patience.insist(lambda: self._put(first, below_first))
-        for part in others:
-            below = buttons if part is others[-1] else ()
-            await self._patience.insist(lambda part=part, below=below: self._send(part, None, below))  # type: ignore[misc]
+    async def _show_final(self, text: str, citations: Sequence[Citation], buttons: ButtonRows = ()) -> None:
+        await self._preview.join()
+        first, *further_parts = await asyncio.to_thread(render, text, citations, self._asker_username)
+        first = render_mentions(self._message) + first
+        first_buttons = () if further_parts else buttons
+        if first != self._shown_html or self._uses_drafts or first_buttons:
+            await self._retry.run(lambda: self._show_first_part(first, first_buttons))
+        for part in further_parts:
+            part_buttons = buttons if part is further_parts[-1] else ()
+            await self._retry.run(lambda part=part, part_buttons=part_buttons: self._send(part, None, part_buttons))  # type: ignore[misc]
 
-    async def _put(self, html: str, buttons: Rows = ()) -> None:
+    async def _show_first_part(self, html: str, buttons: ButtonRows = ()) -> None:
         """Show the first part: edit the reply where there is one, post it otherwise."""
         if self._reply_id is not None:
             try:
@@ -125,32 +131,34 @@ class TelegramSink:
             except NotModified:
                 # It shows this already, which is all that was wanted.
                 return
-            except NotEditable as failure:
-                logger(__name__).info("telegram.reply_not_editable", error=str(failure))
+            except NotEditable as error:
+                get_logger(__name__).info("telegram.reply_not_editable", error=str(error))
                 self._reply_id = None
-        await self._patience.to_the_end(announced(self._delivery, lambda: self._post(html, buttons)))
+        await self._retry.run_uncancelled(post_journaled(self._delivery, lambda: self._post(html, buttons)))
 
-    async def _post(self, html: str, buttons: Rows) -> str:
+    async def _post(self, html: str, buttons: ButtonRows) -> str:
         self._reply_id = await self._send(html, self._question_id, buttons)
         return str(self._reply_id)
 
-    def _move(self, failure: PlatformError) -> None:
+    def _follow_migration(self, error: PlatformError) -> None:
         """Go on in the group that this one became. Nothing of the old one can be edited or replied to there."""
-        if not isinstance(failure, Moved):
-            raise failure
-        self._chat_id, self._thread_id, self._question_id, self._reply_id = failure.chat_id, None, None, None
+        if not isinstance(error, ChatMigrated):
+            raise error
+        self._chat_id, self._thread_id, self._question_id, self._reply_id = error.chat_id, None, None, None
 
-    async def _edit(self, message_id: int, html: str, buttons: Rows) -> None:
+    async def _edit(self, message_id: int, html: str, buttons: ButtonRows) -> None:
         try:
-            await self._client.edit(self._chat_id, message_id, html, markup=True, buttons=buttons)
-        except MarkupRejected as failure:
-            logger(__name__).warning("telegram.markup_rejected", error=str(failure))
-            await self._client.edit(self._chat_id, message_id, plain(html), markup=False, buttons=buttons)
+            await self._client.edit_message(self._chat_id, message_id, html, is_html=True, buttons=buttons)
+        except MarkupRejected as error:
+            get_logger(__name__).warning("telegram.markup_rejected", error=str(error))
+            await self._client.edit_message(self._chat_id, message_id, strip_tags(html), is_html=False, buttons=buttons)
 
-    async def _send(self, html: str, reply_to: int | None, buttons: Rows = ()) -> int:
+    async def _send(self, html: str, reply_to: int | None, buttons: ButtonRows = ()) -> int:
         target = (self._chat_id, self._thread_id)
         try:
-            return await self._client.send(*target, html, markup=True, reply_to=reply_to, buttons=buttons)
-        except MarkupRejected as failure:
-            logger(__name__).warning("telegram.markup_rejected", error=str(failure))
-            return await self._client.send(*target, plain(html), markup=False, reply_to=reply_to, buttons=buttons)
+            return await self._client.send_message(*target, html, is_html=True, reply_to=reply_to, buttons=buttons)
+        except MarkupRejected as error:
+            get_logger(__name__).warning("telegram.markup_rejected", error=str(error))
+            return await self._client.send_message(
+                *target, strip_tags(html), is_html=False, reply_to=reply_to, buttons=buttons
+            )

@@ -11,52 +11,54 @@ from typing import TYPE_CHECKING, TypeVar
 
 from core.errors import KimasError
 from core.llm.prompts import Prompts
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.ports import Library, Sink
 from core.runtime.budget import Budget
 from core.settings import Settings
-from core.text.keywords import own_turns
-from core.text.question_matching import normal, sense, stands_alone
+from core.text.keywords import get_author_turns
+from core.text.question_matching import canonical_form, is_self_contained, normalize
 from core.types import Citation, Passage, Question, Reply
 
 if TYPE_CHECKING:
-    from core.storage.answer_cache import AnswerCache, Asked, Kept
+    from core.storage.answer_cache import AnswerCache, CacheEntry, CacheKey
 
 Result = TypeVar("Result")
 
 # Raise it when what is kept, or when questions count as the same, changes.
-FORMAT = 2
+CACHE_FORMAT = 2
 # Comparing questions must stay cheaper than answering.
-COMPARING_S = 0.5
+COMPARE_TIMEOUT_S = 0.5
 # How old a version may be that a reply is kept with, and one that it is given again by. A reply kept with an older one
 # is merely made anew once.
-KEPT_VERSION_S, GIVEN_VERSION_S = 60.0, 1.0
+STORE_VERSION_MAX_AGE_S, LOOKUP_VERSION_MAX_AGE_S = 60.0, 1.0
 # The sections that have a part in making an answer. Of the templates their text counts, wherever they are.
-PART = frozenset(
+FINGERPRINT_SECTIONS = frozenset(
     ("name", "sources", "agents", "knowledge", "models", "answer", "context", "strategies", "budget", "evidence")
 )
 
 # Returns the version of each named source, at most so many seconds old; "" where it has none.
-Versions = Callable[[Collection[str], float], Awaitable[Mapping[str, str]]]
-Answer = Callable[[Question, Sink, Budget], Awaitable[Reply]]
+GetVersions = Callable[[Collection[str], float], Awaitable[Mapping[str, str]]]
+MakeAnswer = Callable[[Question, Sink, Budget], Awaitable[Reply]]
 
 
 # No reply to give again, and no versions to keep a new one with.
-NOTHING: tuple[Kept | None, Mapping[str, str] | None] = (None, None)
+CACHE_MISS: tuple[CacheEntry | None, Mapping[str, str] | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class CachedAnswers:
     """What giving an answer again needs: the replies kept, the library to compare questions with, and versions."""
 
     cache: AnswerCache
     library: Library
-    versions: Versions
+    get_versions: GetVersions
     sources: tuple[str, ...]
-    similarity: float
+    min_similarity: float
 
 
-async def answer_again(question: Question, sink: Sink, make: Answer, repeated: Repeated, budget: Budget) -> Reply:
+async def answer_with_cache(
+    question: Question, sink: Sink, make_answer: MakeAnswer, cached_answers: CachedAnswers, budget: Budget
+) -> Reply:
     """Give an earlier reply again, or make one and keep it when it may be given again.
 
     A reply that is kept was made without any conversation: neither what somebody said of themselves nor what somebody
@@ -66,82 +68,95 @@ async def answer_again(question: Question, sink: Sink, make: Answer, repeated: R
     What fails about the cache is logged, and the answer is made as if there were none; so it is when looking takes
     longer than the share `look_up` of the budget, which has begun with the question. Raises what `make` raises.
     """
-    if question.pictures or question.unread or not stands_alone(question):
-        return await make(question, sink, budget)
-    talked = bool(own_turns(question.history, question.author_id))
-    asked = _asked(question, by_sense=not talked)
-    looking = _tried(_look_up(asked, repeated), NOTHING)
-    kept, versions = await budget.within("look_up", looking, lambda: NOTHING)
-    if kept:
+    if question.image_loaders or question.unsupported_attachments or not is_self_contained(question):
+        return await make_answer(question, sink, budget)
+    has_history = bool(get_author_turns(question.history, question.author_id))
+    cache_key = _make_cache_key(question, with_canonical_form=not has_history)
+    lookup = _suppress_errors(_look_up(cache_key, cached_answers), CACHE_MISS)
+    entry, versions = await budget.run_stage("look_up", lookup, lambda: CACHE_MISS)
+    if entry:
         spent_ms = round(budget.elapsed_ms(), 2)
-        reply = replace(kept.reply, trace=replace(kept.reply.trace, timings_ms={"total": spent_ms}))
-        logger(__name__).info("answer.given_again", same_words=kept.same_words, spent_ms=spent_ms)
+        reply = replace(entry.reply, trace=replace(entry.reply.trace, timings_ms={"total": spent_ms}))
+        get_logger(__name__).info("answer.given_again", same_words=entry.is_exact_match, spent_ms=spent_ms)
         await sink.finish(reply)
         return reply
-    reply = await make(question if talked else replace(question, history=()), sink, budget)
-    if versions and not talked and may_be_given_again(reply):
-        cited = {one.source: versions.get(one.source, "") for one in reply.citations}
+    reply = await make_answer(question if has_history else replace(question, history=()), sink, budget)
+    if versions and not has_history and is_cacheable(reply):
+        source_versions = {citation.source: versions.get(citation.source, "") for citation in reply.citations}
         # A source without a version, such as a search engine, cannot be seen to have changed.
-        if all(cited.values()):
-            await _tried(repeated.cache.keep(asked, reply, cited), None)
+        if all(source_versions.values()):
+            await _suppress_errors(cached_answers.cache.store(cache_key, reply, source_versions), None)
     return reply
 
 
-def may_be_given_again(reply: Reply) -> bool:
+def is_cacheable(reply: Reply) -> bool:
     """Say whether a reply is good for others who ask the same: cited, and made without a stand-in."""
     return bool(reply.citations) and not reply.trace.cut and not reply.trace.cached
 
 
 def fingerprint(settings: Settings, prompts: Prompts) -> str:
     """Return a fingerprint of all that makes answers, besides the knowledge itself: configuration and templates."""
-    shape = [[field.name for field in fields(kind)] for kind in (Citation, Passage)]
-    made_by = [FORMAT, shape, settings.model_dump(mode="json", include=set(PART)), asdict(prompts)]
-    return hashlib.sha256(json.dumps(made_by, sort_keys=True, default=str).encode()).hexdigest()
+    field_names = [[field.name for field in fields(dataclass_type)] for dataclass_type in (Citation, Passage)]
+    inputs = [
+        CACHE_FORMAT,
+        field_names,
+        settings.model_dump(mode="json", include=set(FINGERPRINT_SECTIONS)),
+        asdict(prompts),
+    ]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _asked(question: Question, *, by_sense: bool) -> Asked:
-    from core.storage.answer_cache import Asked, scope_of
+def _make_cache_key(question: Question, *, with_canonical_form: bool) -> CacheKey:
+    from core.storage.answer_cache import CacheKey, to_scope
 
-    return Asked(
-        scope_of(question.key, closed=question.closed),
+    return CacheKey(
+        to_scope(question.key, is_restricted_thread=question.in_restricted_thread),
         question.text,
-        normal(question.text),
-        sense(question.text) if by_sense else "",
+        normalize(question.text),
+        canonical_form(question.text) if with_canonical_form else "",
     )
 
 
-async def _look_up(asked: Asked, repeated: Repeated) -> tuple[Kept | None, Mapping[str, str] | None]:
+async def _look_up(
+    cache_key: CacheKey, cached_answers: CachedAnswers
+) -> tuple[CacheEntry | None, Mapping[str, str] | None]:
     """Return the reply to give again, or else the versions to keep a new one with."""
-    candidates = await repeated.cache.find(asked)
-    fresh: list[Kept] = []
+    candidates = await cached_answers.cache.find(cache_key)
+    fresh_entries: list[CacheEntry] = []
     if candidates:
-        sources = {source for one in candidates for source in one.versions}
-        versions = await repeated.versions(sources, GIVEN_VERSION_S)
-        fresh = [one for one in candidates if all(versions.get(name) == was for name, was in one.versions.items())]
-        if stale := [one.number for one in candidates if one not in fresh]:
-            await repeated.cache.drop(stale)
-    if chosen := await _closest(asked, fresh, repeated):
-        return chosen, None
+        sources = {source for entry in candidates for source in entry.versions}
+        versions = await cached_answers.get_versions(sources, LOOKUP_VERSION_MAX_AGE_S)
+        fresh_entries = [
+            entry
+            for entry in candidates
+            if all(versions.get(name) == stored_version for name, stored_version in entry.versions.items())
+        ]
+        if stale_numbers := [entry.number for entry in candidates if entry not in fresh_entries]:
+            await cached_answers.cache.evict(stale_numbers)
+    if closest_entry := await _find_closest(cache_key, fresh_entries, cached_answers):
+        return closest_entry, None
     # Taken before the answer is made: if a source changes meanwhile, the reply is not given again.
-    return None, await repeated.versions(repeated.sources, KEPT_VERSION_S)
+    return None, await cached_answers.get_versions(cached_answers.sources, STORE_VERSION_MAX_AGE_S)
 
 
-async def _closest(asked: Asked, candidates: list[Kept], repeated: Repeated) -> Kept | None:
-    if not candidates or candidates[0].same_words:
+async def _find_closest(
+    cache_key: CacheKey, candidates: list[CacheEntry], cached_answers: CachedAnswers
+) -> CacheEntry | None:
+    if not candidates or candidates[0].is_exact_match:
         return candidates[0] if candidates else None
     try:
-        async with asyncio.timeout(COMPARING_S):
-            cosines = await repeated.library.similarity(asked.text, [one.asked for one in candidates])
+        async with asyncio.timeout(COMPARE_TIMEOUT_S):
+            cosines = await cached_answers.library.similarity(cache_key.text, [entry.question for entry in candidates])
     except TimeoutError:
-        logger(__name__).warning("questions.not_compared", allowed_s=COMPARING_S)
+        get_logger(__name__).warning("questions.not_compared", allowed_s=COMPARE_TIMEOUT_S)
         return None
-    best = max(range(len(candidates)), key=lambda at: cosines[at])
-    return candidates[best] if cosines[best] >= repeated.similarity else None
+    best_index = max(range(len(candidates)), key=lambda index: cosines[index])
+    return candidates[best_index] if cosines[best_index] >= cached_answers.min_similarity else None
 
 
-async def _tried(work: Awaitable[Result], otherwise: Result) -> Result:
+async def _suppress_errors(awaitable: Awaitable[Result], default: Result) -> Result:
     try:
-        return await work
-    except KimasError as fault:
-        logger(__name__).error("cache.failed", error=str(fault))
-        return otherwise
+        return await awaitable
+    except KimasError as error:
+        get_logger(__name__).error("cache.failed", error=str(error))
+        return default

@@ -10,18 +10,18 @@ from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from core.errors import StoreError, UsageError
-from core.observability.logs import logger
-from core.ports import CallBudget, ChatModel, Form, Role, Sink
+from core.observability.logs import get_logger
+from core.ports import CallBudget, ChatModel, ModelRole, ResponseSchema, Sink
 from core.settings import LimitsSettings, Settings
-from core.text.language import language_of
-from core.text.messages import Notes, notes_in
+from core.text.language import detect_language
+from core.text.messages import Messages, messages_for
 from core.types import Question, Reply, Turn
 
 if TYPE_CHECKING:
-    from core.storage.overrides import Steering
-    from core.storage.usage import Consumed, Ledger, Outcome, Spent
+    from core.storage.overrides import RuntimeOverrides
+    from core.storage.usage import AnswerOutcome, TokenUsage, UsageRepository, UsageTotals
 
-Whose = Literal["everybody", "this_chat", "you"]
+QuotaScope = Literal["everybody", "this_chat", "you"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,131 +33,142 @@ class _Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _QuotaUsage:
     """How much of one limit is used up: `used` by answers given, `underway` answers are in the making."""
 
-    limit: str
-    whose: Whose
+    limit_name: str
+    scope: QuotaScope
     subject: tuple[str, str]
-    allowed: float
-    used: float
-    underway: int
-    usual: float
+    quota: float
+    used_amount: float
+    in_progress: int
+    average_amount: float
 
     @property
-    def up(self) -> bool:
-        return self.used + self.underway * self.usual >= self.allowed
+    def is_exhausted(self) -> bool:
+        return self.used_amount + self.in_progress * self.average_amount >= self.quota
 
 
-class Limits:
+class QuotaLimiter:
     """The daily limits, those of `steering` before the configured ones.
 
     `at_first` is what an answer is taken to consume as long as the ledger holds none.
     """
 
     def __init__(
-        self, settings: LimitsSettings, ledger: Ledger, at_first: Consumed, steering: Steering | None = None
+        self,
+        settings: LimitsSettings,
+        usage_repository: UsageRepository,
+        default_usage: TokenUsage,
+        overrides: RuntimeOverrides | None = None,
     ) -> None:
-        self._steering = steering
+        self._overrides = overrides
         self._settings = settings
-        self._ledger = ledger
-        self._at_first = at_first
-        self._underway: set[_Reservation] = set()
+        self._usage_repository = usage_repository
+        self._default_usage = default_usage
+        self._in_progress: set[_Reservation] = set()
         # By whoever reads the ledger just now: all that were underway at any moment of it.
-        self._reading: dict[_Reservation, set[_Reservation]] = {}
-        self._logged: tuple[date, set[tuple[str, tuple[str, str]]]] = (date.min, set())
+        self._open_reads: dict[_Reservation, set[_Reservation]] = {}
+        self._logged_today: tuple[date, set[tuple[str, tuple[str, str]]]] = (date.min, set())
 
-    def adopt(self, settings: Settings) -> None:
+    def on_reload(self, settings: Settings) -> None:
         """Go by other limits from now on."""
         self._settings = settings.limits
 
     @asynccontextmanager
-    async def admitted(self, question: Question) -> AsyncIterator[None]:
+    async def reserve(self, question: Question) -> AsyncIterator[None]:
         """Let an answer be made in the block. Raises `UsageError` when a limit is used up, and says until when."""
-        if self._steering:
-            await self._steering.load()
-        if all(self._allowed(name) is None for name in type(self._settings).model_fields):
+        if self._overrides:
+            await self._overrides.load()
+        if all(self._get_quota(limit_name) is None for limit_name in type(self._settings).model_fields):
             yield
             return
-        reservation = await self._reserve(question)
+        reservation = await self._create_reservation(question)
         try:
             yield
         finally:
-            self._underway.discard(reservation)
+            self._in_progress.discard(reservation)
 
-    async def _reserve(self, question: Question) -> _Reservation:
+    async def _create_reservation(self, question: Question) -> _Reservation:
         platform, chat = (question.key.platform, question.key.chat) if question.key else ("", "")
         reservation = _Reservation((platform, chat), (platform, question.author_id))
         now = datetime.now().astimezone()
         # What is being made while the ledger is read may be written behind it: it is then counted nowhere else.
-        underway = self._reading[reservation] = set(self._underway)
+        in_progress = self._open_reads[reservation] = set(self._in_progress)
         try:
-            spent = await self._ledger.spent(now.date(), question)
-            usual = await self._ledger.usual() or self._at_first
+            totals = await self._usage_repository.get_totals(now.date(), question)
+            average = await self._usage_repository.get_average() or self._default_usage
         finally:
-            del self._reading[reservation]
-        for use in self._uses(reservation, underway, spent, usual):
-            if use.up:
-                self._log(use, now.date())
-                raise UsageError(_refusal(use, now, notes_in(language_of(question.text))))
-        self._underway.add(reservation)
-        for seen in self._reading.values():
-            seen.add(reservation)
+            del self._open_reads[reservation]
+        for quota_usage in self._iter_quota_usage(reservation, in_progress, totals, average):
+            if quota_usage.is_exhausted:
+                self._log_exhausted(quota_usage, now.date())
+                raise UsageError(_format_refusal(quota_usage, now, messages_for(detect_language(question.text))))
+        self._in_progress.add(reservation)
+        for reservations in self._open_reads.values():
+            reservations.add(reservation)
         return reservation
 
-    def _uses(self, asked: _Reservation, underway: set[_Reservation], spent: Spent, usual: Consumed) -> Iterator[_Use]:
-        here = sum(one.chat == asked.chat for one in underway)
-        mine = sum(one.user == asked.user for one in underway)
-        groups: list[tuple[str, Whose, tuple[str, str], int | None, Consumed]] = [
-            ("", "everybody", ("", ""), len(underway), spent.everybody),
-            ("_per_chat", "this_chat", asked.chat, here if asked.chat[1] else None, spent.chat),
-            ("_per_user", "you", asked.user, mine if asked.user[1] else None, spent.user),
+    def _iter_quota_usage(
+        self, reservation: _Reservation, in_progress: set[_Reservation], totals: UsageTotals, average: TokenUsage
+    ) -> Iterator[_QuotaUsage]:
+        chat_count = sum(other.chat == reservation.chat for other in in_progress)
+        user_count = sum(other.user == reservation.user for other in in_progress)
+        groups: list[tuple[str, QuotaScope, tuple[str, str], int | None, TokenUsage]] = [
+            ("", "everybody", ("", ""), len(in_progress), totals.overall),
+            ("_per_chat", "this_chat", reservation.chat, chat_count if reservation.chat[1] else None, totals.chat),
+            ("_per_user", "you", reservation.user, user_count if reservation.user[1] else None, totals.user),
         ]
-        for suffix, whose, subject, count, used in groups:
+        for suffix, scope, subject, count, usage in groups:
             # In the terminal there is neither a chat nor a name.
             if count is None:
                 continue
-            for kind, amount, one in (("tokens", used.tokens, usual.tokens), ("cost", used.cost, usual.cost)):
-                allowed = self._allowed(f"daily_{kind}{suffix}")
-                if allowed is not None:
-                    yield _Use(f"daily_{kind}{suffix}", whose, subject, allowed, amount, count, one)
+            for kind, amount, average_amount in (
+                ("tokens", usage.total_tokens, average.total_tokens),
+                ("cost", usage.cost, average.cost),
+            ):
+                quota = self._get_quota(f"daily_{kind}{suffix}")
+                if quota is not None:
+                    yield _QuotaUsage(f"daily_{kind}{suffix}", scope, subject, quota, amount, count, average_amount)
 
-    def _allowed(self, name: str) -> float | None:
-        configured: float | None = getattr(self._settings, name)
-        return self._steering.limit(name, configured) if self._steering else configured
+    def _get_quota(self, limit_name: str) -> float | None:
+        configured: float | None = getattr(self._settings, limit_name)
+        return self._overrides.limit(limit_name, configured) if self._overrides else configured
 
-    def _log(self, use: _Use, today: date) -> None:
+    def _log_exhausted(self, quota_usage: _QuotaUsage, today: date) -> None:
         """Log a limit that is used up once a day: every question after that would say the same."""
-        if self._logged[0] != today:
-            self._logged = (today, set())
-        if (use.limit, use.subject) in self._logged[1]:
+        if self._logged_today[0] != today:
+            self._logged_today = (today, set())
+        if (quota_usage.limit_name, quota_usage.subject) in self._logged_today[1]:
             return
-        self._logged[1].add((use.limit, use.subject))
-        logger(__name__).warning(
+        self._logged_today[1].add((quota_usage.limit_name, quota_usage.subject))
+        get_logger(__name__).warning(
             "limit.reached",
-            limit=use.limit,
-            subject=":".join(use.subject).strip(":"),
-            allowed=use.allowed,
-            used=use.used,
-            underway=use.underway,
+            limit=quota_usage.limit_name,
+            subject=":".join(quota_usage.subject).strip(":"),
+            allowed=quota_usage.quota,
+            used=quota_usage.used_amount,
+            underway=quota_usage.in_progress,
         )
 
 
-def _refusal(use: _Use, now: datetime, notes: Notes) -> str:
-    tokens = "tokens" in use.limit
-    amount = f"{use.allowed:,.0f}" if tokens else f"{use.allowed:,g}"
-    allowed = notes.tokens.format(amount=amount) if tokens else amount
-    whose = getattr(notes, use.whose)
-    if use.used < use.allowed:
-        return notes.underway.format(whose=whose, allowed=allowed)
+def _format_refusal(quota_usage: _QuotaUsage, now: datetime, messages: Messages) -> str:
+    is_token_limit = "tokens" in quota_usage.limit_name
+    amount = f"{quota_usage.quota:,.0f}" if is_token_limit else f"{quota_usage.quota:,g}"
+    quota_text = messages.tokens.format(amount=amount) if is_token_limit else amount
+    scope_text = getattr(messages, quota_usage.scope)
+    if quota_usage.used_amount < quota_usage.quota:
+        return messages.quota_reserved.format(whose=scope_text, allowed=quota_text)
     midnight = datetime.combine(now.date() + timedelta(days=1), time()).astimezone()
     hours, minutes = divmod(max(1, round((midnight - now).total_seconds() / 60)), 60)
-    wait = (notes.hours if hours else notes.minutes).format(hours=hours, minutes=minutes)
-    return notes.used_up.format(whose=whose, allowed=allowed, midnight=f"{midnight:%Y-%m-%d %H:%M %Z}", wait=wait)
+    wait = (messages.hours if hours else messages.minutes).format(hours=hours, minutes=minutes)
+    return messages.quota_exceeded.format(
+        whose=scope_text, allowed=quota_text, midnight=f"{midnight:%Y-%m-%d %H:%M %Z}", wait=wait
+    )
 
 
 @dataclass(slots=True)
-class MeteredModel:
+class UsageTrackingModel:
     """A language model for one answer: it passes everything on and knows the budget that its calls are counted in.
 
     So what an answer consumed is known even when it fails.
@@ -167,7 +178,7 @@ class MeteredModel:
     _budgets: dict[int, CallBudget] = field(default_factory=dict)
 
     def stream(
-        self, system: str, turns: Sequence[Turn], *, role: Role, budget: CallBudget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: CallBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Stream as the model does."""
         self._budgets[id(budget)] = budget
@@ -178,58 +189,62 @@ class MeteredModel:
         system: str,
         turns: Sequence[Turn],
         *,
-        role: Role,
+        role: ModelRole,
         budget: CallBudget,
-        form: Form | None = None,
+        response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
         """Complete as the model does."""
         self._budgets[id(budget)] = budget
-        return await self.model.complete(system, turns, role=role, budget=budget, form=form, agent=agent)
+        return await self.model.complete(
+            system, turns, role=role, budget=budget, response_schema=response_schema, agent=agent
+        )
 
-    def consumed(self) -> Mapping[str, Consumed]:
+    def usage_by_agent(self) -> Mapping[str, TokenUsage]:
         """Return what the calls consumed so far, by agent."""
-        from core.storage.usage import by_agent
+        from core.storage.usage import group_by_agent
 
-        tokens: Counter[str] = Counter()
-        cost: defaultdict[str, float] = defaultdict(float)
+        token_counts: Counter[str] = Counter()
+        costs: defaultdict[str, float] = defaultdict(float)
         for budget in self._budgets.values():
-            for name, count in budget.tokens.items():
-                tokens[name] += count
-            for name, amount in budget.cost.items():
-                cost[name] += amount
-        return by_agent(tokens, cost)
+            for counter, count in budget.tokens.items():
+                token_counts[counter] += count
+            for counter, amount in budget.cost.items():
+                costs[counter] += amount
+        return group_by_agent(token_counts, costs)
 
 
-async def answer_on_record(
+async def answer_with_quota(
     question: Question,
     sink: Sink,
     model: ChatModel,
-    make: Callable[[Question, Sink, ChatModel], Awaitable[Reply]],
+    answer: Callable[[Question, Sink, ChatModel], Awaitable[Reply]],
     *,
-    limits: Limits,
-    ledger: Ledger,
+    quota_limiter: QuotaLimiter,
+    usage_repository: UsageRepository,
 ) -> Reply:
     """Make an answer with the model when the limits allow it, and write down what it consumed, also when it fails.
 
     Raises `UsageError` when a limit is used up, and what `make` raises.
     """
-    metered = MeteredModel(model)
-    async with limits.admitted(question):
-        outcome: Outcome = "failed"
+    tracking_model = UsageTrackingModel(model)
+    async with quota_limiter.reserve(question):
+        outcome: AnswerOutcome = "failed"
         try:
-            reply = await make(question, sink, metered)
+            reply = await answer(question, sink, tracking_model)
             outcome = "answered"
         finally:
-            agents = metered.consumed()
-            if agents or outcome == "answered":
-                await record(ledger, question, outcome, agents)
+            agent_usage = tracking_model.usage_by_agent()
+            if agent_usage or outcome == "answered":
+                await record_usage(usage_repository, question, outcome, agent_usage)
     return reply
 
 
-async def record(ledger: Ledger, question: Question, outcome: Outcome, agents: Mapping[str, Consumed]) -> None:
+async def record_usage(
+    usage_repository: UsageRepository, question: Question, outcome: AnswerOutcome, agent_usage: Mapping[str, TokenUsage]
+) -> None:
     """Write one answer into the ledger. The answer is with the asker already: a ledger that refuses is logged."""
     try:
-        await ledger.record(question, outcome, agents, datetime.now().astimezone().date())
-    except StoreError as fault:
-        logger(__name__).error("usage.not_recorded", error=str(fault))
+        await usage_repository.record(question, outcome, agent_usage, datetime.now().astimezone().date())
+    except StoreError as error:
+        get_logger(__name__).error("usage.not_recorded", error=str(error))

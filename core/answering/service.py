@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from core.answering.cache import Repeated, Versions, answer_again, fingerprint
-from core.answering.context.dependencies import Parts
+from core.answering.cache import CachedAnswers, GetVersions, answer_with_cache, fingerprint
+from core.answering.context.dependencies import AnswerDependencies
 from core.answering.pipeline import answer
-from core.answering.quota import Limits, answer_on_record, record
-from core.answering.retry import Again, harder
-from core.llm.role_models import PRICED_TOKENS
+from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
+from core.answering.retry import RetryQuestion, with_more_effort
+from core.llm.role_models import TOKENS_PER_PRICE_UNIT
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
 from core.settings import ModelSettings, Settings
@@ -18,69 +18,85 @@ from core.types import Question, Reply
 
 if TYPE_CHECKING:
     from core.storage.engine import Database
-    from core.storage.usage import Consumed, Ledger
+    from core.storage.usage import TokenUsage, UsageRepository
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class AnswerService:
     """Answers questions. Without a ledger nothing is limited or recorded, without `repeated` nothing given again."""
 
-    parts: Parts
-    limits: Limits | None = None
-    ledger: Ledger | None = None
-    repeated: Repeated | None = None
+    deps: AnswerDependencies
+    limits: QuotaLimiter | None = None
+    usage_repository: UsageRepository | None = None
+    cached_answers: CachedAnswers | None = None
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
         """Answer one question into its sink. Raises `UsageError` when a limit is used up, and what `answer` raises."""
-        if isinstance(question, Again):
+        if isinstance(question, RetryQuestion):
             # What did not satisfy is not given again.
-            return await replace(self, parts=harder(self.parts, question), repeated=None)._begin(question, sink)
-        return await self._begin(question, sink)
+            return await replace(self, deps=with_more_effort(self.deps, question), cached_answers=None)._answer_cached(
+                question, sink
+            )
+        return await self._answer_cached(question, sink)
 
-    async def _begin(self, question: Question, sink: Sink) -> Reply:
+    async def _answer_cached(self, question: Question, sink: Sink) -> Reply:
         # The time that is spent before the answer is made is the asker's too.
-        budget = Budget(self.parts.settings.budget)
-        if not self.repeated:
-            return await self._make(question, sink, budget)
-        reply = await answer_again(question, sink, self._make, self.repeated, budget)
-        if reply.trace.cached and self.ledger:
-            await record(self.ledger, question, "cached", {})
+        budget = Budget(self.deps.settings.budget)
+        if not self.cached_answers:
+            return await self._generate(question, sink, budget)
+        reply = await answer_with_cache(question, sink, self._generate, self.cached_answers, budget)
+        if reply.trace.cached and self.usage_repository:
+            await record_usage(self.usage_repository, question, "cached", {})
         return reply
 
-    async def _make(self, question: Question, sink: Sink, budget: Budget) -> Reply:
-        if not (self.parts.model and self.limits and self.ledger):
-            return await answer(question, sink, self.parts, budget)
+    async def _generate(self, question: Question, sink: Sink, budget: Budget) -> Reply:
+        if not (self.deps.model and self.limits and self.usage_repository):
+            return await answer(question, sink, self.deps, budget)
 
-        async def with_model(question: Question, sink: Sink, model: ChatModel) -> Reply:
-            return await answer(question, sink, replace(self.parts, model=model), budget)
+        async def answer_with_model(question: Question, sink: Sink, model: ChatModel) -> Reply:
+            return await answer(question, sink, replace(self.deps, model=model), budget)
 
-        return await answer_on_record(
-            question, sink, self.parts.model, with_model, limits=self.limits, ledger=self.ledger
+        return await answer_with_quota(
+            question,
+            sink,
+            self.deps.model,
+            answer_with_model,
+            quota_limiter=self.limits,
+            usage_repository=self.usage_repository,
         )
 
 
-def open_answering(parts: Parts, versions: Versions, database: Database) -> Answering:
+def make_answer_service(deps: AnswerDependencies, versions: GetVersions, database: Database) -> AnswerService:
     """Wire what the configuration asks for on top of the straight line, over one database."""
     from core.storage.answer_cache import AnswerCache
-    from core.storage.overrides import Steering
-    from core.storage.usage import Ledger
+    from core.storage.overrides import RuntimeOverrides
+    from core.storage.usage import UsageRepository
 
-    settings = parts.settings
-    repeated = None
+    settings = deps.settings
+    cached_answers = None
     if settings.cache.enabled:
-        cache = AnswerCache(database, settings.cache, fingerprint(settings, parts.prompts))
-        repeated = Repeated(cache, parts.library, versions, tuple(settings.sources), settings.cache.similarity)
-    if parts.model is None:
-        return Answering(parts, repeated=repeated)
-    ledger = Ledger(database)
-    return Answering(parts, Limits(settings.limits, ledger, _one_call(settings), Steering(database)), ledger, repeated)
+        cache = AnswerCache(database, settings.cache, fingerprint(settings, deps.prompts))
+        cached_answers = CachedAnswers(
+            cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity
+        )
+    if deps.model is None:
+        return AnswerService(deps, cached_answers=cached_answers)
+    usage_repository = UsageRepository(database)
+    return AnswerService(
+        deps,
+        QuotaLimiter(settings.limits, usage_repository, _max_usage_per_call(settings), RuntimeOverrides(database)),
+        usage_repository,
+        cached_answers,
+    )
 
 
-def _one_call(settings: Settings) -> Consumed:
+def _max_usage_per_call(settings: Settings) -> TokenUsage:
     """Return about what one call that writes an answer consumes at most."""
-    from core.storage.usage import Consumed
+    from core.storage.usage import TokenUsage
 
-    writer = settings.models.main or settings.models.light or ModelSettings(base_url="-", model="-")
-    read, written = writer.context_tokens, writer.max_tokens
-    cost = (read * (writer.price_prompt or 0) + written * (writer.price_completion or 0)) / PRICED_TOKENS
-    return Consumed(read, written, cost)
+    model_settings = settings.models.main or settings.models.light or ModelSettings(base_url="-", model="-")
+    prompt_tokens, completion_tokens = model_settings.context_tokens, model_settings.max_tokens
+    cost = (
+        prompt_tokens * (model_settings.price_prompt or 0) + completion_tokens * (model_settings.price_completion or 0)
+    ) / TOKENS_PER_PRICE_UNIT
+    return TokenUsage(prompt_tokens, completion_tokens, cost)

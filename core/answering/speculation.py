@@ -17,73 +17,79 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from core.answering.agents import summarizer
-from core.answering.agents.search import outcome
-from core.answering.context.dependencies import Parts
-from core.answering.context.retrieval_result import Gathered
+from core.answering.agents.search import capture_error
+from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
 from core.errors import KimasError, ServiceError
-from core.ports import CallBudget, ChatModel, Form, Role
+from core.ports import CallBudget, ChatModel, ModelRole, ResponseSchema
 from core.runtime.budget import Budget
 from core.types import Question, Turn
 
 # A light model that is done by then needs no head start, and the main model is not asked in vain.
-NOT_BEFORE_S = 0.1
+START_DELAY_S = 0.1
 # So much of the better half of what was found in the end is known to an answer that fits.
-FITTING = 0.75
+MIN_EVIDENCE_OVERLAP = 0.75
 
 
-class HeadStart:
+class SpeculativeAnswer:
     """A `ChatModel` that may have begun the answer before it is asked for it; else it is the model that it wraps.
 
     The task group that it is given owns its task.
     """
 
-    def __init__(self, model: ChatModel, parts: Parts, budget: Budget, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, model: ChatModel, deps: AnswerDependencies, budget: Budget, tasks: asyncio.TaskGroup) -> None:
         self._question: Question | None = None
-        self._evidence: Gathered | None = None
-        self._model, self._parts, self._budget, self._tasks = model, parts, budget, tasks
+        self._evidence: RetrievalResult | None = None
+        self._model, self._deps, self._budget, self._tasks = model, deps, budget, tasks
         self._turns: list[Turn] = []
-        self._pieces: asyncio.Queue[str | ServiceError | None] = asyncio.Queue()
+        self._chunks: asyncio.Queue[str | ServiceError | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, prepare: Callable[[], Awaitable[Gathered]], told: Callable[[], Question]) -> None:
+    def start(self, prepare: Callable[[], Awaitable[RetrievalResult]], get_question: Callable[[], Question]) -> None:
         """Begin the answer when its evidence is there, but not at once; `told` is then asked for the question.
 
         It must not wait for a selection: that would cost what the head start gains.
         """
-        self._pieces = asyncio.Queue()
-        self._task = self._tasks.create_task(self._run(prepare, told))
+        self._chunks = asyncio.Queue()
+        self._task = self._tasks.create_task(self._run(prepare, get_question))
 
-    async def _run(self, prepare: Callable[[], Awaitable[Gathered]], told: Callable[[], Question]) -> None:
-        evidence = await outcome(prepare())
-        await asyncio.sleep(max(0.0, NOT_BEFORE_S - self._budget.elapsed_ms() / 1000))
-        question = told()
+    async def _run(
+        self, prepare: Callable[[], Awaitable[RetrievalResult]], get_question: Callable[[], Question]
+    ) -> None:
+        evidence = await capture_error(prepare())
+        await asyncio.sleep(max(0.0, START_DELAY_S - self._budget.elapsed_ms() / 1000))
+        question = get_question()
         if isinstance(evidence, KimasError) or not evidence.passages:
             return
-        system, self._turns = summarizer.prompt(question, evidence.passages, self._parts, evidence.doubt())
+        system, self._turns = summarizer.build_prompt(
+            question, evidence.passages, self._deps, evidence.low_quality_reason()
+        )
         self._question, self._evidence = question, evidence
-        pieces = self._model.stream(system, self._turns, role="main", budget=self._budget, agent="summarizer")
+        chunks = self._model.stream(system, self._turns, role="main", budget=self._budget, agent="summarizer")
         try:
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    self._pieces.put_nowait(piece)
-            self._pieces.put_nowait(None)
-        except ServiceError as fault:
-            self._pieces.put_nowait(fault)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    self._chunks.put_nowait(chunk)
+            self._chunks.put_nowait(None)
+        except ServiceError as error:
+            self._chunks.put_nowait(error)
 
-    def begun_on(self, gathered: Gathered) -> tuple[Question, Gathered] | None:
+    def accept_if_valid(self, retrieval: RetrievalResult) -> tuple[Question, RetrievalResult] | None:
         """Return the question and the evidence of the begun answer, if it fits what was found in the end, else None.
 
         It fits when its evidence holds the best of those passages and most of the better half of them.
         """
         if self._question is None or self._evidence is None:
             return None
-        known = {passage.id for passage in self._evidence.passages}
-        best = sorted(gathered.passages, key=lambda one: -one.score)[: (len(gathered.passages) + 1) // 2]
-        held = [passage.id in known for passage in best]
-        fits = all(held[:1]) and sum(held) >= FITTING * len(held)
-        return (self._question, replace(self._evidence, query=gathered.query)) if fits else None
+        evidence_ids = {passage.id for passage in self._evidence.passages}
+        best_passages = sorted(retrieval.passages, key=lambda passage: -passage.score)[
+            : (len(retrieval.passages) + 1) // 2
+        ]
+        hits = [passage.id in evidence_ids for passage in best_passages]
+        is_valid = all(hits[:1]) and sum(hits) >= MIN_EVIDENCE_OVERLAP * len(hits)
+        return (self._question, replace(self._evidence, query=retrieval.query)) if is_valid else None
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Give up what was begun, if anything."""
         if self._task is not None:
             self._task.cancel()
@@ -91,38 +97,40 @@ class HeadStart:
         self._turns = []
 
     async def stream(
-        self, system: str, turns: Sequence[Turn], *, role: Role, budget: CallBudget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: CallBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Yield the begun reply when it is the same request, else a new one. Raises `ModelError`."""
         if self._evidence is not None and self._turns == list(turns):
-            piece = await self._pieces.get()
+            queued_chunk = await self._chunks.get()
             # One that failed before its first word is asked for again, like any other.
-            failed = isinstance(piece, ServiceError)
+            has_failed = isinstance(queued_chunk, ServiceError)
             try:
-                while isinstance(piece, str):
-                    yield piece
-                    piece = await self._pieces.get()
+                while isinstance(queued_chunk, str):
+                    yield queued_chunk
+                    queued_chunk = await self._chunks.get()
             finally:
-                self.drop()
-            if not failed and isinstance(piece, ServiceError):
-                raise piece
-            if not failed:
+                self.discard()
+            if not has_failed and isinstance(queued_chunk, ServiceError):
+                raise queued_chunk
+            if not has_failed:
                 return
-        self.drop()
-        pieces = self._model.stream(system, turns, role=role, budget=budget, agent=agent)
-        async with aclosing(pieces):
-            async for one in pieces:
-                yield one
+        self.discard()
+        chunks = self._model.stream(system, turns, role=role, budget=budget, agent=agent)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
 
     async def complete(
         self,
         system: str,
         turns: Sequence[Turn],
         *,
-        role: Role,
+        role: ModelRole,
         budget: CallBudget,
-        form: Form | None = None,
+        response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
         """Return the whole reply of the wrapped model. Raises `ModelError`."""
-        return await self._model.complete(system, turns, role=role, budget=budget, form=form, agent=agent)
+        return await self._model.complete(
+            system, turns, role=role, budget=budget, response_schema=response_schema, agent=agent
+        )

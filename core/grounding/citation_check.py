@@ -12,44 +12,44 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.errors import ServiceError
-from core.grounding.citations import Cited, Claim, claims, resolve, sentences
-from core.grounding.fact_extraction import terms
-from core.grounding.support import Known, Verdict, comparable, judge, rarities
-from core.observability.logs import logger
+from core.grounding.citations import Claim, ResolvedCitations, extract_claims, resolve_markers, split_sentences
+from core.grounding.fact_extraction import extract_stems
+from core.grounding.support import PassageFeatures, SupportVerdict, check_support, get_idf_weights, is_comparable
+from core.observability.logs import get_logger
 from core.ports import Library
 from core.runtime.budget import Budget
-from core.runtime.tasks import Turns
+from core.runtime.tasks import CpuTurnstile
 from core.settings import Settings
 from core.types import Passage
 
 # A claim less alike than this to all that a passage says is about something else. Chosen on one half of
 # tests/core/data/citations.jsonl and confirmed on the other: docs/evaluate.md.
-DIFFERENT = 0.25
-_COMPARED_SENTENCES, _COMPARED_CHARS = 5, 1000
+MIN_SIMILARITY = 0.25
+_MAX_COMPARED_SENTENCES, _MAX_COMPARED_CHARS = 5, 1000
 # With vectors hardly anything is exactly 0 away from a claim; without them this shares no word with any.
 _PROBE = "?"
 
-SECONDS = 1.0
+COMPARE_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CitationCheck:
     """What a check found: the refused citations, each the place of its mark in `marks(text)` and a position it names.
 
     `overran` says that some could not be compared in time, and were kept.
     """
 
-    refused: frozenset[tuple[int, int]]
-    overran: bool = False
+    rejections: frozenset[tuple[int, int]]
+    has_overrun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _UndecidedCitation:
     """A citation that words alone cannot decide."""
 
-    refused: tuple[int, int]
-    said: tuple[str, ...]
-    known: Known
+    rejection: tuple[int, int]
+    claim_texts: tuple[str, ...]
+    features: PassageFeatures
 
 
 class CheckDependencies(Protocol):
@@ -66,98 +66,117 @@ class CheckDependencies(Protocol):
         ...
 
     @property
-    def turns(self) -> Turns:
+    def turnstile(self) -> CpuTurnstile:
         """Lets steps that hold the event loop for some milliseconds take turns."""
         ...
 
 
-async def resolve_supported(
+async def verify_citations(
     text: str,
     passages: Sequence[Passage],
-    parts: CheckDependencies,
+    deps: CheckDependencies,
     budget: Budget,
     *,
-    asked: str = "",
-    bare: bool = True,
-) -> Cited:
+    question: str = "",
+    allow_bare: bool = True,
+) -> ResolvedCitations:
     """Resolve the marks of an answer, without those whose passages do not support what they stand behind.
 
     Comparing meanings gets a share of the budget; when it is too slow, the stage `support` is cut.
     """
-    if parts.settings.evidence.support_check == "none":
-        return resolve(text, passages, bare=bare)
+    if deps.settings.evidence.support_check == "none":
+        return resolve_markers(text, passages, allow_bare=allow_bare)
     with budget.timed("support"):
-        seconds = min(SECONDS, budget.share("look_back"))
-        check = await unsupported(text, passages, parts.library, seconds, asked=asked, bare=bare, turns=parts.turns)
-    if check.overran:
-        budget.cut_off("support", "late")
-    return resolve(text, passages, check.refused, bare=bare)
+        timeout_s = min(COMPARE_TIMEOUT_S, budget.share("look_back"))
+        check = await find_unsupported(
+            text, passages, deps.library, timeout_s, question=question, allow_bare=allow_bare, turnstile=deps.turnstile
+        )
+    if check.has_overrun:
+        budget.degrade("support", "late")
+    return resolve_markers(text, passages, check.rejections, allow_bare=allow_bare)
 
 
-async def unsupported(
+async def find_unsupported(
     text: str,
     passages: Sequence[Passage],
     library: Library | None,
-    seconds: float = SECONDS,
+    timeout_s: float = COMPARE_TIMEOUT_S,
     *,
-    asked: str = "",
-    bare: bool = True,
-    turns: Turns | None = None,
-) -> Check:
+    question: str = "",
+    allow_bare: bool = True,
+    turnstile: CpuTurnstile | None = None,
+) -> CitationCheck:
     """Return the citations of a text that its passages do not support.
 
     `asked` is the question: what it says itself needs no support. Comparing meanings may take `seconds`; without a
     library only words decide. `bare` as for `core.citations.marks`. Words are compared by `turns`.
     """
     # Some milliseconds for a long answer: longer than the event loop should wait.
-    refused, undecided = await (turns or Turns()).aside(_compare_words, text, passages, asked, bare)
-    if library is None or not undecided:
-        return Check(frozenset(refused))
+    rejections, undecided_citations = await (turnstile or CpuTurnstile()).run_in_thread(
+        _compare_words, text, passages, question, allow_bare
+    )
+    if library is None or not undecided_citations:
+        return CitationCheck(frozenset(rejections))
     try:
-        async with asyncio.timeout(seconds):
-            for one in undecided:
-                if all([await _unlike(said, one.known, library) for said in one.said]):
-                    refused.add(one.refused)
-    except (TimeoutError, ServiceError) as fault:
+        async with asyncio.timeout(timeout_s):
+            for citation in undecided_citations:
+                if all(
+                    [
+                        await _is_dissimilar(claim_text, citation.features, library)
+                        for claim_text in citation.claim_texts
+                    ]
+                ):
+                    rejections.add(citation.rejection)
+    except (TimeoutError, ServiceError) as error:
         # Those refused so far were decided in full.
-        logger(__name__).warning("support.by_words", error=str(fault) or f"not in {seconds:.1f} s")
-        return Check(frozenset(refused), overran=True)
-    return Check(frozenset(refused))
+        get_logger(__name__).warning("support.by_words", error=str(error) or f"not in {timeout_s:.1f} s")
+        return CitationCheck(frozenset(rejections), has_overrun=True)
+    return CitationCheck(frozenset(rejections))
 
 
 def _compare_words(
-    text: str, passages: Sequence[Passage], asked: str, bare: bool
-) -> tuple[set[tuple[int, int]], list[_Open]]:
-    found = claims(text, bare=bare)
-    cited = {position for claim in found for position in claim.positions if 0 <= position < len(passages)}
-    if not cited:
+    text: str, passages: Sequence[Passage], question: str, allow_bare: bool
+) -> tuple[set[tuple[int, int]], list[_UndecidedCitation]]:
+    all_claims = extract_claims(text, allow_bare=allow_bare)
+    cited_positions = {
+        position for claim in all_claims for position in claim.positions if 0 <= position < len(passages)
+    }
+    if not cited_positions:
         return set(), []
-    known = [Known(passage) for passage in passages]
-    rarity = rarities(known)
-    refused: set[tuple[int, int]] = set()
-    undecided: list[_Open] = []
-    for claim in found:
-        for position in sorted(cited.intersection(claim.positions)):
-            verdict = _by_words(claim, known[position], rarity, asked)
+    passage_features = [PassageFeatures(passage) for passage in passages]
+    idf = get_idf_weights(passage_features)
+    rejections: set[tuple[int, int]] = set()
+    undecided_citations: list[_UndecidedCitation] = []
+    for claim in all_claims:
+        for position in sorted(cited_positions.intersection(claim.positions)):
+            verdict = _judge_by_words(claim, passage_features[position], idf, question)
             if verdict == "no":
-                refused.add((claim.place, position))
-            elif verdict == "unsure" and all(comparable(said, known[position]) for said in claim.said):
-                undecided.append(_Open((claim.place, position), claim.said, known[position]))
-    return refused, undecided
+                rejections.add((claim.marker_index, position))
+            elif verdict == "unsure" and all(
+                is_comparable(claim_text, passage_features[position]) for claim_text in claim.texts
+            ):
+                undecided_citations.append(
+                    _UndecidedCitation((claim.marker_index, position), claim.texts, passage_features[position])
+                )
+    return rejections, undecided_citations
 
 
-def _by_words(claim: Claim, known: Known, rarity: Mapping[str, float], asked: str) -> Verdict:
-    verdicts = {judge(said, known, rarity, asked) for said in claim.said}
+def _judge_by_words(claim: Claim, features: PassageFeatures, idf: Mapping[str, float], question: str) -> SupportVerdict:
+    verdicts = {check_support(claim_text, features, idf, question) for claim_text in claim.texts}
     if "yes" in verdicts or verdicts == {"no"}:
         return "yes" if "yes" in verdicts else "no"
-    around = {judge(context, known, rarity, asked) for context in claim.context}
-    return "yes" if "yes" in around else "unsure"
+    context_verdicts = {check_support(context, features, idf, question) for context in claim.context}
+    return "yes" if "yes" in context_verdicts else "unsure"
 
 
-async def _unlike(said: str, known: Known, library: Library) -> bool:
-    wanted = set(terms(said))
-    nearest = sorted(sentences(known.body), key=lambda one: -len(wanted & set(terms(one))))[:_COMPARED_SENTENCES]
-    *closeness, probe = await library.similarity(said, [*nearest, known.body[:_COMPARED_CHARS], _PROBE])
-    if probe == 0:
+async def _is_dissimilar(claim_text: str, features: PassageFeatures, library: Library) -> bool:
+    claim_stems = set(extract_stems(claim_text))
+    nearest_sentences = sorted(
+        split_sentences(features.body), key=lambda sentence: -len(claim_stems & set(extract_stems(sentence)))
+    )[:_MAX_COMPARED_SENTENCES]
+    *similarities, probe_similarity = await library.similarity(
+        claim_text, [*nearest_sentences, features.body[:_MAX_COMPARED_CHARS], _PROBE]
+    )
+    if probe_similarity == 0:
         return False
-    return max(closeness) < DIFFERENT
+    return max(similarities) < MIN_SIMILARITY

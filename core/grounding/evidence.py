@@ -13,43 +13,43 @@ from core.types import Passage
 Layout = Literal["structured", "flat"]
 
 # Every tag that our prompts fence data with. Common tags of HTML and XML are none: passages hold code.
-FENCES = (
+FENCE_TAGS = (
     "passages?|evidence|questions?|conversation|answers?|searches|analysis|related_messages|messages|said|judgement"
 )
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # What is not seen, and could stand inside a tag so that only the model reads it as one.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_OPENING = r"(?:[<＜﹤]|&lt;|&#0*60;|&#x0*3c;)"
+_TAG_OPENING = r"(?:[<＜﹤]|&lt;|&#0*60;|&#x0*3c;)"
 # Blanks are never given back: thousands of them would otherwise take seconds.
-_FENCE = re.compile(rf"{_OPENING}\s*+([/／\\]*)\s*+({FENCES})\b", re.IGNORECASE)
+_FENCE_TAG = re.compile(rf"{_TAG_OPENING}\s*+([/／\\]*)\s*+({FENCE_TAGS})\b", re.IGNORECASE)
 # The marks of chat templates: a server that reads them inside a message takes them for its own.
-_TEMPLATE = re.compile(
-    rf"{_OPENING}(?=[|｜][\w▁][\w\s▁]{{0,40}}[|｜])|{_OPENING}(?=/?(?:s|bos|eos|(?:start|end)_of_turn|SYS)>)"
+_CHAT_TEMPLATE_TOKEN = re.compile(
+    rf"{_TAG_OPENING}(?=[|｜][\w▁][\w\s▁]{{0,40}}[|｜])|{_TAG_OPENING}(?=/?(?:s|bos|eos|(?:start|end)_of_turn|SYS)>)"
     rf"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])",
     re.IGNORECASE,
 )
 # Without one of these no tag begins.
-_OPENS = re.compile(r"[<&\[]")
-_ATTRIBUTE_CHARS = 200
+_TAG_START = re.compile(r"[<&\[]")
+_MAX_ATTRIBUTE_CHARS = 200
 # What most paths and titles consist of; the rest of them is looked at with care, which takes ten times as long.
-_HARMLESS = re.compile(rf"[A-Za-z0-9_./:,()#+@ -]{{0,{_ATTRIBUTE_CHARS}}}")
+_SAFE_ATTRIBUTE = re.compile(rf"[A-Za-z0-9_./:,()#+@ -]{{0,{_MAX_ATTRIBUTE_CHARS}}}")
 
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text without a tokenizer: one per CJK character, one per four other characters."""
-    wide = 0 if text.isascii() else len(_CJK.findall(text))
-    return wide + (len(text) - wide + 3) // 4
+    cjk_count = 0 if text.isascii() else len(_CJK.findall(text))
+    return cjk_count + (len(text) - cjk_count + 3) // 4
 
 
-def handle(position: int) -> str:
+def passage_ref(position: int) -> str:
     """Return the id under which the summarizer knows the passage at a position (from 0)."""
     return f"p{position + 1}"
 
 
-def render(passages: Sequence[Passage], tokens: int, layout: Layout = "structured") -> str:
+def render_passages(passages: Sequence[Passage], max_passage_tokens: int, layout: Layout = "structured") -> str:
     """Return the passages as one context, each fenced as data.
 
     `structured` says in a header where a passage is from, of which kind it is and how well it fits; `flat` gives its
@@ -57,63 +57,72 @@ def render(passages: Sequence[Passage], tokens: int, layout: Layout = "structure
     inside a passage is broken, so that its text cannot pretend to end.
     """
     return "\n".join(
-        f"{header(passage, position, layout)}\n{defuse(_shorten(passage.text, tokens))}\n</passage>"
+        f"{render_header(passage, position, layout)}\n"
+        f"{escape_delimiters(_truncate(passage.text, max_passage_tokens))}\n</passage>"
         for position, passage in enumerate(passages)
     )
 
 
-def header(passage: Passage, position: int, layout: Layout = "structured") -> str:
+def render_header(passage: Passage, position: int, layout: Layout = "structured") -> str:
     """Return the tag that opens a passage in a context."""
     if layout == "flat":
-        return f'<passage id="{handle(position)}">'
-    named = {"source": passage.source, "path": passage.path, "title": passage.title, "kind": passage.kind}
-    attributes = " ".join(f'{name}="{_attribute(value)}"' for name, value in named.items())
-    return f'<passage id="{handle(position)}" {attributes} score="{passage.score:.2f}">'
+        return f'<passage id="{passage_ref(position)}">'
+    values = {"source": passage.source, "path": passage.path, "title": passage.title, "kind": passage.kind}
+    attributes = " ".join(f'{name}="{_escape_attribute(value)}"' for name, value in values.items())
+    return f'<passage id="{passage_ref(position)}" {attributes} score="{passage.score:.2f}">'
 
 
-def defuse(text: str) -> str:
+def escape_delimiters(text: str) -> str:
     """Break tags that could close or open our fences or the turns of a chat template, however they are disguised."""
-    if text.isascii() and not _OPENS.search(text):
+    if text.isascii() and not _TAG_START.search(text):
         return text
-    text = _broken(text)
+    text = _break_tags(text)
     # What is open to see is broken by now. Joiners belong to emoji and to some scripts, wide letters to others: they
     # are replaced only where a tag still hides behind them.
-    plain = unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
-    if plain == text:
+    visible_text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+    if visible_text == text:
         return text
-    return _broken(plain) if _FENCE.search(plain) or _TEMPLATE.search(plain) else text
+    return (
+        _break_tags(visible_text)
+        if _FENCE_TAG.search(visible_text) or _CHAT_TEMPLATE_TOKEN.search(visible_text)
+        else text
+    )
 
 
-def _broken(text: str) -> str:
-    text = _FENCE.sub(lambda match: f"‹{match[1]}{match[2]}", text)
-    return _TEMPLATE.sub(lambda match: "⁅" if match[0] == "[" else "‹", text)
+def _break_tags(text: str) -> str:
+    text = _FENCE_TAG.sub(lambda match: f"‹{match[1]}{match[2]}", text)
+    return _CHAT_TEMPLATE_TOKEN.sub(lambda match: "⁅" if match[0] == "[" else "‹", text)
 
 
-def _shorten(text: str, tokens: int) -> str:
-    if estimate_tokens(text) <= tokens:
+def _truncate(text: str, max_tokens: int) -> str:
+    if estimate_tokens(text) <= max_tokens:
         return text
-    return text[: max(tokens, 1) * (1 if len(_CJK.findall(text)) * 2 > len(text) else 4)].rstrip() + " …"
+    return text[: max(max_tokens, 1) * (1 if len(_CJK.findall(text)) * 2 > len(text) else 4)].rstrip() + " …"
 
 
 @lru_cache(maxsize=1024)
-def _attribute(text: str) -> str:
+def _escape_attribute(text: str) -> str:
     """Return what can stand between two quotation marks of a header, and nowhere else."""
-    seen = " ".join(text.split())
-    if _HARMLESS.fullmatch(seen):
-        return seen
-    if not seen.isprintable():
-        seen = "".join(character for character in seen if unicodedata.category(character)[0] != "C")
-    seen = re.sub(r'["＂“”„‟]|&(?:quot|#0*34|#x0*22);', "'", seen, flags=re.IGNORECASE)
-    seen = defuse(seen).replace("<", "‹").replace(">", "›").replace("＜", "‹").replace("＞", "›")
-    return seen if len(seen) <= _ATTRIBUTE_CHARS else f"{seen[:_ATTRIBUTE_CHARS]}…"
+    value = " ".join(text.split())
+    if _SAFE_ATTRIBUTE.fullmatch(value):
+        return value
+    if not value.isprintable():
+        value = "".join(character for character in value if unicodedata.category(character)[0] != "C")
+    value = re.sub(r'["＂“”„‟]|&(?:quot|#0*34|#x0*22);', "'", value, flags=re.IGNORECASE)
+    value = escape_delimiters(value).replace("<", "‹").replace(">", "›").replace("＜", "‹").replace("＞", "›")
+    return value if len(value) <= _MAX_ATTRIBUTE_CHARS else f"{value[:_MAX_ATTRIBUTE_CHARS]}…"
 
 
 # Of a passage that is shown at all so much is left: a header without a text says nothing.
-LEAST_TOKENS = 8
+MIN_PASSAGE_TOKENS = 8
 
 
-def render_within(
-    passages: Sequence[Passage], tokens: int, layout: Layout = "structured", *, most: int | None = None
+def render_to_budget(
+    passages: Sequence[Passage],
+    max_tokens: int,
+    layout: Layout = "structured",
+    *,
+    max_passage_tokens: int | None = None,
 ) -> str:
     """Return passages as one context of about `tokens` tokens, headers included.
 
@@ -121,17 +130,21 @@ def render_within(
     how long one may be in any case.
     """
     lengths = [estimate_tokens(passage.text) for passage in passages]
-    headers = sum(estimate_tokens(header(passage, at, layout)) for at, passage in enumerate(passages))
-    longest = longest_within(lengths, tokens - headers)
-    return render(passages, longest if most is None else min(longest, most), layout)
+    header_tokens = sum(
+        estimate_tokens(render_header(passage, position, layout)) for position, passage in enumerate(passages)
+    )
+    max_length = max_length_within(lengths, max_tokens - header_tokens)
+    return render_passages(
+        passages, max_length if max_passage_tokens is None else min(max_length, max_passage_tokens), layout
+    )
 
 
-def longest_within(lengths: Sequence[int], total: int) -> int:
+def max_length_within(lengths: Sequence[int], max_total: int) -> int:
     """Return the length to which texts of these lengths are shortened so that they have `total` together at most."""
-    left = total
+    remaining = max_total
     for position, length in enumerate(sorted(lengths)):
-        share = left // (len(lengths) - position)
+        share = remaining // (len(lengths) - position)
         if length > share:
-            return max(LEAST_TOKENS, share)
-        left -= length
-    return max(lengths, default=LEAST_TOKENS)
+            return max(MIN_PASSAGE_TOKENS, share)
+        remaining -= length
+    return max(lengths, default=MIN_PASSAGE_TOKENS)

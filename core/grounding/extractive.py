@@ -8,32 +8,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.errors import ServiceError
-from core.grounding.citations import without_marks
-from core.grounding.evidence import estimate_tokens, handle
-from core.observability.logs import logger
+from core.grounding.citations import strip_markers
+from core.grounding.evidence import estimate_tokens, passage_ref
+from core.observability.logs import get_logger
 from core.ports import Library
 from core.text.keywords import content_words
 from core.types import Passage
 
-PASSAGES_READ = 5
-SENTENCES_READ = 40
-SENTENCES_QUOTED = 4
-SENTENCES_PER_PASSAGE = 2
-CODE_LINES_QUOTED, CODE_LINES_WORTH_QUOTING = 12, 3
+MAX_PASSAGES = 5
+MAX_CANDIDATES = 40
+MAX_QUOTES = 4
+MAX_QUOTES_PER_PASSAGE = 2
+MAX_CODE_LINES, MIN_CODE_LINES = 12, 3
 _MIN_TOKENS, _MAX_CHARS = 5, 400
 _WINDOW_CHARS = 300
 _DENSE_WEIGHT = 0.6
 
 # What a picture shows is no sentence of the text.
-_PICTURE = r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)"
+_IMAGE = r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)"
 _BLOCK = re.compile(
-    r"(?s:```.*?(?:```|\Z))|" + _PICTURE + r"|^[ \t]*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.MULTILINE
+    r"(?s:```.*?(?:```|\Z))|" + _IMAGE + r"|^[ \t]*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.MULTILINE
 )
 _PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)])\s)")
-_ENDING = re.compile(r"(?<=[.!?])\s+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
+_SENTENCE_BOUNDARY = re.compile(r"(?<=[.!?])\s+(?=[\"'(`*_A-Z0-9])|(?<=[。！？])")
 _TABLE_HEAD = re.compile(r"^[ \t]*\|.*\|[ \t]*\n[ \t]*\|[-:| \t]+\|[ \t]*$", re.MULTILINE)
 _ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
-_LEAD = re.compile(r"^\s*(?:[-*+•]|\d+[.)]|>|#+)\s+")
+_LIST_MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)]|>|#+)\s+")
 _IMPORT = re.compile(r"\s*(?:import|from|package|use|using|#include)\b")
 _DOCSTRING = re.compile(r'(?s)[rRbBuUfF]?("""|\'\'\')(.*?)\1')
 _COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#|//|\*)\s?(?!!)(.*)$")
@@ -41,7 +41,7 @@ PROSE_KINDS = frozenset({"markdown", "rst", "text", "faq", "html"})
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class ExtractedSentence:
     """A sentence with the position of its passage (from 0) and how well it fits (0 to 1)."""
 
     text: str
@@ -49,100 +49,108 @@ class Quote:
     score: float
 
 
-async def extract(question: str, passages: Sequence[Passage], library: Library, seconds: float = 5.0) -> str:
+async def extract_answer(question: str, passages: Sequence[Passage], library: Library, timeout_s: float = 5.0) -> str:
     """Return Markdown that quotes what fits the question best, each quote with its passage's id; empty for none.
 
     Comparing meanings may take `seconds`; after that shared words alone decide.
     """
-    quotes = await _best_quotes(question, passages, library, seconds)
+    quotes = await _get_best_quotes(question, passages, library, timeout_s)
     blocks = [
-        f"> {_about(passages[quote.position])}{without_marks(quote.text)} [{handle(quote.position)}]"
+        f"> {_get_quote_subject(passages[quote.position])}{strip_markers(quote.text)} [{passage_ref(quote.position)}]"
         for quote in quotes
     ]
     # Code that nothing was quoted about was found by its names, and seldom answers.
-    fits = not quotes or any(quote.position == 0 for quote in quotes)
-    code = _code_block(passages[0]) if fits and passages and passages[0].kind not in PROSE_KINDS else ""
-    return "\n\n".join([*blocks, f"{code}\n\n[{handle(0)}]"] if code else blocks)
+    is_code_relevant = not quotes or any(quote.position == 0 for quote in quotes)
+    code = (
+        _format_code_block(passages[0]) if is_code_relevant and passages and passages[0].kind not in PROSE_KINDS else ""
+    )
+    return "\n\n".join([*blocks, f"{code}\n\n[{passage_ref(0)}]"] if code else blocks)
 
 
-def _about(passage: Passage) -> str:
+def _get_quote_subject(passage: Passage) -> str:
     """Return what a quote from code is about: a docstring rarely repeats the name of what it describes."""
     return "" if passage.kind in PROSE_KINDS else f"`{passage.title.rpartition(' > ')[2]}`: "
 
 
-async def _best_quotes(question: str, passages: Sequence[Passage], library: Library, seconds: float) -> list[Quote]:
+async def _get_best_quotes(
+    question: str, passages: Sequence[Passage], library: Library, timeout_s: float
+) -> list[ExtractedSentence]:
     # By their use, not by their place: the best may have been put at both ends.
-    read = sorted(range(len(passages)), key=lambda position: -passages[position].score)[:PASSAGES_READ]
+    read_positions = sorted(range(len(passages)), key=lambda position: -passages[position].score)[:MAX_PASSAGES]
     candidates = [
         (sentence, position)
-        for position in read
-        for sentence in _sentences(passages[position])[: SENTENCES_READ // max(1, len(read))]
+        for position in read_positions
+        for sentence in _get_quotable_texts(passages[position])[: MAX_CANDIDATES // max(1, len(read_positions))]
     ]
     if not candidates:
         return []
-    closeness: Sequence[float] = [0.0] * len(candidates)
+    similarities: Sequence[float] = [0.0] * len(candidates)
     try:
-        async with asyncio.timeout(seconds):
-            closeness = await library.similarity(question, [sentence for sentence, _ in candidates])
-    except (TimeoutError, ServiceError) as fault:
-        logger(__name__).warning("extract.by_words", error=str(fault) or f"not in {seconds:.1f} s")
-    wanted = set(content_words(question))
-    ranked = sorted(
+        async with asyncio.timeout(timeout_s):
+            similarities = await library.similarity(question, [sentence for sentence, _ in candidates])
+    except (TimeoutError, ServiceError) as error:
+        get_logger(__name__).warning("extract.by_words", error=str(error) or f"not in {timeout_s:.1f} s")
+    question_words = set(content_words(question))
+    ranked_quotes = sorted(
         (
-            Quote(sentence, position, _fit(sentence, close, wanted, passages[position].score))
-            for (sentence, position), close in zip(candidates, closeness, strict=True)
+            ExtractedSentence(
+                sentence, position, _score_sentence(sentence, similarity, question_words, passages[position].score)
+            )
+            for (sentence, position), similarity in zip(candidates, similarities, strict=True)
         ),
         key=lambda quote: -quote.score,
     )
-    return _diverse(ranked)
+    return _select_diverse(ranked_quotes)
 
 
-def _fit(sentence: str, closeness: float, wanted: set[str], passage_score: float) -> float:
-    shared = len(wanted & set(content_words(sentence))) / max(1, len(wanted))
-    fit = _DENSE_WEIGHT * max(0.0, closeness) + (1 - _DENSE_WEIGHT) * shared
-    return fit * (0.75 + 0.25 * passage_score)
+def _score_sentence(sentence: str, similarity: float, question_words: set[str], passage_score: float) -> float:
+    overlap = len(question_words & set(content_words(sentence))) / max(1, len(question_words))
+    relevance = _DENSE_WEIGHT * max(0.0, similarity) + (1 - _DENSE_WEIGHT) * overlap
+    return relevance * (0.75 + 0.25 * passage_score)
 
 
-def _diverse(ranked: Sequence[Quote]) -> list[Quote]:
-    chosen: list[Quote] = []
-    for quote in ranked:
+def _select_diverse(ranked_quotes: Sequence[ExtractedSentence]) -> list[ExtractedSentence]:
+    selected_quotes: list[ExtractedSentence] = []
+    for quote in ranked_quotes:
         words = set(content_words(quote.text))
-        if sum(one.position == quote.position for one in chosen) >= SENTENCES_PER_PASSAGE or any(
-            _alike(words, set(content_words(one.text))) for one in chosen
+        if sum(
+            selected_quote.position == quote.position for selected_quote in selected_quotes
+        ) >= MAX_QUOTES_PER_PASSAGE or any(
+            _is_similar(words, set(content_words(selected_quote.text))) for selected_quote in selected_quotes
         ):
             continue
-        if chosen and quote.score < 0.5 * chosen[0].score:
+        if selected_quotes and quote.score < 0.5 * selected_quotes[0].score:
             break
-        chosen.append(quote)
-        if len(chosen) == SENTENCES_QUOTED:
+        selected_quotes.append(quote)
+        if len(selected_quotes) == MAX_QUOTES:
             break
-    return chosen
+    return selected_quotes
 
 
-def _alike(one: set[str], other: set[str]) -> bool:
-    return len(one & other) > 0.7 * min(len(one), len(other))
+def _is_similar(words: set[str], other_words: set[str]) -> bool:
+    return len(words & other_words) > 0.7 * min(len(words), len(other_words))
 
 
-def _sentences(passage: Passage) -> list[str]:
+def _get_quotable_texts(passage: Passage) -> list[str]:
     """Return what can be quoted of a passage: sentences, each with as much of what follows as fits, and table rows."""
     text = passage.text
-    if passage.kind == "faq" and len(answer := _answer_of(text)) <= _MAX_CHARS:
+    if passage.kind == "faq" and len(answer := _get_faq_answer(text)) <= _MAX_CHARS:
         return [answer]
     if passage.kind not in PROSE_KINDS:
-        prose = [match[2] for match in _DOCSTRING.finditer(text)]
+        docstrings = [match[2] for match in _DOCSTRING.finditer(text)]
         comments = "\n".join(match[1] for match in _COMMENT.finditer(_DOCSTRING.sub("", text)))
-        text = "\n\n".join([*prose, comments])
+        text = "\n\n".join([*docstrings, comments])
     rows = _ROW.findall(_TABLE_HEAD.sub("", text))
-    found = [": ".join(cell.strip() for cell in row.split("|") if cell.strip()) for row in rows]
-    found = [row for row in found if _is_quotable(row)]
+    quotable_texts = [": ".join(cell.strip() for cell in row.split("|") if cell.strip()) for row in rows]
+    quotable_texts = [row for row in quotable_texts if _is_quotable(row)]
     for paragraph in _PARAGRAPH.split(_BLOCK.sub("\n\n", text)):
-        parts = _ENDING.split(" ".join(_LEAD.sub("", paragraph).split()))
-        windows = [_window(parts[at:]) for at in range(len(parts))]
-        found += [one for one in windows if _is_quotable(one)]
-    return found
+        sentences = _SENTENCE_BOUNDARY.split(" ".join(_LIST_MARKER.sub("", paragraph).split()))
+        windows = [_build_window(sentences[start:]) for start in range(len(sentences))]
+        quotable_texts += [window for window in windows if _is_quotable(window)]
+    return quotable_texts
 
 
-def _answer_of(entry: str) -> str:
+def _get_faq_answer(entry: str) -> str:
     """Return the answer of a FAQ entry, whose text is the question, an empty line, and the answer."""
     return " ".join(entry.partition("\n\n")[2].split())
 
@@ -152,21 +160,21 @@ def _is_quotable(text: str) -> bool:
     return estimate_tokens(text) >= _MIN_TOKENS and len(text) <= _MAX_CHARS and len(content_words(text)) > 2
 
 
-def _window(parts: Sequence[str]) -> str:
+def _build_window(sentences: Sequence[str]) -> str:
     """Return a sentence with those that follow it in its paragraph, as far as they fit: alone it may say too little."""
-    window = parts[0].strip()
-    for part in parts[1:]:
-        if len(window) + len(part) > _WINDOW_CHARS:
+    window = sentences[0].strip()
+    for sentence in sentences[1:]:
+        if len(window) + len(sentence) > _WINDOW_CHARS:
             break
-        window = f"{window} {part.strip()}"
+        window = f"{window} {sentence.strip()}"
     return window
 
 
-def _code_block(passage: Passage) -> str:
+def _format_code_block(passage: Passage) -> str:
     lines = _DOCSTRING.sub("", passage.text).split("\n")
     lines = [line for line in lines if line.strip()]
     lines = [line for line in lines if not _IMPORT.match(line)]
-    if len(lines) < CODE_LINES_WORTH_QUOTING:
+    if len(lines) < MIN_CODE_LINES:
         return ""
-    more = "\n…" if len(lines) > CODE_LINES_QUOTED else ""
-    return f"```{passage.kind}\n" + "\n".join(lines[:CODE_LINES_QUOTED]).replace("```", "'''") + f"{more}\n```"
+    ellipsis = "\n…" if len(lines) > MAX_CODE_LINES else ""
+    return f"```{passage.kind}\n" + "\n".join(lines[:MAX_CODE_LINES]).replace("```", "'''") + f"{ellipsis}\n```"

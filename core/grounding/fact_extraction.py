@@ -15,7 +15,7 @@ from core.text.keywords import content_words
 # A number that is no part of a name (utf8, p95), with its thousands separators and the parts of a version.
 _NUMBER = re.compile(r"(?<![\w.])v?(\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*)", re.IGNORECASE)
 # What somebody works out from other numbers.
-_WORKED_OUT = re.compile(
+_DERIVED_NUMBER = re.compile(
     r"\b(?:makes|gives|equals|in total|altogether|adds? up to|comes to|works out (?:at|as))\s+(?:\w+\s+)?[\d.,_]*\d"
     r"|=\s*[\d.,_]*\d",
     re.IGNORECASE,
@@ -25,7 +25,7 @@ _ORDINAL = re.compile(
     r"(?:^|\n)[^\S\n]*\(?\d{1,2}[.)、]\s|\b(?:step|option|section|part|chapter|figure|table|point|item)s?\s+\d+|第\s*\d+",
     re.IGNORECASE,
 )
-_SPELLED = {
+_NUMBER_WORDS = {
     **{"zero": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7"},
     **{"eight": "8", "nine": "9", "ten": "10"},
     **{"eleven": "11", "twelve": "12", "fifteen": "15", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50"},
@@ -34,109 +34,115 @@ _SPELLED = {
     **{"january": "1", "february": "2", "march": "3", "april": "4", "may": "5", "june": "6", "july": "7"},
     **{"august": "8", "september": "9", "october": "10", "november": "11", "december": "12"},
 }
-_LETTERS = re.compile("[a-z]+")
-_CHINESE = {word: str(value) for value, word in enumerate("零一二三四五六七八九十")} | {"两": "2"}
+_LATIN_WORD = re.compile("[a-z]+")
+_CHINESE_NUMERALS = {word: str(value) for value, word in enumerate("零一二三四五六七八九十")} | {"两": "2"}
 # Seconds and bytes. How many bytes a kilobyte has is left open: what is nearly equal is equal.
 _UNITS = {
     **{"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600},
     **{"hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000, "year": 31_536_000},
     **{"kb": 1e3, "kib": 1e3, "mb": 1e6, "mib": 1e6, "gb": 1e9, "gib": 1e9, "tb": 1e12, "tib": 1e12},
 }
-_NEARLY = 0.08
+_RELATIVE_TOLERANCE = 0.08
 _QUANTITY = re.compile(
-    rf"(?<![\w.])(?<!\d,)(\d+(?:[.,_]\d+)*|an?|{'|'.join(_SPELLED)})[\s-]?({'|'.join(_UNITS)})s?\b", re.IGNORECASE
+    rf"(?<![\w.])(?<!\d,)(\d+(?:[.,_]\d+)*|an?|{'|'.join(_NUMBER_WORDS)})[\s-]?({'|'.join(_UNITS)})s?\b", re.IGNORECASE
 )
-_CODE = re.compile(r"`([^`\n]+)`")
-_NAME = re.compile(
+_INLINE_CODE = re.compile(r"`([^`\n]+)`")
+_IDENTIFIER = re.compile(
     r"(?<![\w-])--?[a-z][\w-]+"
     r"|(?<![\w.])[A-Za-z]\w*(?:\.[A-Za-z_]\w*)+"
     r"|\b[A-Za-z]\w*_\w+|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z0-9]+[A-Z]\w*"
 )
 _ABBREVIATIONS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
-_PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\x00-\x7f]+")
-_DENIAL = re.compile(
+_SUBTOKEN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\x00-\x7f]+")
+_NEGATION = re.compile(
     r"\b(?:not|no|never|cannot)\b|n[’']t\b|不|没有|无法|无需|未",
     re.IGNORECASE,
 )
 # What denies nothing although it says no.
-_NO_DENIAL = re.compile(
+_NON_NEGATION = re.compile(
     r"^\W*no\b\s*[,.:;!]|\bnot only\b|\bno (?:longer|more|less|fewer|later) than\b|\bif not\b|不仅|不但|不同",
     re.IGNORECASE,
 )
 _CHINESE_MODALS = re.compile("不能|不可以|不会|不需要|不必|没有|无法|无需|可以|需要|必须|会|能|不|未")
-_ENDINGS = re.compile(r"(?:ations?|ions?|ings?|ness|ments?|able|ible|ied|ies|ers?|ed|es|ly|s|e|y)$")
+_SUFFIXES = re.compile(r"(?:ations?|ions?|ings?|ness|ments?|able|ible|ied|ies|ers?|ed|es|ly|s|e|y)$")
 
 
-def numbers(text: str) -> set[str]:
+def extract_numbers(text: str) -> set[str]:
     """Return the numbers of a text in one spelling: without separators, leading zeros and a leading v."""
-    return {_plain(found) for found in _NUMBER.findall(_ORDINAL.sub("\n", text))}
+    return {_normalize_number(number) for number in _NUMBER.findall(_ORDINAL.sub("\n", text))}
 
 
-def claimed_numbers(text: str) -> set[str]:
+def extract_claimed_numbers(text: str) -> set[str]:
     """Return the numbers that a text claims to be stated elsewhere: not those that it works out itself."""
-    return numbers(_WORKED_OUT.sub(" ", text))
+    return extract_numbers(_DERIVED_NUMBER.sub(" ", text))
 
 
-def number_words(text: str) -> set[str]:
+def extract_number_words(text: str) -> set[str]:
     """Return the numbers that a text spells out: three, March, 三."""
-    words = set(_LETTERS.findall(text.lower()))
-    found = {value for word, value in _SPELLED.items() if word in words or f"{word}s" in words}
-    return found if text.isascii() else found | {value for word, value in _CHINESE.items() if word in text}
+    words = set(_LATIN_WORD.findall(text.lower()))
+    values = {value for word, value in _NUMBER_WORDS.items() if word in words or f"{word}s" in words}
+    return values if text.isascii() else values | {value for word, value in _CHINESE_NUMERALS.items() if word in text}
 
 
-def has_number(number: str, known: Collection[str]) -> bool:
+def has_number(number: str, candidates: Collection[str]) -> bool:
     """Say whether a number is among others, as it stands or less precisely."""
-    if number in known:
+    if number in candidates:
         return True
-    for other in known:
-        longer, shorter = max(number, other, key=len), min(number, other, key=len)
-        if longer.startswith(f"{shorter}.") and (longer == other or not longer[len(shorter) :].strip(".0")):
+    for candidate in candidates:
+        longer, shorter = max(number, candidate, key=len), min(number, candidate, key=len)
+        if longer.startswith(f"{shorter}.") and (longer == candidate or not longer[len(shorter) :].strip(".0")):
             return True
     return False
 
 
-def quantities(text: str) -> list[tuple[str, float]]:
+def extract_quantities(text: str) -> list[tuple[str, float]]:
     """Return every time and size of a text with the number that gives it, in seconds and bytes."""
-    found = []
+    number_values = []
     for number, unit in _QUANTITY.findall(text):
-        value = _SPELLED.get(number.lower(), "1" if number[0] in "aA" else _plain(number))
+        value = _NUMBER_WORDS.get(number.lower(), "1" if number[0] in "aA" else _normalize_number(number))
         if value.count(".") < 2:
-            found.append((value, float(value) * _UNITS[unit.lower()]))
-    return found
+            number_values.append((value, float(value) * _UNITS[unit.lower()]))
+    return number_values
 
 
-def without_quantities(text: str) -> str:
+def strip_quantities(text: str) -> str:
     """Return a text without its times and sizes: what numbers it still has are of no unit, or of one not known here."""
     return _QUANTITY.sub(" ", text)
 
 
-def has_quantity(value: float, known: Collection[float]) -> bool:
+def has_quantity(value: float, candidates: Collection[float]) -> bool:
     """Say whether a time or size is among others, whatever unit it is given in."""
-    return any(abs(value - other) <= _NEARLY * max(value, other) for other in known)
+    return any(abs(value - candidate) <= _RELATIVE_TOLERANCE * max(value, candidate) for candidate in candidates)
 
 
-def names(text: str) -> set[str]:
+def extract_identifiers(text: str) -> set[str]:
     """Return the identifiers of a text: options, functions, settings, and single words in code marks."""
-    code = [span for span in _CODE.findall(text) if " " not in span.strip()]
-    found = {name.rstrip(".") for name in [*_NAME.findall(text), *code]}
-    return {name for name in found if name.lower() not in _ABBREVIATIONS and re.search(r"[A-Za-z]{2}", name)}
+    code_spans = [span for span in _INLINE_CODE.findall(text) if " " not in span.strip()]
+    identifiers = {identifier.rstrip(".") for identifier in [*_IDENTIFIER.findall(text), *code_spans]}
+    return {
+        identifier
+        for identifier in identifiers
+        if identifier.lower() not in _ABBREVIATIONS and re.search(r"[A-Za-z]{2}", identifier)
+    }
 
 
-def has_name(name: str, squeezed: str, known: Collection[str]) -> bool:
+def has_identifier(identifier: str, alnum_text: str, stems: Collection[str]) -> bool:
     """Say whether a text has an identifier: whole, in other spelling, or all its parts. `squeezed` is `squeeze`d."""
-    pieces = [stem(piece) for piece in _PIECE.findall(name)]
-    return squeeze(name) in squeezed or bool(pieces and all(piece in known for piece in pieces))
+    subtoken_stems = [stem(subtoken) for subtoken in _SUBTOKEN.findall(identifier)]
+    return to_alnum_key(identifier) in alnum_text or bool(
+        subtoken_stems and all(subtoken_stem in stems for subtoken_stem in subtoken_stems)
+    )
 
 
-def squeeze(text: str) -> str:
+def to_alnum_key(text: str) -> str:
     """Return the letters and digits of a text alone, lower-case."""
     return re.sub(r"[\W_]+", "", text.lower())
 
 
-def terms(text: str) -> list[str]:
+def extract_stems(text: str) -> list[str]:
     """Return the stems of a text's words of content, identifiers in pieces, Chinese, kana and Hangul as pairs."""
     # Pieces are told by capitals, which words of content have no more: they are parted before.
-    words = content_words(" ".join(_PIECE.findall(text)))
+    words = content_words(" ".join(_SUBTOKEN.findall(text)))
     return [stem(word) for word in words if len(word) > 1 and not word.isdigit()]
 
 
@@ -146,27 +152,27 @@ def stem(word: str) -> str:
     word = word.lower()
     if not word.isascii() or len(word) < 4:
         return word
-    bare = _ENDINGS.sub("", word)
-    bare = bare if len(bare) > 2 else word
-    return bare[:-1] if len(bare) > 3 and bare[-1] == bare[-2] else bare
+    root = _SUFFIXES.sub("", word)
+    root = root if len(root) > 2 else word
+    return root[:-1] if len(root) > 3 and root[-1] == root[-2] else root
 
 
-def core_terms(text: str) -> frozenset[str]:
+def extract_core_stems(text: str) -> frozenset[str]:
     """Return the terms of a clause without what denies or allows it, which in Chinese stands within its pairs."""
-    return frozenset(terms(_CHINESE_MODALS.sub(" ", text)))
+    return frozenset(extract_stems(_CHINESE_MODALS.sub(" ", text)))
 
 
-def denies(text: str) -> bool:
+def is_negated(text: str) -> bool:
     """Say whether a clause denies something. Two denials in one clause are taken for none."""
-    return count_denials(text) % 2 == 1
+    return count_negations(text) % 2 == 1
 
 
-def count_denials(text: str) -> int:
+def count_negations(text: str) -> int:
     """Return how often a text denies something."""
-    return len(_DENIAL.findall(_NO_DENIAL.sub(" ", text)))
+    return len(_NEGATION.findall(_NON_NEGATION.sub(" ", text)))
 
 
-def _plain(number: str) -> str:
+def _normalize_number(number: str) -> str:
     number = number.replace(",", "").replace("_", "")
-    whole, dot, rest = number.partition(".")
-    return (whole.lstrip("0") or "0") + dot + rest
+    integer_part, dot, fraction = number.partition(".")
+    return (integer_part.lstrip("0") or "0") + dot + fraction

@@ -12,47 +12,47 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from core.grounding.citations import sentences
+from core.grounding.citations import split_sentences
 from core.grounding.fact_extraction import (
-    claimed_numbers,
-    core_terms,
-    denies,
-    has_name,
+    extract_claimed_numbers,
+    extract_core_stems,
+    extract_identifiers,
+    extract_number_words,
+    extract_numbers,
+    extract_quantities,
+    extract_stems,
+    has_identifier,
     has_number,
     has_quantity,
-    names,
-    number_words,
-    numbers,
-    quantities,
-    squeeze,
+    is_negated,
     stem,
-    terms,
-    without_quantities,
+    strip_quantities,
+    to_alnum_key,
 )
 from core.types import Passage
 
-Verdict = Literal["yes", "no", "unsure"]
+SupportVerdict = Literal["yes", "no", "unsure"]
 
 # Chosen on one half of tests/core/data/citations.jsonl and confirmed on the other: docs/evaluate.md.
-SUPPORTED, FOUND, ALIKE, FOCUSED = 0.5, 0.35, 0.8, 0.5
+MIN_SUPPORT_OVERLAP, MIN_LOOK_BACK_OVERLAP, NEAR_EQUAL_OVERLAP, MIN_CLAUSE_OVERLAP = 0.5, 0.35, 0.8, 0.5
 # With fewer words of content a claim says too little to be told by them.
-FEW_TERMS = 3
+MIN_STEMS = 3
 _WORD = re.compile(r"[^\W\d_]+")
-_LATIN = re.compile(r"[A-Za-z][A-Za-z0-9]+")
+_LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _DIGITS = re.compile(r"\d+")
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_ENGLISH = frozenset(
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_ENGLISH_STOPWORDS = frozenset(
     """
     the a an of to in is are and or for on with that this it its by as at from be was were has have not can will you
     your if when which who how into than then there they their but do does use
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
-_CLAUSE = re.compile(
+_CLAUSE_BOUNDARY = re.compile(
     r"[,;:，；、：]\s|[，；、]|\s[-–—]\s|\b(?:but|while|whereas|although|though|however|because|unless)\b", re.I
 )
-_BLOCK = re.compile(r"\n\s*\n|\n\s*(?=[-*+•|#]|\d+[.)]\s)")
+_BLOCK_BOUNDARY = re.compile(r"\n\s*\n|\n\s*(?=[-*+•|#]|\d+[.)]\s)")
 # A statement about the evidence itself: that something is not in it.
-_ABSENT = re.compile(
+_ABSENCE_STATEMENT = re.compile(
     r"\b(?:does|do|did|is|are)(?: not|n[’']t) (?:\w+ ){0,2}"
     r"(?:mention|say|state|contain|cover|describe|specify|specified|document|list)(?:e?d)?\b"
     r"|\bno (?:information|mention|passage)|没有(?:提到|提及|说明|说)|未(?:提到|提及|说明)",
@@ -61,7 +61,7 @@ _ABSENT = re.compile(
 
 
 @dataclass(frozen=True)
-class Known:
+class PassageFeatures:
     """What a passage says, its title and path included; each view of it is made when it is first needed."""
 
     passage: Passage
@@ -77,9 +77,9 @@ class Known:
         return f"{self.passage.title}\n{self.passage.path}\n{self.passage.text}"
 
     @cached_property
-    def terms(self) -> frozenset[str]:
+    def stems(self) -> frozenset[str]:
         """The stems of its words of content."""
-        return frozenset(terms(self.text))
+        return frozenset(extract_stems(self.text))
 
     @cached_property
     def numbers(self) -> frozenset[str]:
@@ -89,178 +89,211 @@ class Known:
     @cached_property
     def quantities(self) -> frozenset[float]:
         """Its times and sizes, in seconds and bytes."""
-        return frozenset(value for _, value in quantities(self.text))
+        return frozenset(value for _, value in extract_quantities(self.text))
 
     @cached_property
-    def bare(self) -> frozenset[str]:
+    def unitless_numbers(self) -> frozenset[str]:
         """Its numbers without a unit, which may be of any."""
-        return _all_numbers(without_quantities(self.text))
+        return _all_numbers(strip_quantities(self.text))
 
     @cached_property
-    def squeezed(self) -> str:
+    def alnum_text(self) -> str:
         """Its letters and digits alone."""
-        return squeeze(self.text)
+        return to_alnum_key(self.text)
 
     @cached_property
-    def language(self) -> str:
+    def language_class(self) -> str:
         """What its text is written in."""
-        return language(self.body)
+        return classify_language(self.body)
 
     @cached_property
     def clauses(self) -> tuple[tuple[frozenset[str], bool, float], ...]:
         """The terms of each sentence and of its parts, whether it denies, and how much of it a claim has to share."""
-        return tuple((core_terms(clause), denies(clause), focus) for clause, focus in _clauses(self.body))
+        return tuple(
+            (extract_core_stems(clause), is_negated(clause), min_overlap)
+            for clause, min_overlap in _split_clauses(self.body)
+        )
 
 
 def _all_numbers(text: str) -> frozenset[str]:
-    return frozenset(numbers(text) | number_words(text) | set(_DIGITS.findall(text)))
+    return frozenset(extract_numbers(text) | extract_number_words(text) | set(_DIGITS.findall(text)))
 
 
-def language(text: str) -> str:
+def classify_language(text: str) -> str:
     """Return what a text is written in, as far as comparing words needs it: wide, english, or neither."""
     words = _WORD.findall(text.lower())
-    wide = len(_WIDE.findall(text))
+    cjk_count = len(_CJK.findall(text))
     # A character of Chinese says about as much as half a word.
-    if wide > len([word for word in words if word.isascii()]):
+    if cjk_count > len([word for word in words if word.isascii()]):
         return "wide"
-    common = sum(word in _ENGLISH for word in words)
-    return "english" if common >= 0.12 * len(words) and common else ""
+    stopword_count = sum(word in _ENGLISH_STOPWORDS for word in words)
+    return "english" if stopword_count >= 0.12 * len(words) and stopword_count else ""
 
 
-def rarities(passages: Sequence[Known]) -> Mapping[str, float]:
+def get_idf_weights(passages: Sequence[PassageFeatures]) -> Mapping[str, float]:
     """Return the weight of every term: the fewer passages hold it, the more it says."""
-    counts = Counter(term for known in passages for term in known.terms)
+    counts = Counter(term for features in passages for term in features.stems)
     return {term: 1 / (1 + count) for term, count in counts.items()}
 
 
-def share(claim: str, known: Known, rarity: Mapping[str, float]) -> float:
+def get_weighted_overlap(claim: str, features: PassageFeatures, idf: Mapping[str, float]) -> float:
     """Return how much of a claim's words of content a passage holds, 0 to 1, weighed by rarity."""
-    weights = {term: rarity.get(term, 1.0) for term in terms(claim)}
-    whole = sum(weights.values())
-    return sum(weight for term, weight in weights.items() if term in known.terms) / whole if whole else 0.0
+    weights = {term: idf.get(term, 1.0) for term in extract_stems(claim)}
+    total_weight = sum(weights.values())
+    return (
+        sum(weight for term, weight in weights.items() if term in features.stems) / total_weight
+        if total_weight
+        else 0.0
+    )
 
 
-def judge(claim: str, known: Known, rarity: Mapping[str, float], asked: str = "") -> Verdict:
+def check_support(
+    claim: str, features: PassageFeatures, idf: Mapping[str, float], question: str = ""
+) -> SupportVerdict:
     """Say whether a passage supports a claim, by words alone. What the asker said needs no support."""
-    if _ABSENT.search(claim):
+    if _ABSENCE_STATEMENT.search(claim):
         return "unsure"
-    if _contradicts(claim, known, asked):
+    if _contradicts(claim, features, question):
         return "no"
-    if share(claim, known, rarity) >= SUPPORTED and len(set(terms(claim))) >= FEW_TERMS:
+    if (
+        get_weighted_overlap(claim, features, idf) >= MIN_SUPPORT_OVERLAP
+        and len(set(extract_stems(claim))) >= MIN_STEMS
+    ):
         return "yes"
-    return "unsure" if comparable(claim, known) else _by_names(claim, known)
+    return "unsure" if is_comparable(claim, features) else _compare_identifiers(claim, features)
 
 
-def comparable(claim: str, known: Known) -> bool:
+def is_comparable(claim: str, features: PassageFeatures) -> bool:
     """Say whether words that a passage lacks mean anything: it is about something, in the language of the claim."""
-    if _ABSENT.search(claim) or len(set(terms(claim))) < FEW_TERMS:
+    if _ABSENCE_STATEMENT.search(claim) or len(set(extract_stems(claim))) < MIN_STEMS:
         return False
-    spoken = language(claim)
-    return spoken == known.language == "english" or (spoken == "wide" == known.language)
+    language_class = classify_language(claim)
+    return language_class == features.language_class == "english" or (
+        language_class == "wide" == features.language_class
+    )
 
 
-def _contradicts(claim: str, known: Known, asked: str) -> bool:
+def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
     """Say whether a claim gives a number or names that the passage lacks, or denies what it says."""
-    foreign = language(claim) != known.language
-    if any(not _stated(number, claim, known, foreign) for number in claimed_numbers(claim) - numbers(asked)):
+    is_foreign = classify_language(claim) != features.language_class
+    if any(
+        not _is_stated(number, claim, features, is_foreign)
+        for number in extract_claimed_numbers(claim) - extract_numbers(question)
+    ):
         return True
-    if _other_count(claim, known):
+    if _has_other_count(claim, features):
         return True
-    called = {name for name in names(claim) if squeeze(name) not in squeeze(asked)}
-    if called and 2 * sum(has_name(name, known.squeezed, known.terms) for name in called) <= len(called):
+    identifiers = {
+        identifier
+        for identifier in extract_identifiers(claim)
+        if to_alnum_key(identifier) not in to_alnum_key(question)
+    }
+    if identifiers and 2 * sum(
+        has_identifier(identifier, features.alnum_text, features.stems) for identifier in identifiers
+    ) <= len(identifiers):
         return True
-    return not foreign and _reverses(claim, known)
+    return not is_foreign and _reverses_negation(claim, features)
 
 
-_COUNTED = re.compile(
+_COUNTED_NOUN = re.compile(
     r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\d+)"
     r"\s+([a-z]{3,})",
     re.IGNORECASE,
 )
 
 
-def _stated(number: str, claim: str, known: Known, foreign: bool) -> bool:
+def _is_stated(number: str, claim: str, features: PassageFeatures, is_foreign: bool) -> bool:
     """Say whether a passage gives a number, or it is none that could be looked for there."""
     # Small numbers are often counts, and another language spells them in its own way. Percentages are worked out.
-    if (foreign and len(number) < 2) or (f"{number}%" in claim and "%" not in known.body):
+    if (is_foreign and len(number) < 2) or (f"{number}%" in claim and "%" not in features.body):
         return True
-    given = [value for one, value in quantities(claim) if one == number]
-    if not given:
-        return has_number(number, known.numbers)
+    values = [value for quantity_number, value in extract_quantities(claim) if quantity_number == number]
+    if not values:
+        return has_number(number, features.numbers)
     # 30 seconds are no 30 days: only without a unit the number alone counts.
-    return has_number(number, known.bare) or any(has_quantity(value, known.quantities) for value in given)
+    return has_number(number, features.unitless_numbers) or any(
+        has_quantity(value, features.quantities) for value in values
+    )
 
 
-def _other_count(claim: str, known: Known) -> bool:
+def _has_other_count(claim: str, features: PassageFeatures) -> bool:
     """Say whether the claim counts something in words for which the passage only gives another count."""
-    said = {stem(noun): number_words(count) or {count} for count, noun in _COUNTED.findall(claim)}
-    for count, noun in _COUNTED.findall(known.body) if said else ():
-        other = said.get(stem(noun))
-        if other and not other & (number_words(count) | {count}) and not other & known.numbers:
+    claimed_counts = {
+        stem(noun): extract_number_words(count) or {count} for count, noun in _COUNTED_NOUN.findall(claim)
+    }
+    for count, noun in _COUNTED_NOUN.findall(features.body) if claimed_counts else ():
+        claimed = claimed_counts.get(stem(noun))
+        if claimed and not claimed & (extract_number_words(count) | {count}) and not claimed & features.numbers:
             return True
     return False
 
 
-def _reverses(claim: str, known: Known) -> bool:
+def _reverses_negation(claim: str, features: PassageFeatures) -> bool:
     """Say whether every clause of the passage that says nearly the same as one of the claim denies it, or it them."""
-    for clause, _ in _clauses(claim):
-        said, denied = core_terms(clause), denies(clause)
-        if len(said) < 2 or len(said & known.terms) < ALIKE * len(said):
+    for clause, _ in _split_clauses(claim):
+        claim_stems, is_claim_negated = extract_core_stems(clause), is_negated(clause)
+        if len(claim_stems) < 2 or len(claim_stems & features.stems) < NEAR_EQUAL_OVERLAP * len(claim_stems):
             continue
-        alike = [
-            other
-            for words, other, focus in known.clauses
-            if len(said & words) >= max(ALIKE * len(said), focus * len(words))
+        negations = [
+            is_clause_negated
+            for clause_stems, is_clause_negated, min_overlap in features.clauses
+            if len(claim_stems & clause_stems)
+            >= max(NEAR_EQUAL_OVERLAP * len(claim_stems), min_overlap * len(clause_stems))
         ]
-        if alike and denied not in alike:
+        if negations and is_claim_negated not in negations:
             return True
     return False
 
 
-def _by_names(claim: str, known: Known) -> Verdict:
+def _compare_identifiers(claim: str, features: PassageFeatures) -> SupportVerdict:
     """Judge across languages, where only what every language writes alike can be compared."""
-    called = names(claim)
-    if language(claim) == "wide":
-        called |= set(_LATIN.findall(claim))
-    stated = numbers(claim)
-    if len(called) + len(stated) < 2:
+    identifiers = extract_identifiers(claim)
+    if classify_language(claim) == "wide":
+        identifiers |= set(_LATIN_WORD.findall(claim))
+    claim_numbers = extract_numbers(claim)
+    if len(identifiers) + len(claim_numbers) < 2:
         return "unsure"
-    held = [has_name(name, known.squeezed, known.terms) for name in called]
-    held += [has_number(number, known.numbers) for number in stated]
-    return "yes" if all(held) else "unsure"
+    matches = [has_identifier(identifier, features.alnum_text, features.stems) for identifier in identifiers]
+    matches += [has_number(number, features.numbers) for number in claim_numbers]
+    return "yes" if all(matches) else "unsure"
 
 
-def _clauses(text: str) -> list[tuple[str, float]]:
+def _split_clauses(text: str) -> list[tuple[str, float]]:
     """Return the sentences of a text, and the parts of those that have several, with how much of each must be shared.
 
     A sentence of several parts may deny one and affirm another: only nearly the whole of it can be compared.
     """
-    found: list[tuple[str, float]] = []
+    clauses: list[tuple[str, float]] = []
     # A sentence may go on over lines, but not into another paragraph, list item or row.
-    blocks = (" ".join(block.split()) for block in _BLOCK.split(text))
-    for sentence in (one for block in blocks for one in sentences(block)):
-        parts = [part for part in _CLAUSE.split(sentence) if part.strip()]
-        found += [(part, FOCUSED) for part in parts]
-        if len(parts) > 1:
-            found.append((sentence, ALIKE))
-    return found
+    blocks = (" ".join(block.split()) for block in _BLOCK_BOUNDARY.split(text))
+    for sentence in (block_sentence for block in blocks for block_sentence in split_sentences(block)):
+        clause_texts = [clause_text for clause_text in _CLAUSE_BOUNDARY.split(sentence) if clause_text.strip()]
+        clauses += [(clause_text, MIN_CLAUSE_OVERLAP) for clause_text in clause_texts]
+        if len(clause_texts) > 1:
+            clauses.append((sentence, NEAR_EQUAL_OVERLAP))
+    return clauses
 
 
-def overlap_support(text: str, passages: Sequence[Passage], asked: str = "") -> dict[int, list[int]]:
+def find_support_by_overlap(text: str, passages: Sequence[Passage], question: str = "") -> dict[int, list[int]]:
     """Find the passage behind each sentence by shared words: the look-back without a model.
 
     The passage is the one that holds most of the sentence's words of content, weighed by how rare they are among the
     passages, and enough of them; none that gives other numbers or names, or denies it.
     """
-    known = [Known(passage) for passage in passages]
-    rarity = rarities(known)
+    passage_features = [PassageFeatures(passage) for passage in passages]
+    idf = get_idf_weights(passage_features)
     support: dict[int, list[int]] = {}
-    for place, sentence in enumerate(sentences(text)):
-        fit: dict[int, float] = {}
-        for position, one in enumerate(known):
-            verdict, held = judge(sentence, one, rarity, asked), share(sentence, one, rarity)
-            if verdict == "yes" or (verdict == "unsure" and held >= FOUND and comparable(sentence, one)):
-                fit[position] = held
-        if fit:
-            support[place] = [max(fit, key=fit.__getitem__)]
+    for index, sentence in enumerate(split_sentences(text)):
+        overlaps: dict[int, float] = {}
+        for position, features in enumerate(passage_features):
+            verdict, overlap = (
+                check_support(sentence, features, idf, question),
+                get_weighted_overlap(sentence, features, idf),
+            )
+            if verdict == "yes" or (
+                verdict == "unsure" and overlap >= MIN_LOOK_BACK_OVERLAP and is_comparable(sentence, features)
+            ):
+                overlaps[position] = overlap
+        if overlaps:
+            support[index] = [max(overlaps, key=overlaps.__getitem__)]
     return support

@@ -8,41 +8,41 @@ from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from core.errors import EmbeddingError, ModelError, ServiceError
-from core.llm.sse import Piece, Stream, WireError, reply_of
-from core.observability.logs import logger
+from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion
+from core.observability.logs import get_logger
 
 if TYPE_CHECKING:
     from httpx2 import Response
     from openai import AsyncOpenAI
 
 # The client insists on a key; local servers do not.
-NO_KEY = "none"
+PLACEHOLDER_API_KEY = "none"
 # What a request may ask for that not every endpoint knows, and how those that do not say so.
-OPTIONAL = frozenset({"response_format", "tools"})
-REFUSED = frozenset({400, 422, 501})
-CHAT = "/chat/completions"
+OPTIONAL_PARAMETERS = frozenset({"response_format", "tools"})
+UNSUPPORTED_STATUSES = frozenset({400, 422, 501})
+CHAT_COMPLETIONS_PATH = "/chat/completions"
 # How long the end of a complete reply is waited for, so that its connection can be used again.
-DRAIN_S = 0.2
+DRAIN_TIMEOUT_S = 0.2
 # How long the token counts are waited for behind the last word.
-COUNTS_S = 2.0
+USAGE_TIMEOUT_S = 2.0
 # How long a reply rests between two readings, for each that is being read: a few words at once cost hardly more than
 # one, and with hundreds of replies at the same time single words would keep the event loop from everything else.
-REST_S, LEAST_REST_S = 0.001, 0.004
+READ_PAUSE_S, MIN_READ_PAUSE_S = 0.001, 0.004
 
 
-class Endpoint:
+class OpenAIClient:
     """Calls one endpoint. Use as: open, call as often as needed, close."""
 
     def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
         self.base_url = base_url
         self._api_key = api_key
         self._timeout_s = timeout_s
-        self._opened: asyncio.Task[AsyncOpenAI] | None = None
-        self._refused: set[str] = set()
-        self._streams = 0
+        self._client_task: asyncio.Task[AsyncOpenAI] | None = None
+        self._unsupported_parameters: set[str] = set()
+        self._active_streams = 0
 
     @classmethod
-    def open(cls, base_url: str, api_key: str, timeout_s: float) -> Endpoint:
+    def open(cls, base_url: str, api_key: str, timeout_s: float) -> OpenAIClient:
         """Prepare an endpoint; nothing is sent. `timeout_s` bounds the wait for each piece of a reply, in seconds."""
         return cls(base_url, api_key, timeout_s)
 
@@ -50,18 +50,18 @@ class Endpoint:
         """Load the client ahead of the first call: the package takes about a second."""
         try:
             await self._client()
-        except ServiceError as fault:
+        except ServiceError as error:
             # The first call says so again, to whoever asked.
-            logger(__name__).error("endpoint.unusable", error=str(fault))
+            get_logger(__name__).error("endpoint.unusable", error=str(error))
 
     async def _client(self) -> AsyncOpenAI:
-        if self._opened is None:
-            self._opened = asyncio.create_task(asyncio.to_thread(self._load))
+        if self._client_task is None:
+            self._client_task = asyncio.create_task(asyncio.to_thread(self._load))
         # Shielded: a caller whose time is up must not take the client from the others.
         try:
-            return await asyncio.shield(self._opened)
-        except Exception as fault:
-            raise ServiceError(f"{self.base_url}: no client can be made for it: {fault}") from fault
+            return await asyncio.shield(self._client_task)
+        except Exception as error:
+            raise ServiceError(f"{self.base_url}: no client can be made for it: {error}") from error
 
     def _load(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAioHttpClient
@@ -70,7 +70,7 @@ class Endpoint:
         # through aiohttp: that decides how many conversations at once there can be.
         client = AsyncOpenAI(
             base_url=self.base_url,
-            api_key=self._api_key or NO_KEY,
+            api_key=self._api_key or PLACEHOLDER_API_KEY,
             timeout=self._timeout_s,
             max_retries=0,
             http_client=DefaultAioHttpClient(),
@@ -79,47 +79,50 @@ class Endpoint:
         _ = client.chat.completions, client.embeddings
         return client
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece]:
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[StreamChunk]:
         """Yield a chat completion piece by piece. `request` is the body without `stream`. Raises `ModelError`."""
-        client, reply = await self._client(), Stream()
-        self._streams += 1
+        client, decoder = await self._client(), ChatStreamDecoder()
+        self._active_streams += 1
         try:
-            with self._mapped(ModelError, request.get("model")):
+            with self._map_errors(ModelError, request.get("model")):
                 async with aclosing(await self._open_stream(client, request)) as response:
-                    chunks = response.aiter_bytes()
-                    while chunk := await _next(chunks, reply):
-                        for piece in reply.feed(chunk):
-                            yield piece
-                        if reply.done:
-                            await _drain(chunks)
+                    byte_stream = response.aiter_bytes()
+                    while data := await _read_next(byte_stream, decoder):
+                        for chunk in decoder.feed(data):
+                            yield chunk
+                        if decoder.is_done:
+                            await _drain(byte_stream)
                             break
-                        if not reply.finished and (rest := self._streams * REST_S) >= LEAST_REST_S:
-                            await asyncio.sleep(rest)
-                    for piece in reply.finish():
-                        yield piece
-        except ModelError as fault:
+                        if (
+                            not decoder.is_complete
+                            and (pause_s := self._active_streams * READ_PAUSE_S) >= MIN_READ_PAUSE_S
+                        ):
+                            await asyncio.sleep(pause_s)
+                    for chunk in decoder.flush():
+                        yield chunk
+        except ModelError as error:
             # The server said that the reply is whole: a connection that breaks then takes nothing from it.
-            if not reply.finished:
+            if not decoder.is_complete:
                 raise
-            logger(__name__).info("endpoint.ended_badly", error=str(fault))
+            get_logger(__name__).info("endpoint.ended_badly", error=str(error))
         finally:
-            self._streams -= 1
-        if not reply.finished:
+            self._active_streams -= 1
+        if not decoder.is_complete:
             raise ModelError(f"{self.base_url}: the reply of {request.get('model')} broke off before its end")
 
     async def _open_stream(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         """Start a stream, with token counts where the endpoint knows of them; a refusal is remembered."""
         import openai
 
-        streamed = {**request, "stream": True}
-        if "stream_options" not in self._refused:
+        body = {**request, "stream": True}
+        if "stream_options" not in self._unsupported_parameters:
             try:
-                return await self._post(client, {**streamed, "stream_options": {"include_usage": True}})
-            except openai.APIStatusError as fault:
-                if fault.status_code not in REFUSED:
+                return await self._post(client, {**body, "stream_options": {"include_usage": True}})
+            except openai.APIStatusError as error:
+                if error.status_code not in UNSUPPORTED_STATUSES:
                     raise
-        response = await self._post(client, streamed)
-        self._refused.add("stream_options")
+        response = await self._post(client, body)
+        self._unsupported_parameters.add("stream_options")
         return response
 
     async def _post(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
@@ -130,92 +133,100 @@ class Endpoint:
         body.pop("extra_body", None)
         # Past the typed method, which would walk through the whole prompt to check what is ours anyway.
         response: Response = await client.post(
-            CHAT, cast_to=httpx2.Response, body=body, stream=body.get("stream", False)
+            CHAT_COMPLETIONS_PATH, cast_to=httpx2.Response, body=body, stream=body.get("stream", False)
         )
         return response
 
-    async def complete(self, request: Mapping[str, Any]) -> Piece:
+    async def complete(self, request: Mapping[str, Any]) -> StreamChunk:
         """Return a whole chat completion with its token counts. Raises `ModelError`.
 
         A `response_format` or `tools` that the endpoint refuses is left out, then and from then on. Tool calls become
         text: `name(arguments)`, one a line.
         """
         client = await self._client()
-        with self._mapped(ModelError, request.get("model")):
-            return reply_of((await self._create(client, request)).json())
+        with self._map_errors(ModelError, request.get("model")):
+            return parse_completion((await self._post_completion(client, request)).json())
 
-    async def _create(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
+    async def _post_completion(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         import openai
 
-        known = {name: value for name, value in request.items() if name not in self._refused}
-        asked = OPTIONAL & known.keys()
+        body = {name: value for name, value in request.items() if name not in self._unsupported_parameters}
+        optional_names = OPTIONAL_PARAMETERS & body.keys()
         try:
-            return await self._post(client, known)
-        except openai.APIStatusError as fault:
-            if not asked or fault.status_code not in REFUSED:
+            return await self._post(client, body)
+        except openai.APIStatusError as error:
+            if not optional_names or error.status_code not in UNSUPPORTED_STATUSES:
                 raise
-        reply = await self._post(client, {name: value for name, value in known.items() if name not in asked})
+        response = await self._post(client, {name: value for name, value in body.items() if name not in optional_names})
         # Only now is it certain that the wish was what the endpoint refused.
-        self._refused |= asked
-        return reply
+        self._unsupported_parameters |= optional_names
+        return response
 
     async def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order. Raises `EmbeddingError`."""
         client = await self._client()
-        with self._mapped(EmbeddingError, model):
-            reply = await client.embeddings.create(model=model, input=list(texts), encoding_format="float")
-        vectors = [item.embedding for item in sorted(reply.data, key=lambda item: item.index)]
+        with self._map_errors(EmbeddingError, model):
+            response = await client.embeddings.create(model=model, input=list(texts), encoding_format="float")
+        vectors = [item.embedding for item in sorted(response.data, key=lambda item: item.index)]
         if len(vectors) != len(texts):
             raise EmbeddingError(f"{self.base_url}: {model} sent {len(vectors)} vectors for {len(texts)} texts")
         return vectors
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        if self._opened is not None:
+        if self._client_task is not None:
             with suppress(ServiceError):
                 await (await self._client()).close()
 
     @contextmanager
-    def _mapped(self, error: type[ServiceError], model: object) -> Iterator[None]:
+    def _map_errors(self, error_class: type[ServiceError], model: object) -> Iterator[None]:
         import aiohttp
         import httpx2
         import openai
 
-        about = f"{self.base_url}: {model}"
+        prefix = f"{self.base_url}: {model}"
         try:
             yield
-        except openai.APIStatusError as fault:
-            said = f"{about}: status {fault.status_code}: {fault.message[:300]}"
-            if isinstance(fault, openai.AuthenticationError):
-                said = f"{self.base_url}: the API key was refused; check api_key for {model}"
-            raise _failure(error, said, fault.status_code, _retry_after(fault.response.headers)) from fault
-        except WireError as fault:
-            raise _failure(error, f"{about} sent {str(fault)[:300]}", fault.status) from fault
-        except (openai.APIConnectionError, httpx2.TransportError, aiohttp.ClientError) as fault:
-            reason = _reason(fault)
+        except openai.APIStatusError as error:
+            message = f"{prefix}: status {error.status_code}: {error.message[:300]}"
+            if isinstance(error, openai.AuthenticationError):
+                message = f"{self.base_url}: the API key was refused; check api_key for {model}"
+            raise _make_error(
+                error_class, message, error.status_code, _parse_retry_after(error.response.headers)
+            ) from error
+        except InvalidReplyError as error:
+            raise _make_error(error_class, f"{prefix} sent {str(error)[:300]}", error.status) from error
+        except (openai.APIConnectionError, httpx2.TransportError, aiohttp.ClientError) as error:
+            cause = _root_cause(error)
             # To openai a connection that the server closes is a time-out too; the first cause tells them apart.
-            silent = isinstance(reason, TimeoutError | httpx2.TimeoutException)
-            raise error(
-                f"{about} did not answer in time" if silent else f"{about}: the connection failed ({str(reason)[:300]})"
-            ) from fault
-        except (openai.OpenAIError, httpx2.HTTPError, ValueError, RecursionError) as fault:
-            raise error(f"{about}: {type(fault).__name__}: {str(fault)[:300]}") from fault
+            is_timeout = isinstance(cause, TimeoutError | httpx2.TimeoutException)
+            raise error_class(
+                f"{prefix} did not answer in time"
+                if is_timeout
+                else f"{prefix}: the connection failed ({str(cause)[:300]})"
+            ) from error
+        except (openai.OpenAIError, httpx2.HTTPError, ValueError, RecursionError) as error:
+            raise error_class(f"{prefix}: {type(error).__name__}: {str(error)[:300]}") from error
 
 
-def _failure(
-    error: type[ServiceError], message: str, status: int | None, retry_after: float | None = None
+def _make_error(
+    error_class: type[ServiceError], message: str, status: int | None, retry_after: float | None = None
 ) -> ServiceError:
-    return ModelError(message, status=status, retry_after=retry_after) if error is ModelError else error(message)
+    return (
+        ModelError(message, status=status, retry_after=retry_after)
+        if error_class is ModelError
+        else error_class(message)
+    )
 
 
-def _reason(fault: BaseException) -> BaseException:
+def _root_cause(error: BaseException) -> BaseException:
     """Return the first cause that says anything."""
-    while fault.__cause__ is not None and str(fault.__cause__):
-        fault = fault.__cause__
-    return fault.__cause__ if isinstance(fault.__cause__, TimeoutError) else fault
+    while error.__cause__ is not None and str(error.__cause__):
+        error = error.__cause__
+    return error.__cause__ if isinstance(error.__cause__, TimeoutError) else error
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return for how many seconds a server asks to be left alone; a date is no number and counts as nothing."""
     try:
         seconds = float(headers.get("retry-after", ""))
@@ -224,21 +235,21 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return seconds if 0 <= seconds < float("inf") else None
 
 
-async def _next(chunks: AsyncIterator[bytes], reply: Stream) -> bytes:
+async def _read_next(byte_stream: AsyncIterator[bytes], decoder: ChatStreamDecoder) -> bytes:
     """Return the next bytes of a reply, none at its end; once it is whole, silence is an end as well."""
-    if not reply.finished:
-        return await anext(chunks, b"")
+    if not decoder.is_complete:
+        return await anext(byte_stream, b"")
     with suppress(TimeoutError):
-        async with asyncio.timeout(COUNTS_S):
-            return await anext(chunks, b"")
+        async with asyncio.timeout(USAGE_TIMEOUT_S):
+            return await anext(byte_stream, b"")
     return b""
 
 
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
+async def _drain(byte_stream: AsyncIterator[bytes]) -> None:
     """Read what follows a complete reply; what goes wrong there concerns nobody any more."""
     import httpx2
 
     with suppress(TimeoutError, httpx2.HTTPError, httpx2.StreamError):
-        async with asyncio.timeout(DRAIN_S):
-            async for _ in chunks:
+        async with asyncio.timeout(DRAIN_TIMEOUT_S):
+            async for _ in byte_stream:
                 pass

@@ -10,42 +10,42 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from core.errors import ModelError, ServiceError
-from core.llm.circuit_breaker import Circuit
-from core.llm.client import Endpoint
-from core.observability.logs import logger
-from core.observability.recorder import CallOutcome, Meter, Unmetered
+from core.llm.circuit_breaker import CircuitBreaker
+from core.llm.client import OpenAIClient
+from core.observability.logs import get_logger
+from core.observability.recorder import MetricsRecorder, ModelCallOutcome, NullMetrics
 from core.ports import CallBudget
 from core.runtime.tasks import task_group
 from core.settings.models import FallbackSettings, ModelSettings
 
 T = TypeVar("T")
 # An endpoint is not blamed for a silence shorter than this, seconds.
-FAIR_CHANCE_S = 1.0
+TIMEOUT_GRACE_S = 1.0
 # The wait before the only endpoint is asked again where it names none, seconds.
-RETRY_S = 0.25
+RETRY_DELAY_S = 0.25
 # How many hedges may be saved up while everything is fast.
-SAVED_HEDGES = 5.0
+MAX_HEDGE_CREDITS = 5.0
 # Refusals of the request: another endpoint may take it, but this one is well.
-REQUEST_REFUSED = frozenset({400, 413, 422})
+BAD_REQUEST_STATUSES = frozenset({400, 413, 422})
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Deployment:
     """An endpoint with its settings and the state of its health. Calls are counted by the `meter`."""
 
-    endpoint: Endpoint
+    client: OpenAIClient
     settings: FallbackSettings
-    circuit: Circuit
-    meter: Meter = field(default_factory=Unmetered)
+    circuit_breaker: CircuitBreaker
+    metrics_recorder: MetricsRecorder = field(default_factory=NullMetrics)
 
-    def begin(self, patience_s: float, budget: CallBudget) -> Attempt:
+    def begin_attempt(self, start_timeout_s: float, budget: CallBudget) -> Attempt:
         """Start a call on it. A silence that `patience_s` (or `FAIR_CHANCE_S`) does not cover is held against it."""
-        ends = time.monotonic() + min(self.settings.timeout_s, budget.remaining())
-        return Attempt(self, self.circuit.begin(), ends, min(FAIR_CHANCE_S, patience_s))
+        deadline = time.monotonic() + min(self.settings.timeout_s, budget.remaining())
+        return Attempt(self, self.circuit_breaker.begin_call(), deadline, min(TIMEOUT_GRACE_S, start_timeout_s))
 
-    def fault(self, text: str) -> ModelError:
+    def make_error(self, text: str) -> ModelError:
         """Return an error that names this endpoint."""
-        return ModelError(f"{self.endpoint.base_url}: {self.settings.model} {text}")
+        return ModelError(f"{self.client.base_url}: {self.settings.model} {text}")
 
 
 @dataclass(slots=True)
@@ -55,50 +55,52 @@ class Attempt:
     `ends` is when the whole call has to be over, on the monotonic clock.
     """
 
-    target: Target
-    probe: bool
-    ends: float
-    fair_s: float
-    started: float = field(default_factory=time.monotonic)
+    deployment: Deployment
+    is_probe: bool
+    deadline: float
+    timeout_grace_s: float
+    started_at: float = field(default_factory=time.monotonic)
 
-    def excuse(self) -> None:
+    def ignore_timeout(self) -> None:
         """Hold no silence against the endpoint: it was not given up, another one was faster."""
-        self.fair_s = math.inf
+        self.timeout_grace_s = math.inf
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """The reply is whole."""
-        self.target.circuit.succeeded()
-        self._ended("ok")
+        self.deployment.circuit_breaker.record_success()
+        self._record_call("ok")
 
-    def failed(self, fault: ModelError) -> None:
+    def record_failure(self, error: ModelError) -> None:
         """The endpoint refused or broke off."""
-        if fault.status in REQUEST_REFUSED:
-            self.target.circuit.released(self.probe)
-            self._ended("refused")
+        if error.status in BAD_REQUEST_STATUSES:
+            self.deployment.circuit_breaker.release(self.is_probe)
+            self._record_call("refused")
         else:
-            self.target.circuit.failed(self.probe)
-            self._ended("failed")
+            self.deployment.circuit_breaker.record_failure(self.is_probe)
+            self._record_call("failed")
 
-    def given_up(self) -> None:
+    def record_timeout(self) -> None:
         """Nobody waits any longer: after a fair chance that is a failure."""
-        if time.monotonic() - self.started >= self.fair_s:
-            self.target.circuit.failed(self.probe)
-            self._ended("timeout")
+        if time.monotonic() - self.started_at >= self.timeout_grace_s:
+            self.deployment.circuit_breaker.record_failure(self.is_probe)
+            self._record_call("timeout")
         else:
-            self.released()
+            self.release()
 
-    def released(self) -> None:
+    def release(self) -> None:
         """The call ended for reasons of the caller's."""
-        self.target.circuit.released(self.probe)
-        self._ended("cancelled")
+        self.deployment.circuit_breaker.release(self.is_probe)
+        self._record_call("cancelled")
 
-    def _ended(self, outcome: CallOutcome) -> None:
-        settings = self.target.settings
-        self.target.meter.called(settings.model, settings.base_url, outcome, time.monotonic() - self.started)
+    def _record_call(self, outcome: ModelCallOutcome) -> None:
+        settings = self.deployment.settings
+        self.deployment.metrics_recorder.record_model_call(
+            settings.model, settings.base_url, outcome, time.monotonic() - self.started_at
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class FailoverCall(Generic[T]):
     """What is asked: `start` makes a good start of it or raises, `drop` lets go of one that is not wanted any more.
 
     `patience_s` is how long a start may take while another endpoint is left to try. `cut_when_slow` says that whoever
@@ -106,165 +108,188 @@ class Call(Generic[T]):
     """
 
     start: Callable[[Attempt], Awaitable[T]]
-    drop: Callable[[T], Awaitable[None]]
-    patience_s: float
-    cut_when_slow: bool = True
+    discard: Callable[[T], Awaitable[None]]
+    start_timeout_s: float
+    cancel_means_timeout: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class _Good(Generic[T]):
-    start: T
+class _Success(Generic[T]):
+    result: T
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
-    faults: list[ModelError]
+class _Failure:
+    errors: list[ModelError]
 
 
-class Fallback:
+class FailoverClient:
     """The endpoints of one role, in the order in which they are tried."""
 
-    def __init__(self, targets: Sequence[Target], settings: ModelSettings) -> None:
-        self.targets = targets
+    def __init__(self, deployments: Sequence[Deployment], settings: ModelSettings) -> None:
+        self.deployments = deployments
         self._settings = settings
-        self._hedges = 1.0
+        self._hedge_credits = 1.0
 
-    async def first_good(self, call: Call[T], budget: CallBudget) -> T:
+    async def first_success(self, call: FailoverCall[T], budget: CallBudget) -> T:
         """Return the first good start. Raises `ModelError` with what every endpoint tried had to say.
 
         Endpoints whose circuit is open come last, the one that failed longest ago first.
         """
-        self._hedges = min(SAVED_HEDGES, self._hedges + self._settings.hedge_share)
-        untried, faults, retried, hedged = list(self.targets), list[ModelError](), False, False
-        while untried and (not faults or budget.remaining() > 0):
-            target, others = _chosen(untried)
-            if hedged or self._settings.hedge_after_s is None:
-                tried, outcome = [target], await self._attempted(call, target, others, budget, [])
+        self._hedge_credits = min(MAX_HEDGE_CREDITS, self._hedge_credits + self._settings.hedge_share)
+        candidates, errors, has_retried, has_hedged = list(self.deployments), list[ModelError](), False, False
+        while candidates and (not errors or budget.remaining() > 0):
+            deployment, alternatives = _choose_deployment(candidates)
+            if has_hedged or self._settings.hedge_after_s is None:
+                attempted_deployments, outcome = (
+                    [deployment],
+                    await self._run_attempt(call, deployment, alternatives, budget, []),
+                )
             else:
-                tried, outcome = await self._hedged(call, target, others, budget, self._settings.hedge_after_s)
-            if isinstance(outcome, _Good):
-                return outcome.start
-            hedged = hedged or len(tried) > 1
-            faults += outcome.faults
-            untried = [other for other in untried if other not in tried]
-            if len(self.targets) == 1 and not retried and await _waited(faults[-1], budget):
-                untried, faults, retried = list(self.targets), [], True
-            elif untried:
-                logger(__name__).warning("model.moved_on", error=str(faults[-1]))
-        raise _joined(faults)
+                attempted_deployments, outcome = await self._run_hedged(
+                    call, deployment, alternatives, budget, self._settings.hedge_after_s
+                )
+            if isinstance(outcome, _Success):
+                return outcome.result
+            has_hedged = has_hedged or len(attempted_deployments) > 1
+            errors += outcome.errors
+            candidates = [candidate for candidate in candidates if candidate not in attempted_deployments]
+            if len(self.deployments) == 1 and not has_retried and await _wait_before_retry(errors[-1], budget):
+                candidates, errors, has_retried = list(self.deployments), [], True
+            elif candidates:
+                get_logger(__name__).warning("model.moved_on", error=str(errors[-1]))
+        raise _combine_errors(errors)
 
-    async def _hedged(
-        self, call: Call[T], target: Target, others: Sequence[Target], budget: CallBudget, wait_s: float
-    ) -> tuple[list[Target], _Good[T] | _Failed]:
+    async def _run_hedged(
+        self,
+        call: FailoverCall[T],
+        deployment: Deployment,
+        alternatives: Sequence[Deployment],
+        budget: CallBudget,
+        hedge_after_s: float,
+    ) -> tuple[list[Deployment], _Success[T] | _Failure]:
         """Make one attempt, and a second one beside it when it is slow. Return who was tried, and what came of it."""
-        tried, attempts = [target], list[Attempt]()
-        started: list[asyncio.Task[_Good[T] | _Failed]] = []
-        kept: _Good[T] | _Failed | None = None
+        attempted_deployments, attempts = [deployment], list[Attempt]()
+        attempt_tasks: list[asyncio.Task[_Success[T] | _Failure]] = []
+        returned_outcome: _Success[T] | _Failure | None = None
         try:
             async with task_group() as tasks:
-                started.append(tasks.create_task(self._attempted(call, target, others, budget, attempts)))
-                done, _ = await asyncio.wait(started, timeout=wait_s)
-                if not done and self._may_hedge():
-                    rival = others[0] if others else target
-                    logger(__name__).info("model.hedged", endpoint=rival.endpoint.base_url, model=rival.settings.model)
-                    tried.append(rival)
-                    started.append(tasks.create_task(self._attempted(call, rival, others[1:], budget, attempts)))
-                won = await _first_good(started)
+                attempt_tasks.append(
+                    tasks.create_task(self._run_attempt(call, deployment, alternatives, budget, attempts))
+                )
+                done, _ = await asyncio.wait(attempt_tasks, timeout=hedge_after_s)
+                if not done and self._take_hedge_credit():
+                    backup = alternatives[0] if alternatives else deployment
+                    get_logger(__name__).info(
+                        "model.hedged", endpoint=backup.client.base_url, model=backup.settings.model
+                    )
+                    attempted_deployments.append(backup)
+                    attempt_tasks.append(
+                        tasks.create_task(self._run_attempt(call, backup, alternatives[1:], budget, attempts))
+                    )
+                outcome = await _first_success(attempt_tasks)
                 for attempt in attempts:
-                    attempt.excuse()
-                for task in started:
+                    attempt.ignore_timeout()
+                for task in attempt_tasks:
                     task.cancel()
-            kept = won
+            returned_outcome = outcome
         finally:
-            await _drop_others(started, kept, call)
-        return tried, won
+            await _discard_others(attempt_tasks, returned_outcome, call)
+        return attempted_deployments, outcome
 
-    def _may_hedge(self) -> bool:
+    def _take_hedge_credit(self) -> bool:
         """Take one hedge from what was saved up, a share of one per call: so a crowd cannot double its own load."""
-        if self._hedges < 1:
+        if self._hedge_credits < 1:
             return False
-        self._hedges -= 1
+        self._hedge_credits -= 1
         return True
 
-    async def _attempted(
-        self, call: Call[T], target: Target, others: Sequence[Target], budget: CallBudget, attempts: list[Attempt]
-    ) -> _Good[T] | _Failed:
+    async def _run_attempt(
+        self,
+        call: FailoverCall[T],
+        deployment: Deployment,
+        alternatives: Sequence[Deployment],
+        budget: CallBudget,
+        attempts: list[Attempt],
+    ) -> _Success[T] | _Failure:
         """Make one attempt, and put it with the `attempts` for whoever wants to excuse it."""
         # Begun in here: a task that is cancelled before its first step begins nothing that somebody had to end.
-        attempt = target.begin(call.patience_s, budget)
+        attempt = deployment.begin_attempt(call.start_timeout_s, budget)
         attempts.append(attempt)
-        limit = max(0.0, attempt.ends - time.monotonic())
+        remaining_s = max(0.0, attempt.deadline - time.monotonic())
         # Each of those left to try gets as much of the time as this one.
-        patience = min(call.patience_s, limit / (len(others) + 1)) if others else limit
+        timeout_s = min(call.start_timeout_s, remaining_s / (len(alternatives) + 1)) if alternatives else remaining_s
         try:
-            async with asyncio.timeout(patience):
-                return _Good(await call.start(attempt))
+            async with asyncio.timeout(timeout_s):
+                return _Success(await call.start(attempt))
         except TimeoutError:
-            attempt.given_up()
-            said = f"did not answer within {patience:.1f} s" if others else "did not answer in time"
-            return _Failed([target.fault(said)])
-        except ServiceError as fault:
-            known = fault if isinstance(fault, ModelError) else ModelError(str(fault))
-            known.__cause__ = fault.__cause__
-            attempt.failed(known)
-            return _Failed([known])
+            attempt.record_timeout()
+            message = f"did not answer within {timeout_s:.1f} s" if alternatives else "did not answer in time"
+            return _Failure([deployment.make_error(message)])
+        except ServiceError as error:
+            model_error = error if isinstance(error, ModelError) else ModelError(str(error))
+            model_error.__cause__ = error.__cause__
+            attempt.record_failure(model_error)
+            return _Failure([model_error])
         except asyncio.CancelledError:
-            if call.cut_when_slow:
-                attempt.given_up()
+            if call.cancel_means_timeout:
+                attempt.record_timeout()
             else:
-                attempt.released()
+                attempt.release()
             raise
         except BaseException:
-            attempt.released()
+            attempt.release()
             raise
 
 
-def _chosen(untried: Sequence[Target]) -> tuple[Target, Sequence[Target]]:
+def _choose_deployment(candidates: Sequence[Deployment]) -> tuple[Deployment, Sequence[Deployment]]:
     """Return whom to try now, and who could still take over."""
-    ready = [target for target in untried if target.circuit.ready()]
-    order = ready or sorted(untried, key=lambda target: target.circuit.failed_at)
-    return order[0], order[1:]
+    available = [deployment for deployment in candidates if deployment.circuit_breaker.is_available()]
+    ranked = available or sorted(candidates, key=lambda deployment: deployment.circuit_breaker.last_failure_at)
+    return ranked[0], ranked[1:]
 
 
-async def _waited(fault: ModelError, budget: CallBudget) -> bool:
+async def _wait_before_retry(error: ModelError, budget: CallBudget) -> bool:
     """Wait as long as an endpoint asks for, or a moment, if it is overloaded and at least as much time is left then."""
-    if fault.status is None or not (fault.status == 429 or fault.status >= 500):
+    if error.status is None or not (error.status == 429 or error.status >= 500):
         return False
-    wait_s = RETRY_S if fault.retry_after is None else max(0.0, fault.retry_after)
+    wait_s = RETRY_DELAY_S if error.retry_after is None else max(0.0, error.retry_after)
     if 2 * wait_s > budget.remaining():
         return False
     await asyncio.sleep(wait_s)
     return True
 
 
-async def _first_good(started: Sequence[asyncio.Task[_Good[T] | _Failed]]) -> _Good[T] | _Failed:
+async def _first_success(attempt_tasks: Sequence[asyncio.Task[_Success[T] | _Failure]]) -> _Success[T] | _Failure:
     """Return the first good outcome, or all failures together."""
-    running, faults = set(started), list[ModelError]()
-    while running:
-        done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        for task in sorted(done, key=started.index):
+    pending, errors = set(attempt_tasks), list[ModelError]()
+    while pending:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        for task in sorted(done, key=attempt_tasks.index):
             outcome = task.result()
-            if isinstance(outcome, _Good):
+            if isinstance(outcome, _Success):
                 return outcome
-            faults += outcome.faults
-    return _Failed(faults)
+            errors += outcome.errors
+    return _Failure(errors)
 
 
-async def _drop_others(
-    started: Sequence[asyncio.Task[_Good[T] | _Failed]], kept: _Good[T] | _Failed | None, call: Call[T]
+async def _discard_others(
+    attempt_tasks: Sequence[asyncio.Task[_Success[T] | _Failure]],
+    returned_outcome: _Success[T] | _Failure | None,
+    call: FailoverCall[T],
 ) -> None:
     """Let go of good starts that came too late, or that nobody is left to take."""
-    for task in started:
+    for task in attempt_tasks:
         if task.done() and not task.cancelled() and task.exception() is None:
             outcome = task.result()
-            if outcome is not kept and isinstance(outcome, _Good):
-                await call.drop(outcome.start)
+            if outcome is not returned_outcome and isinstance(outcome, _Success):
+                await call.discard(outcome.result)
 
 
-def _joined(faults: Sequence[ModelError]) -> ModelError:
-    if len(faults) == 1:
-        return faults[0]
-    said = "; ".join(dict.fromkeys(str(fault) for fault in faults))
-    joined = ModelError(said, status=faults[-1].status, retry_after=faults[-1].retry_after)
-    joined.__cause__ = faults[-1]
-    return joined
+def _combine_errors(errors: Sequence[ModelError]) -> ModelError:
+    if len(errors) == 1:
+        return errors[0]
+    message = "; ".join(dict.fromkeys(str(error) for error in errors))
+    combined = ModelError(message, status=errors[-1].status, retry_after=errors[-1].retry_after)
+    combined.__cause__ = errors[-1]
+    return combined

@@ -12,64 +12,64 @@ MAX_OBJECTS = 20
 
 # Opening quotes with what closes them; models mix the kinds.
 _QUOTES = {'"': '"”＂', "'": "'’", "“": '”"', "‘": "’'", "＂": '＂"', "「": "」", "『": "』", "`": "`"}
-_OPEN, _CLOSE = "{｛[［", "}｝]］"
-_COMMA, _COLON = ",，;；", ":：="
+_OPENING_BRACKETS, _CLOSING_BRACKETS = "{｛[［", "}｝]］"
+_COMMAS, _COLONS = ",，;；", ":：="
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|(?<=\s)#[^\n]*", re.DOTALL)
 _SPACE = re.compile(r"[\s\u3000]+")
 _KEY = re.compile(
     r"[\s\u3000]*(?:[\"'“‘＂「`][^\n\"'”’＂」`]{1,40}[\"'”’＂」`]|[\w\u3400-\u9fff-]{1,40})[\s\u3000]*[:：]"
 )
-_THOUGHT_END = re.compile(r"<\s*/\s*(?:think|thinking|thought|reasoning|reflection)\s*>", re.IGNORECASE)
-_THOUGHT_START = re.compile(r"<\s*(?:think|thinking|thought|reasoning|reflection)\s*>", re.IGNORECASE)
-_TOKEN = re.compile(
+_REASONING_END = re.compile(r"<\s*/\s*(?:think|thinking|thought|reasoning|reflection)\s*>", re.IGNORECASE)
+_REASONING_START = re.compile(r"<\s*(?:think|thinking|thought|reasoning|reflection)\s*>", re.IGNORECASE)
+_SPECIAL_TOKEN = re.compile(
     r"<\|[^|<>\n]{0,40}\|>|<｜[^｜<>\n]{0,40}｜>|</?(?:s|tool_call|function_call|output|response|json)>"
 )
-_WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "none": None, "undefined": None}
+_LITERALS: dict[str, object] = {"true": True, "false": False, "null": None, "none": None, "undefined": None}
 
 
-def cleaned(reply: str) -> str:
+def strip_reasoning(reply: str) -> str:
     """Return a reply without its thoughts, special tokens and invisible characters, and no longer than is sensible."""
     text = reply.replace("\ufeff", "").replace("\u200b", "").replace("\r\n", "\n")
     # What a decision is worth stands at the beginning or at the end of a very long text.
     if len(text) > MAX_CHARS:
         text = f"{text[: MAX_CHARS // 2]}\n{text[-MAX_CHARS // 2 :]}"
-    return _TOKEN.sub("", _without_thoughts(text)).strip()
+    return _SPECIAL_TOKEN.sub("", _remove_reasoning(text)).strip()
 
 
-def _without_thoughts(text: str) -> str:
-    ends = [match.end() for match in _THOUGHT_END.finditer(text)]
-    start = _THOUGHT_START.search(text)
+def _remove_reasoning(text: str) -> str:
+    ends = [match.end() for match in _REASONING_END.finditer(text)]
+    start = _REASONING_START.search(text)
     if ends and text[ends[-1] :].strip():
         return text[ends[-1] :]
     if start and text[: start.start()].strip():
         return text[: start.start()]
     # Nothing but thoughts, most likely cut off: they may still say what was decided.
-    return _THOUGHT_START.sub("\n", _THOUGHT_END.sub("\n", text))
+    return _REASONING_START.sub("\n", _REASONING_END.sub("\n", text))
 
 
-def objects(text: str) -> Iterator[object]:
+def extract_json(text: str) -> Iterator[object]:
     """Yield every JSON object or array of a text, in order, however broken. Never raises.
 
     Accepts single, typographic and full-width quotes, quotes inside strings, unquoted keys and values, comments,
     missing or trailing commas, Python's words, and objects that break off.
     """
-    position = found = 0
-    while found < MAX_OBJECTS:
-        starts = [at for at in (text.find(mark, position) for mark in _OPEN) if at >= 0]
+    position = count = 0
+    while count < MAX_OBJECTS:
+        starts = [index for index in (text.find(bracket, position) for bracket in _OPENING_BRACKETS) if index >= 0]
         if not starts:
             return
         position = min(starts)
-        value, end = _strict(text, position)
+        value, end = _parse_strict(text, position)
         if end < 0:
-            reader = _Reader(text, position)
-            value, end = reader.value(0), reader.position
+            parser = _LenientParser(text, position)
+            value, end = parser.parse_next(0), parser.position
         if value not in ({}, []):
             yield value
-        found += 1
+        count += 1
         position = max(end, position + 1)
 
 
-def _strict(text: str, position: int) -> tuple[object, int]:
+def _parse_strict(text: str, position: int) -> tuple[object, int]:
     """Return a value and where it ends, or -1 when the standard parser does not understand it."""
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, position)
@@ -78,125 +78,138 @@ def _strict(text: str, position: int) -> tuple[object, int]:
     return value, end
 
 
-class _Reader:
+class _LenientParser:
     """A recursive descent that always goes forward and takes what it can."""
 
     def __init__(self, text: str, position: int) -> None:
         self.text = text
         self.position = position
 
-    def value(self, depth: int) -> object:
-        self._skip()
-        mark = self._here()
-        if mark and mark in "{｛" and depth < MAX_DEPTH:
-            return self._object(depth)
-        if mark and mark in "[［" and depth < MAX_DEPTH:
-            return self._array(depth)
-        return self._string() if mark in _QUOTES else self._bare(_COMMA + "}｝]］")
+    def parse_next(self, depth: int) -> object:
+        self._skip_blanks()
+        character = self._peek()
+        if character and character in "{｛" and depth < MAX_DEPTH:
+            return self._parse_object(depth)
+        if character and character in "[［" and depth < MAX_DEPTH:
+            return self._parse_array(depth)
+        return self._parse_string() if character in _QUOTES else self._parse_unquoted(_COMMAS + "}｝]］")
 
-    def _object(self, depth: int) -> dict[str, object]:
+    def _parse_object(self, depth: int) -> dict[str, object]:
         self.position += 1
-        found: dict[str, object] = {}
-        while self._more():
-            key = self._string() if self._here() in _QUOTES else self._bare(_COLON + _COMMA + "}｝\n", key=True)
-            self._skip()
-            if self._here() and self._here() in _COLON:
+        result: dict[str, object] = {}
+        while self._advance_to_item():
+            key = (
+                self._parse_string()
+                if self._peek() in _QUOTES
+                else self._parse_unquoted(_COLONS + _COMMAS + "}｝\n", is_key=True)
+            )
+            self._skip_blanks()
+            if self._peek() and self._peek() in _COLONS:
                 self.position += 1
-                if self._here() == ">":  # Ruby's and PHP's arrow
+                if self._peek() == ">":  # Ruby's and PHP's arrow
                     self.position += 1
-                found.setdefault(str(key).strip(), self.value(depth + 1))
+                result.setdefault(str(key).strip(), self.parse_next(depth + 1))
             elif not key:
                 self.position += 1
-        return found
+        return result
 
-    def _array(self, depth: int) -> list[object]:
+    def _parse_array(self, depth: int) -> list[object]:
         self.position += 1
-        found: list[object] = []
-        while self._more():
-            before = self.position
-            value = self.value(depth + 1)
+        items: list[object] = []
+        while self._advance_to_item():
+            start = self.position
+            value = self.parse_next(depth + 1)
             if value not in ("", None):
-                found.append(value)
-            if self.position == before:
+                items.append(value)
+            if self.position == start:
                 self.position += 1
-        return found
+        return items
 
-    def _more(self) -> bool:
+    def _advance_to_item(self) -> bool:
         """Go to the next item; false at the end of the object, the array or the text."""
         while True:
-            self._skip()
-            mark = self._here()
-            if not mark:
+            self._skip_blanks()
+            character = self._peek()
+            if not character:
                 return False
-            if mark in _CLOSE:
+            if character in _CLOSING_BRACKETS:
                 self.position += 1
                 return False
-            if mark not in _COMMA:
+            if character not in _COMMAS:
                 return True
             self.position += 1
 
-    def _skip(self) -> None:
+    def _skip_blanks(self) -> None:
         while match := _SPACE.match(self.text, self.position) or _COMMENT.match(self.text, self.position):
             self.position = match.end()
 
-    def _here(self) -> str:
+    def _peek(self) -> str:
         return self.text[self.position : self.position + 1]
 
-    def _string(self) -> str:
+    def _parse_string(self) -> str:
         """Read to the closing quote: the first that something follows which may stand behind a string."""
-        closing = _QUOTES[self._here()]
+        closing_quotes = _QUOTES[self._peek()]
         self.position += 1
-        begin = at = self.position
-        while at < len(self.text):
-            mark = self.text[at]
-            if mark == "\\":
-                at += 2
+        start = index = self.position
+        while index < len(self.text):
+            character = self.text[index]
+            if character == "\\":
+                index += 2
                 continue
-            if mark in closing and self._ends_string(at + 1):
+            if character in closing_quotes and self._ends_string(index + 1):
                 break
-            at += 1
-        self.position = at + 1
-        return _unescaped(self.text[begin:at]).strip()
+            index += 1
+        self.position = index + 1
+        return _unescape(self.text[start:index]).strip()
 
-    def _ends_string(self, at: int) -> bool:
-        match = _SPACE.match(self.text, at)
-        after = match.end() if match else at
-        mark = self.text[after : after + 1]
-        if not mark or mark in _CLOSE + ":：" or self.text.startswith(("//", "/*", "=", "#"), after):
+    def _ends_string(self, index: int) -> bool:
+        match = _SPACE.match(self.text, index)
+        next_index = match.end() if match else index
+        character = self.text[next_index : next_index + 1]
+        if (
+            not character
+            or character in _CLOSING_BRACKETS + ":："
+            or self.text.startswith(("//", "/*", "=", "#"), next_index)
+        ):
             return True
-        if mark in _COMMA:
+        if character in _COMMAS:
             # A comma ends a string only when an item follows it, and not when the sentence goes on.
-            rest = self.text[after + 1 :].lstrip()
+            rest = self.text[next_index + 1 :].lstrip()
             return (
                 not rest
                 or rest[0] in _QUOTES
-                or rest[0] in _OPEN + _CLOSE + "-/#"
+                or rest[0] in _OPENING_BRACKETS + _CLOSING_BRACKETS + "-/#"
                 or rest[0].isdigit()
                 or bool(_KEY.match(rest))
             )
-        return "\n" in self.text[at:after] or bool(_KEY.match(self.text, at))
+        return "\n" in self.text[index:next_index] or bool(_KEY.match(self.text, index))
 
-    def _bare(self, stops: str, *, key: bool = False) -> object:
-        begin = self.position
-        while mark := self._here():
-            if mark == "\n" or (mark in stops and not self._continues(mark, key)):
+    def _parse_unquoted(self, stop_characters: str, *, is_key: bool = False) -> object:
+        start = self.position
+        while character := self._peek():
+            if character == "\n" or (character in stop_characters and not self._continues_value(character, is_key)):
                 break
             self.position += 1
-        word = self.text[begin : self.position].strip().strip("\"'”’")
-        return word if key else _WORDS.get(word.lower(), word)
+        word = self.text[start : self.position].strip().strip("\"'”’")
+        return word if is_key else _LITERALS.get(word.lower(), word)
 
-    def _continues(self, mark: str, key: bool) -> bool:
+    def _continues_value(self, character: str, is_key: bool) -> bool:
         """Say whether a comma belongs to an unquoted value: no key follows it."""
-        return not key and mark in _COMMA and not _KEY.match(self.text, self.position + 1) and self._in_object()
+        return (
+            not is_key
+            and character in _COMMAS
+            and not _KEY.match(self.text, self.position + 1)
+            and self._is_in_object()
+        )
 
-    def _in_object(self) -> bool:
+    def _is_in_object(self) -> bool:
         before = self.text[: self.position]
         return max(before.rfind("{"), before.rfind("｛")) > max(before.rfind("["), before.rfind("［"))
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    plain = {"n": "\n", "t": "\t", "r": " ", "/": "/", '"': '"', "'": "'", "\\": "\\"}
+    escapes = {"n": "\n", "t": "\t", "r": " ", "/": "/", '"': '"', "'": "'", "\\": "\\"}
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
-    return re.sub(r"\\(.)", lambda match: plain.get(match[1], match[0]), text, flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[0]), text, flags=re.DOTALL)

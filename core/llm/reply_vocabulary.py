@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-_YES = frozenset("true yes y ok sure 1 keep relevant useful 是 是的 对 有 真 需要 相关 保留".split())  # noqa: SIM905
-_NO = frozenset("false no n 0 drop irrelevant unrelated 否 不 不是 没有 无 假 不需要 无关 不相关 删除".split())  # noqa: SIM905
+_TRUE_WORDS = frozenset("true yes y ok sure 1 keep relevant useful 是 是的 对 有 真 需要 相关 保留".split())  # noqa: SIM905
+_FALSE_WORDS = frozenset("false no n 0 drop irrelevant unrelated 否 不 不是 没有 无 假 不需要 无关 不相关 删除".split())  # noqa: SIM905
 _ALL = re.compile(r"(?i)\b(all|every|everything|each|both)\b|全部|所有|都")
-_NOTHING = re.compile(
+_NONE = re.compile(
     r"(?i)\b(none|nothing|empty|neither|no (?:relevant )?passages?|null)\b|没有|都不|均不|无相关|^\W*无\W*$"
 )
 _ORDINALS = (
@@ -48,122 +48,130 @@ _LABEL = re.compile(
 )
 
 
-def squeezed(key: str) -> str:
+def normalize_key(key: str) -> str:
     """Return a key as it is compared: letters and digits alone, lower-case."""
     return re.sub(r"[\W_]+", "", key.lower())
 
 
-def plain(text: str) -> str:
+def clean_line(text: str) -> str:
     """Return a text as one line without quotes or mark-up around it; empty for a placeholder."""
     line = " ".join(text.split()).strip(" \"'`“”‘’「」『』*_,，;；")
     line = re.sub(r"^<([^<>]*)>$", "", line)
     return "" if re.fullmatch(r"[\W_]*|(?i:null|none|n/?a|string|query|your query|empty|undefined|无)", line) else line
 
 
-def chosen(text: str, choices: Mapping[str, tuple[str, ...]]) -> str:
+def match_choice(text: str, choices: Mapping[str, tuple[str, ...]]) -> str:
     """Return the choice that a text names, by name, another word or its number; empty when it names none or several.
 
     What is negated is not named. In a sentence the choice `none` is not looked for: the word says too many things.
     """
-    said = re.sub(r"[_\s]+", " ", text).strip().strip("\"'`*.。!！[]【】()（）<>").strip().lower()
-    words = {word.lower().replace("_", " "): name for name, others in choices.items() for word in (name, *others)}
-    if said in words:
-        return words[said]
-    ordinal = _ORDINAL.match(said)
-    if ordinal and _stands_alone(ordinal, said):
+    normalized = re.sub(r"[_\s]+", " ", text).strip().strip("\"'`*.。!！[]【】()（）<>").strip().lower()
+    words = {word.lower().replace("_", " "): name for name, aliases in choices.items() for word in (name, *aliases)}
+    if normalized in words:
+        return words[normalized]
+    ordinal = _ORDINAL.match(normalized)
+    if ordinal and _is_standalone_ordinal(ordinal, normalized):
         position = _POSITIONS.get(ordinal[1], len(choices))
         return list(choices)[position] if position < len(choices) else ""
-    short = len(said.split()) <= 3 and len(said) < 40
-    known = [word for word in words if words[word] != "none" or short]
-    mentions = [(found.start(), words[word]) for word in known for found in _mentions(word, said)]
+    is_short = len(normalized.split()) <= 3 and len(normalized) < 40
+    candidates = [word for word in words if words[word] != "none" or is_short]
+    mentions = [(mention.start(), words[word]) for word in candidates for mention in _find_mentions(word, normalized)]
     names = {name for _, name in mentions}
-    if len(names) > 1 and not re.match(r"[\w ]{1,20}\s*(?:[|/]|\bor\b|或)", said):
+    if len(names) > 1 and not re.match(r"[\w ]{1,20}\s*(?:[|/]|\bor\b|或)", normalized):
         # "search: the answer is missing": what it begins with is meant.
         names = {name for start, name in mentions if start == 0}
     return names.pop() if len(names) == 1 else ""
 
 
-def _stands_alone(ordinal: re.Match[str], said: str) -> bool:
+def _is_standalone_ordinal(ordinal: re.Match[str], text: str) -> bool:
     """Tell `2.` and `the second option` from `2 searches` and `a direct search`."""
-    if ordinal.end() == len(said) or said[ordinal.end() - 1] in ").:、）。：":
+    if ordinal.end() == len(text) or text[ordinal.end() - 1] in ").:、）。：":
         return True
-    return ordinal[1].endswith(("st", "nd", "rd", "th")) and len(said.split()) <= 3
+    return ordinal[1].endswith(("st", "nd", "rd", "th")) and len(text.split()) <= 3
 
 
-def _mentions(word: str, text: str) -> Iterable[re.Match[str]]:
-    edge = r"(?<![a-z\d])", r"(?![a-z\d])" if len(word) < 6 else r""
-    pattern = f"{edge[0]}{re.escape(word)}{edge[1]}" if word.isascii() else re.escape(word)
+def _find_mentions(word: str, text: str) -> Iterable[re.Match[str]]:
+    boundaries = r"(?<![a-z\d])", r"(?![a-z\d])" if len(word) < 6 else r""
+    pattern = f"{boundaries[0]}{re.escape(word)}{boundaries[1]}" if word.isascii() else re.escape(word)
     for match in re.finditer(pattern, text):
         before, after = text[max(0, match.start() - 40) : match.start()], text[match.end() : match.end() + 24]
         if not _NEGATED_BEFORE.search(before) and not _NEGATED_AFTER.match(after):
             yield match
 
 
-def flag_of(value: object) -> bool | None:
+def parse_bool(value: object) -> bool | None:
     """Return what a value says as yes or no, or None when it is neither."""
     if isinstance(value, bool):
         return value
     word = str(value).strip(" .。!！\"'").lower()
-    return True if word in _YES else False if word in _NO else None
+    return True if word in _TRUE_WORDS else False if word in _FALSE_WORDS else None
 
 
-def items_of(value: object) -> list[str]:
+def parse_list(value: object) -> list[str]:
     """Return the items of a list, however it is written: an array, objects, numbered lines, text with semicolons."""
     if isinstance(value, Mapping):
-        return [item for one in value.values() for item in items_of(one)]
+        return [item for element in value.values() for item in parse_list(element)]
     if isinstance(value, list | tuple):
-        return [item for one in value for item in (_longest(one) if isinstance(one, Mapping) else _stripped(str(one)))]
+        return [
+            item
+            for element in value
+            for item in (_longest_text(element) if isinstance(element, Mapping) else _strip_item(str(element)))
+        ]
     text = str(value or "")
     lines = [line for line in re.split(r"\n|(?<=[?？])\s*(?=\S)|[;；]", text) if line.strip() and "```" not in line]
-    numbered = [match[1] for line in lines if (match := _ITEM.match(line))]
+    numbered_items = [match[1] for line in lines if (match := _ITEM.match(line))]
     # Without numbering only questions count: the rest is talk around them.
-    asked = numbered or [line for line in lines if line.rstrip(" \"'*”").endswith(("?", "？"))]
-    return [item for line in asked or (lines if len(lines) == 1 else []) for item in _stripped(line)]
+    item_lines = numbered_items or [line for line in lines if line.rstrip(" \"'*”").endswith(("?", "？"))]
+    return [item for line in item_lines or (lines if len(lines) == 1 else []) for item in _strip_item(line)]
 
 
-def _longest(item: Mapping[object, object]) -> list[str]:
+def _longest_text(item: Mapping[object, object]) -> list[str]:
     """Return the text of an item that is an object: {"id": 1, "question": "..."}."""
-    texts = [text for one in item.values() if isinstance(one, str) for text in _stripped(one)]
+    texts = [text for value in item.values() if isinstance(value, str) for text in _strip_item(value)]
     return [max(texts, key=len)] if texts else []
 
 
-def _stripped(line: str) -> list[str]:
+def _strip_item(line: str) -> list[str]:
     match = _ITEM.match(line)
     text = _LABEL.sub("", match[1] if match else line).strip()
     return [text] if text else []
 
 
-def ids_of(value: object, count: int) -> tuple[int, ...] | None:
+def parse_ids(value: object, count: int) -> tuple[int, ...] | None:
     """Return positions (from 0) of the passages that a value names; None when it says nothing about passages."""
     if isinstance(value, Mapping):
-        value = [str(key) for key, said in value.items() if flag_of(said) is not False]
+        value = [str(key) for key, verdict in value.items() if parse_bool(verdict) is not False]
     if isinstance(value, list | tuple):
         if not value:
             return ()
-        found = [position for item in value for position in ids_of(_identifier(item), count) or ()]
-        return tuple(dict.fromkeys(found)) if found or any(_NOTHING.search(str(one)) for one in value) else None
+        listed_positions = [position for item in value for position in parse_ids(_find_identifier(item), count) or ()]
+        return (
+            tuple(dict.fromkeys(listed_positions))
+            if listed_positions or any(_NONE.search(str(item)) for item in value)
+            else None
+        )
     text = str(value if value is not None else "none")
     clauses = [clause for clause in _CLAUSE.split(text) if not _IRRELEVANT.search(clause)]
-    positions = [position for clause in clauses for position in _positions(clause) if 0 <= position < count]
+    positions = [position for clause in clauses for position in _parse_positions(clause) if 0 <= position < count]
     if positions:
         return tuple(dict.fromkeys(positions))
-    if _NOTHING.search(text):
+    if _NONE.search(text):
         return ()
     return tuple(range(count)) if any(_ALL.search(clause) for clause in clauses) else None
 
 
-def _identifier(item: object) -> object:
+def _find_identifier(item: object) -> object:
     """Return the id inside an object such as {"id": "p1", "reason": "..."}."""
     if not isinstance(item, Mapping):
         return item
-    if any(flag_of(said) is False for said in item.values()):
+    if any(parse_bool(value) is False for value in item.values()):
         return "-"
-    return next((str(said) for said in item.values() if _ID.search(str(said))), "-")
+    return next((str(value) for value in item.values() if _ID.search(str(value))), "-")
 
 
-def _positions(clause: str) -> list[int]:
-    found: list[int] = []
+def _parse_positions(clause: str) -> list[int]:
+    positions: list[int] = []
     for low, high in _ID.findall(clause):
-        found += range(int(low) - 1, min(int(high or low), int(low) + 99))
+        positions += range(int(low) - 1, min(int(high or low), int(low) + 99))
     words = re.findall(r"(?i)\b(first|second|third|fourth|fifth|sixth)\b|第([一二三四五六])", clause)
-    return found + [_POSITIONS[(one or other).lower()] for one, other in words]
+    return positions + [_POSITIONS[(english or chinese).lower()] for english, chinese in words]

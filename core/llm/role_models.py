@@ -6,142 +6,159 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from core.llm.circuit_breaker import Circuit
-from core.llm.client import Endpoint
-from core.llm.failover import Attempt, Call, Fallback, Target
-from core.llm.sse import Piece
-from core.llm.streaming import Flow
-from core.observability.recorder import Meter, Unmetered
-from core.ports import CallBudget, Form, Role
+from core.llm.circuit_breaker import CircuitBreaker
+from core.llm.client import OpenAIClient
+from core.llm.failover import Attempt, Deployment, FailoverCall, FailoverClient
+from core.llm.sse import StreamChunk
+from core.llm.streaming import ModelStream
+from core.observability.recorder import MetricsRecorder, NullMetrics
+from core.ports import CallBudget, ModelRole, ResponseSchema
 from core.settings.models import CircuitSettings, FallbackSettings, ModelSettings, ModelsSettings
 from core.types import Turn
 
 OPENAI_HOST = "api.openai.com"
-PRICED_TOKENS = 1_000_000
+TOKENS_PER_PRICE_UNIT = 1_000_000
 
 
-class RoleModels:
+class RoleChatModel:
     """A `ChatModel` that sends each role to its endpoints; `light` and `vision` are `main` when not configured.
 
     An endpoint that fails or is silent before the first token is followed by the next of its role.
     """
 
-    def __init__(self, roles: Mapping[Role, tuple[Fallback, ModelSettings]]) -> None:
+    def __init__(self, roles: Mapping[ModelRole, tuple[FailoverClient, ModelSettings]]) -> None:
         self._roles = roles
 
     @classmethod
-    def open(cls, settings: ModelsSettings, meter: Meter | None = None) -> RoleModels | None:
+    def open(cls, settings: ModelsSettings, metrics_recorder: MetricsRecorder | None = None) -> RoleChatModel | None:
         """Return the configured models, or None when there is none: then answers are extractive."""
-        meter = meter or Unmetered()
+        metrics_recorder = metrics_recorder or NullMetrics()
         main = settings.main or settings.light
         if main is None:
             return None
         light = settings.light or main
-        vision = settings.seeing() or main
-        opened = {id(one): (_open(one, settings.circuit, meter), one) for one in (main, light, vision)}
-        return cls({"main": opened[id(main)], "light": opened[id(light)], "vision": opened[id(vision)]})
+        vision = settings.get_vision_model() or main
+        clients = {
+            id(model_settings): (_open_failover(model_settings, settings.circuit, metrics_recorder), model_settings)
+            for model_settings in (main, light, vision)
+        }
+        return cls({"main": clients[id(main)], "light": clients[id(light)], "vision": clients[id(vision)]})
 
     async def stream(
-        self, system: str, turns: Sequence[Turn], *, role: Role, budget: CallBudget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: CallBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece. Raises `ModelError`, also when the budget's deadline passes."""
-        fallback, settings = self._roles[role]
-        count = partial(_count, budget, agent or role)
+        client, settings = self._roles[role]
+        on_usage = partial(_record_usage, budget, agent or role)
 
-        async def start(attempt: Attempt) -> Flow:
-            request = _request(attempt.target.settings, system, turns)
-            return await Flow.begin(attempt, attempt.target.endpoint.stream(request), count)
+        async def start(attempt: Attempt) -> ModelStream:
+            request = _build_request(attempt.deployment.settings, system, turns)
+            return await ModelStream.start(attempt, attempt.deployment.client.stream(request), on_usage)
 
         # No stage cuts a stream for being slow: it is given up when nobody wants the answer, or another one.
-        call = Call(start, Flow.close, settings.first_token_s, cut_when_slow=False)
-        flow = await fallback.first_good(call, budget)
+        call = FailoverCall(start, ModelStream.close, settings.first_token_s, cancel_means_timeout=False)
+        model_stream = await client.first_success(call, budget)
         try:
-            while flow.text:
-                yield flow.text
-                await flow.advance(settings.stall_s)
+            while model_stream.text:
+                yield model_stream.text
+                await model_stream.advance(settings.stall_s)
         finally:
-            await flow.close()
+            await model_stream.close()
 
     async def complete(
         self,
         system: str,
         turns: Sequence[Turn],
         *,
-        role: Role,
+        role: ModelRole,
         budget: CallBudget,
-        form: Form | None = None,
+        response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
         """Return the whole reply. Raises `ModelError`, also when the budget's deadline passes."""
-        fallback, settings = self._roles[role]
+        client, settings = self._roles[role]
 
         async def start(attempt: Attempt) -> str:
-            known = attempt.target.settings
-            request = {**_request(known, system, turns), **_formed(known, form)}
-            piece = await attempt.target.endpoint.complete(request)
+            deployment_settings = attempt.deployment.settings
+            request = {
+                **_build_request(deployment_settings, system, turns),
+                **_response_format(deployment_settings, response_schema),
+            }
+            completion = await attempt.deployment.client.complete(request)
             # Here, for a hedge that comes second has used its tokens too.
-            _count(budget, agent or role, attempt, piece)
-            attempt.succeeded()
-            return piece.text
+            _record_usage(budget, agent or role, attempt, completion)
+            attempt.record_success()
+            return completion.text
 
-        return await fallback.first_good(Call(start, _keep_nothing, settings.whole_s), budget)
+        return await client.first_success(FailoverCall(start, _discard_nothing, settings.whole_s), budget)
 
     async def warm_up(self) -> None:
         """Load the clients ahead of the first question."""
-        for endpoint in self._endpoints():
-            await endpoint.warm_up()
+        for client in self._clients():
+            await client.warm_up()
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
-        for endpoint in self._endpoints():
-            await endpoint.close()
+        for client in self._clients():
+            await client.close()
 
-    def targets(self) -> Sequence[Target]:
+    def deployments(self) -> Sequence[Deployment]:
         """Return the endpoints of all roles with their state; one that several roles share is named for each."""
-        return [target for fallback, _ in self._roles.values() for target in fallback.targets]
+        return [deployment for client, _ in self._roles.values() for deployment in client.deployments]
 
-    def _endpoints(self) -> Sequence[Endpoint]:
-        return list(dict.fromkeys(target.endpoint for target in self.targets()))
-
-
-def _open(settings: ModelSettings, circuit: CircuitSettings, meter: Meter) -> Fallback:
-    targets = [_target(one, circuit, meter) for one in (settings, *settings.fallbacks.values())]
-    return Fallback(targets, settings)
+    def _clients(self) -> Sequence[OpenAIClient]:
+        return list(dict.fromkeys(deployment.client for deployment in self.deployments()))
 
 
-def _target(settings: FallbackSettings, circuit: CircuitSettings, meter: Meter) -> Target:
-    key = settings.api_key.value() if settings.api_key else ""
-    endpoint = Endpoint.open(settings.base_url, key, settings.timeout_s)
-    return Target(endpoint, settings, Circuit(f"{settings.model} at {settings.base_url}", circuit), meter)
+def _open_failover(
+    settings: ModelSettings, circuit: CircuitSettings, metrics_recorder: MetricsRecorder
+) -> FailoverClient:
+    deployments = [
+        _open_deployment(deployment_settings, circuit, metrics_recorder)
+        for deployment_settings in (settings, *settings.fallbacks.values())
+    ]
+    return FailoverClient(deployments, settings)
 
 
-def _count(budget: CallBudget, agent: str, attempt: Attempt, used: Piece) -> None:
-    settings = attempt.target.settings
-    price = used.prompt_tokens * (settings.price_prompt or 0) + used.completion_tokens * (
+def _open_deployment(
+    settings: FallbackSettings, circuit: CircuitSettings, metrics_recorder: MetricsRecorder
+) -> Deployment:
+    api_key = settings.api_key.value() if settings.api_key else ""
+    client = OpenAIClient.open(settings.base_url, api_key, settings.timeout_s)
+    return Deployment(
+        client, settings, CircuitBreaker(f"{settings.model} at {settings.base_url}", circuit), metrics_recorder
+    )
+
+
+def _record_usage(budget: CallBudget, agent: str, attempt: Attempt, usage: StreamChunk) -> None:
+    settings = attempt.deployment.settings
+    scaled_price = usage.prompt_tokens * (settings.price_prompt or 0) + usage.completion_tokens * (
         settings.price_completion or 0
     )
-    budget.count(agent, used.prompt_tokens, used.completion_tokens, price / PRICED_TOKENS)
-    attempt.target.meter.consumed(agent, used.prompt_tokens, used.completion_tokens, price / PRICED_TOKENS)
+    budget.add_usage(agent, usage.prompt_tokens, usage.completion_tokens, scaled_price / TOKENS_PER_PRICE_UNIT)
+    attempt.deployment.metrics_recorder.record_tokens(
+        agent, usage.prompt_tokens, usage.completion_tokens, scaled_price / TOKENS_PER_PRICE_UNIT
+    )
 
 
-async def _keep_nothing(_reply: str) -> None:
+async def _discard_nothing(_reply: str) -> None:
     """A whole reply holds no connection."""
 
 
-def _request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
+def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
     for turn in turns:
         if turn.images:
-            shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in turn.images]
-            messages.append({"role": turn.role, "content": [{"type": "text", "text": turn.text}, *shown]})
+            image_parts = [{"type": "image_url", "image_url": {"url": image.url}} for image in turn.images]
+            messages.append({"role": turn.role, "content": [{"type": "text", "text": turn.text}, *image_parts]})
         # Some chat templates refuse two messages of one role in a row, such as a quoted message and a question.
         elif messages[-1]["role"] == turn.role and isinstance(messages[-1]["content"], str):
             messages[-1]["content"] += f"\n\n{turn.text}"
         else:
             messages.append({"role": turn.role, "content": turn.text})
     # OpenAI's own newer models refuse max_tokens; most compatible servers know nothing else.
-    limit = "max_completion_tokens" if OPENAI_HOST in settings.base_url else "max_tokens"
-    request: dict[str, Any] = {"model": settings.model, "messages": messages, limit: settings.max_tokens}
+    max_tokens_key = "max_completion_tokens" if OPENAI_HOST in settings.base_url else "max_tokens"
+    request: dict[str, Any] = {"model": settings.model, "messages": messages, max_tokens_key: settings.max_tokens}
     if settings.temperature is not None:
         request["temperature"] = settings.temperature
     if settings.extra_body:
@@ -149,12 +166,16 @@ def _request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> 
     return request
 
 
-def _formed(settings: FallbackSettings, form: Form | None) -> dict[str, Any]:
+def _response_format(settings: FallbackSettings, response_schema: ResponseSchema | None) -> dict[str, Any]:
     """Return what asks for a form, where the endpoint is configured to know it."""
-    if form is None:
+    if response_schema is None:
         return {}
-    if form.tool:
-        tool = {"name": form.name, "description": form.description, "parameters": dict(form.schema)}
+    if response_schema.is_tool:
+        tool = {
+            "name": response_schema.name,
+            "description": response_schema.description,
+            "parameters": dict(response_schema.schema),
+        }
         return {"tools": [{"type": "function", "function": tool}]} if settings.tools else {}
-    schema = {"name": form.name, "schema": dict(form.schema), "strict": True}
+    schema = {"name": response_schema.name, "schema": dict(response_schema.schema), "strict": True}
     return {"response_format": {"type": "json_schema", "json_schema": schema}} if settings.json_schema else {}

@@ -8,78 +8,80 @@ from collections.abc import AsyncGenerator, Callable
 
 from core.errors import ModelError
 from core.llm.failover import Attempt
-from core.llm.sse import Piece
+from core.llm.sse import StreamChunk
 
-Count = Callable[[Attempt, Piece], None]
+UsageCallback = Callable[[Attempt, StreamChunk], None]
 
 
-class Flow:
+class ModelStream:
     """A reply that has begun: `text` is its newest piece, empty at its end. Close it whatever happens."""
 
-    def __init__(self, attempt: Attempt, pieces: AsyncGenerator[Piece], count: Count) -> None:
+    def __init__(self, attempt: Attempt, chunks: AsyncGenerator[StreamChunk], on_usage: UsageCallback) -> None:
         self.text = ""
         self._attempt = attempt
-        self._pieces = pieces
-        self._count = count
-        self._usage: Piece | None = None
-        self._ended = False
+        self._chunks = chunks
+        self._on_usage = on_usage
+        self._usage: StreamChunk | None = None
+        self._is_finished = False
 
     @classmethod
-    async def begin(cls, attempt: Attempt, pieces: AsyncGenerator[Piece], count: Count) -> Flow:
+    async def start(cls, attempt: Attempt, chunks: AsyncGenerator[StreamChunk], on_usage: UsageCallback) -> ModelStream:
         """Return the reply at its first text, or at its end when it has none. Raises `ModelError`."""
-        flow = cls(attempt, pieces, count)
+        stream = cls(attempt, chunks, on_usage)
         try:
-            await flow._read()
+            await stream._read_next()
         except BaseException:
-            await flow._let_go()
+            await stream._close_connection()
             raise
-        return flow
+        return stream
 
     async def advance(self, stall_s: float) -> None:
         """Read on to the next text. Raises `ModelError`, also after a silence of `stall_s` seconds."""
-        left = max(0.0, self._attempt.ends - time.monotonic())
+        remaining_s = max(0.0, self._attempt.deadline - time.monotonic())
         try:
-            async with asyncio.timeout(min(left, stall_s)):
-                await self._read()
-        except TimeoutError as silence:
-            stalled = stall_s < left
-            said = f"stopped for {stall_s:g} s in the middle of its reply" if stalled else "did not finish in time"
-            fault = self._attempt.target.fault(said)
+            async with asyncio.timeout(min(remaining_s, stall_s)):
+                await self._read_next()
+        except TimeoutError as timeout_error:
+            is_stalled = stall_s < remaining_s
+            message = (
+                f"stopped for {stall_s:g} s in the middle of its reply" if is_stalled else "did not finish in time"
+            )
+            error = self._attempt.deployment.make_error(message)
             # A reply that only was too long for the time is no fault of the endpoint's.
-            self._end(fault if stalled else None)
-            raise fault from silence
-        except ModelError as fault:
-            self._end(fault)
+            self._finish(error if is_stalled else None)
+            raise error from timeout_error
+        except ModelError as error:
+            self._finish(error)
             raise
 
     async def close(self) -> None:
         """Let go of the connection and count the tokens. Idempotent."""
-        self._end(None)
-        await self._let_go()
+        self._finish(None)
+        await self._close_connection()
 
-    async def _read(self) -> None:
-        async for piece in self._pieces:
-            if piece.prompt_tokens or piece.completion_tokens:
+    async def _read_next(self) -> None:
+        async for chunk in self._chunks:
+            if chunk.prompt_tokens or chunk.completion_tokens:
                 # Some servers send running totals: the last one holds.
-                self._usage = piece
-            if piece.text:
-                self.text = piece.text
+                self._usage = chunk
+            if chunk.text:
+                self.text = chunk.text
                 return
         self.text = ""
-        self._ended = True
-        self._attempt.succeeded()
+        self._is_finished = True
+        self._attempt.record_success()
 
-    def _end(self, fault: ModelError | None) -> None:
-        if self._ended:
+    def _finish(self, error: ModelError | None) -> None:
+        if self._is_finished:
             return
-        self._ended = True
-        if fault:
-            self._attempt.failed(fault)
+        self._is_finished = True
+        if error:
+            self._attempt.record_failure(error)
         else:
-            self._attempt.released()
+            self._attempt.release()
 
-    async def _let_go(self) -> None:
-        await self._pieces.aclose()
+    async def _close_connection(self) -> None:
+        await self._chunks.aclose()
         if self._usage:
-            self._count(self._attempt, self._usage)
+            self._on_usage(self._attempt, self._usage)
             self._usage = None

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from core.errors import ServiceError
-from core.llm.decision_schema import Record, Shape, records
+from core.llm.decision_schema import DecisionSchema, ParsedReply, iter_parsed_replies
 from core.llm.prompts import Prompts
-from core.observability.logs import logger
-from core.ports import ChatModel, Form
-from core.runtime.budget import Budget, Why
+from core.observability.logs import get_logger
+from core.ports import ChatModel, ResponseSchema
+from core.runtime.budget import Budget, DegradeReason
 from core.types import Turn
 
 T = TypeVar("T")
@@ -27,19 +27,19 @@ MAX_REPAIR_CHARS = 2000
 
 
 @dataclass(slots=True)
-class Calls:
+class CallBudget:
     """How many model calls a strategy may still make."""
 
-    left: int
+    remaining: int
 
-    def take(self) -> bool:
+    def try_take(self) -> bool:
         """Use one up; false when there is none."""
-        self.left -= 1
-        return self.left >= 0
+        self.remaining -= 1
+        return self.remaining >= 0
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DecisionRequest:
     """One decision to ask for.
 
     `stage` is its name in the trace and `share` the share of the budget that it may take, repair included. `form` is
@@ -47,12 +47,12 @@ class Ask:
     """
 
     stage: str
-    share: str
-    shape: Shape
+    budget_share: str
+    schema: DecisionSchema
     system: str
     turns: Sequence[Turn]
-    form: Form | None = None
-    calls: Calls | None = None
+    response_schema: ResponseSchema | None = None
+    call_budget: CallBudget | None = None
 
 
 class ModelDependencies(Protocol):
@@ -69,14 +69,18 @@ class ModelDependencies(Protocol):
         ...
 
 
-def read(reply: str, shape: Shape, accept: Callable[[Record], T | None]) -> T | None:
+def parse_structured_reply(reply: str, schema: DecisionSchema, accept: Callable[[ParsedReply], T | None]) -> T | None:
     """Return the first reading of a reply that `accept` takes, or None. Never raises for any text."""
-    accepted = (accept(record) for record in records(reply, shape))
-    return next((value for value in accepted if value is not None), None)
+    results = (accept(parsed) for parsed in iter_parsed_replies(reply, schema))
+    return next((result for result in results if result is not None), None)
 
 
 async def decide(
-    ask: Ask, accept: Callable[[Record], T | None], default: T, parts: ModelDependencies, budget: Budget
+    request: DecisionRequest,
+    accept: Callable[[ParsedReply], T | None],
+    default: T,
+    deps: ModelDependencies,
+    budget: Budget,
 ) -> T:
     """Return what the light model decided, or the default.
 
@@ -84,42 +88,57 @@ async def decide(
     is no model or no call left, and, with the stage cut, when it fails, overruns its share, or cannot be understood
     after the repair.
     """
-    if parts.model is None or (ask.calls and not ask.calls.take()):
+    if deps.model is None or (request.call_budget and not request.call_budget.try_take()):
         return default
-    why: Why
-    with budget.timed(ask.stage):
+    degrade_reason: DegradeReason
+    with budget.timed(request.stage):
         try:
-            async with asyncio.timeout(budget.share(ask.share)):
-                decided = await _decided(ask, accept, parts.model, parts.prompts, budget)
-            if decided is not None:
-                return decided
-            reason, why = "the reply cannot be read", "unreadable"
+            async with asyncio.timeout(budget.share(request.budget_share)):
+                decision = await _request_decision(request, accept, deps.model, deps.prompts, budget)
+            if decision is not None:
+                return decision
+            reason, degrade_reason = "the reply cannot be read", "unreadable"
         except TimeoutError:
-            reason, why = "overran its share", "late"
-        except ServiceError as fault:
-            reason, why = str(fault), "failed"
-    budget.cut_off(ask.stage, why)
-    logger(__name__).warning("decision.default", stage=ask.stage, why=why, reason=reason)
+            reason, degrade_reason = "overran its share", "late"
+        except ServiceError as error:
+            reason, degrade_reason = str(error), "failed"
+    budget.degrade(request.stage, degrade_reason)
+    get_logger(__name__).warning("decision.default", stage=request.stage, why=degrade_reason, reason=reason)
     return default
 
 
-async def _decided(
-    ask: Ask, accept: Callable[[Record], T | None], model: ChatModel, prompts: Prompts, budget: Budget
+async def _request_decision(
+    request: DecisionRequest,
+    accept: Callable[[ParsedReply], T | None],
+    model: ChatModel,
+    prompts: Prompts,
+    budget: Budget,
 ) -> T | None:
-    form = ask.form or ask.shape.form()
-    allowed, started = budget.share(ask.share), time.monotonic()
-    reply = await model.complete(ask.system, ask.turns, role="light", budget=budget, form=form, agent=ask.stage)
-    decided = read(reply, ask.shape, accept)
-    spent = time.monotonic() - started
+    response_schema = request.response_schema or request.schema.to_response_schema()
+    allowed_s, started_at = budget.share(request.budget_share), time.monotonic()
+    reply = await model.complete(
+        request.system, request.turns, role="light", budget=budget, response_schema=response_schema, agent=request.stage
+    )
+    decision = parse_structured_reply(reply, request.schema, accept)
+    spent_s = time.monotonic() - started_at
     # A repair takes about as long as the first try: where that no longer fits, the default comes sooner without it.
-    if decided is not None or 2 * spent > allowed or (ask.calls and not ask.calls.take()):
-        return decided
-    logger(__name__).info("decision.repair", stage=ask.stage, characters=len(reply))
-    keys = "\n".join(f'- "{slot.name}": {slot.description}' for slot in ask.shape.slots)
-    turns = [
+    if decision is not None or 2 * spent_s > allowed_s or (request.call_budget and not request.call_budget.try_take()):
+        return decision
+    get_logger(__name__).info("decision.repair", stage=request.stage, characters=len(reply))
+    field_list = "\n".join(
+        f'- "{schema_field.name}": {schema_field.description}' for schema_field in request.schema.fields
+    )
+    repair_turns = [
         Turn("assistant", reply[:MAX_REPAIR_CHARS].strip() or "..."),
-        Turn("user", prompts.fill("repair", keys=keys)),
+        Turn("user", prompts.fill("repair", keys=field_list)),
     ]
-    asked = [*ask.turns, *turns]
-    again = await model.complete(ask.system, asked, role="light", budget=budget, form=ask.shape.form(), agent=ask.stage)
-    return read(again, ask.shape, accept)
+    all_turns = [*request.turns, *repair_turns]
+    repaired_reply = await model.complete(
+        request.system,
+        all_turns,
+        role="light",
+        budget=budget,
+        response_schema=request.schema.to_response_schema(),
+        agent=request.stage,
+    )
+    return parse_structured_reply(repaired_reply, request.schema, accept)

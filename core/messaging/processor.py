@@ -9,36 +9,36 @@ from dataclasses import replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from core.errors import KimasError, MessageGone, PlatformError, ServiceError, UsageError
+from core.errors import KimasError, MessageDeleted, PlatformError, ServiceError, UsageError
 from core.messaging.auto_comment.commenter import Commenter
-from core.messaging.commands.dispatcher import Desk
+from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.feedback.expert_answers import Handoff
-from core.messaging.feedback.handler import FeedbackDesk
+from core.messaging.feedback.handler import FeedbackHandler
 from core.messaging.feedback.rating_buttons import is_press
-from core.messaging.gate.attachments import has_words, with_attachments
-from core.messaging.gate.gate import Gate, Verdict
-from core.messaging.gate.human_activity import let_them_finish
-from core.messaging.journaled_delivery import Noted
-from core.messaging.multi_bot import named, unfinished
-from core.messaging.policy.command_table import is_question, stands
-from core.messaging.policy.permissions import Refused
-from core.observability.logs import context, logger
-from core.ports import Adapter, Library, Receive, Sink
-from core.runtime.tasks import unbroken
+from core.messaging.gate.attachments import has_content, with_attachments
+from core.messaging.gate.gate import Gate, GateDecision
+from core.messaging.gate.human_activity import wait_while_typing
+from core.messaging.journaled_delivery import JournaledDelivery
+from core.messaging.multi_bot import bot_log_context, recover_pending
+from core.messaging.policy.command_table import has_role, is_question
+from core.messaging.policy.permissions import PermissionDenied
+from core.observability.logs import get_logger, log_context
+from core.ports import Adapter, Library, MessageHandler, Sink
+from core.runtime.tasks import uncancellable
 from core.settings import Settings
-from core.storage.chat_history import CLOSED, Room
+from core.storage.chat_history import RESTRICTED_THREAD, ChatHistory
 from core.storage.messages import Journal
-from core.text.keywords import own_turns
-from core.text.language import language_of
-from core.text.messages import notes_in
+from core.text.keywords import get_author_turns
+from core.text.language import detect_language
+from core.text.messages import messages_for
 from core.types import ConversationKey, Message, Question, Reply, Turn
 
-QUOTED_CHARS = 1000
+MAX_QUOTED_CHARS = 1000
 
-Answer = Callable[[Question, Sink], Awaitable[Reply]]
+AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
 
-class Intake:
+class MessageProcessor:
     """Takes messages from all adapters, in order within a conversation; conversations do not wait for each other.
 
     Without a `library` nothing tells whether a question is about the knowledge, and the bot never speaks unasked. The
@@ -49,234 +49,250 @@ class Intake:
         self,
         settings: Settings,
         journal: Journal,
-        answer: Answer,
+        answer: AnswerFunction,
         library: Library | None = None,
-        desk: Desk | None = None,
+        dispatcher: CommandDispatcher | None = None,
     ) -> None:
         self._settings = settings
-        self._desk = desk = desk or Desk(settings, journal)
-        self._gate = Gate(settings, Room(journal.database), library, desk.steering, desk.permissions)
-        desk.office.adopters["gate"] = self._gate.adopt
-        self._comments = Commenter(settings, journal, answer, library)
-        begin = partial(self._start, previous="")
-        self._feedback = FeedbackDesk(settings, journal, begin, self._looks_after)
-        self._handoff = Handoff(settings, journal, begin, self._looks_after)
-        self._leaving = asyncio.Event()
+        self._dispatcher = dispatcher = dispatcher or CommandDispatcher(settings, journal)
+        self._gate = Gate(
+            settings, ChatHistory(journal.database), library, dispatcher.overrides, dispatcher.permissions
+        )
+        dispatcher.context.reload_handlers["gate"] = self._gate.on_reload
+        self._commenter = Commenter(settings, journal, answer, library)
+        start_answer = partial(self._schedule, previous_reply_id="")
+        self._feedback = FeedbackHandler(settings, journal, start_answer, self._is_admin)
+        self._handoff = Handoff(settings, journal, start_answer, self._is_admin)
+        self._stopping = asyncio.Event()
         self._journal = journal
         self._answer = answer
         self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(settings.run.workers)
-        self._lanes: WeakValueDictionary[ConversationKey, asyncio.Lock] = WeakValueDictionary()
+        self._worker_slots = asyncio.Semaphore(settings.run.workers)
+        self._conversation_locks: WeakValueDictionary[ConversationKey, asyncio.Lock] = WeakValueDictionary()
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """How many messages are not settled yet."""
         return len(self._tasks)
 
-    def receiver(self, adapter: Adapter) -> Receive:
+    def handler_for(self, adapter: Adapter) -> MessageHandler:
         """Return what the adapter hands its messages to. It returns once the message is in the journal."""
-        self._desk.office.platforms.add(adapter.name)
+        self._dispatcher.context.platforms.add(adapter.name)
         return partial(self._receive, adapter)
 
-    async def resume(self, *bots: Adapter) -> None:
+    async def resume(self, *adapters: Adapter) -> None:
         """Take up what the last run received but did not settle. `bots` are all of one platform."""
-        for adapter, message, previous in await unfinished(self._journal, bots):
-            with named(adapter):
-                self._start(adapter, message, previous)
+        for adapter, message, previous_reply_id in await recover_pending(self._journal, adapters):
+            with bot_log_context(adapter):
+                self._schedule(adapter, message, previous_reply_id)
 
     async def drain(self, grace_s: float) -> int:
         """Wait for answers in the making, at most `grace_s` seconds; return how many are left to the next start.
 
         Questions that were left to people for a while are not waited for: the next start looks at them again.
         """
-        self._leaving.set()
-        until, left = time.monotonic() + grace_s, 0
+        self._stopping.set()
+        deadline, cancelled_count = time.monotonic() + grace_s, 0
         # An answer may begin another one: a call for people, a second try.
         while running := {task for task in self._tasks if not task.done()}:
-            _, late = await asyncio.wait(running, timeout=max(0.0, until - time.monotonic()))
-            for task in late:
+            _, unfinished_tasks = await asyncio.wait(running, timeout=max(0.0, deadline - time.monotonic()))
+            for task in unfinished_tasks:
                 task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-            left += len(late)
-        return left
+            await asyncio.gather(*unfinished_tasks, return_exceptions=True)
+            cancelled_count += len(unfinished_tasks)
+        return cancelled_count
 
     # Not to be cut in two: what is in the journal but not taken up is no news when it is delivered again.
-    @unbroken
+    @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
         if message.reference.get("edited"):
             if not is_question(message.command):
-                logger(__name__).debug("command.edited", message=message.id)
+                get_logger(__name__).debug("command.edited", message=message.id)
                 return
-            taken = await self._journal.edited(message)
-            logger(__name__).debug("message.edited", message=message.id, in_time=taken)
-        elif await self._journal.received(message):
-            self._start(adapter, message, "")
+            is_accepted = await self._journal.record_edit(message)
+            get_logger(__name__).debug("message.edited", message=message.id, in_time=is_accepted)
+        elif await self._journal.record_message(message):
+            self._schedule(adapter, message, "")
 
-    def _start(self, adapter: Adapter, message: Message, previous: str) -> None:
+    def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
         key = message.key
-        if self._desk.takes_at_once(message):
+        if self._dispatcher.is_priority(message):
             # What one person commands counts in the order it was given, and nobody waits for anybody else's answer.
             key = replace(key, thread=f"/{message.author_id}")
-        elif not key.thread and self._comments.concerns(message):
+        elif not key.thread and self._commenter.should_handle(message):
             # Posts that share their channel are races of their own, and other bots' messages are only counted.
             key = replace(key, thread=f"post {message.id}")
-        lane = self._lanes.setdefault(key, asyncio.Lock())
-        task = asyncio.create_task(self._in_turn(lane, adapter, message, previous))
+        lock = self._conversation_locks.setdefault(key, asyncio.Lock())
+        task = asyncio.create_task(self._process(lock, adapter, message, previous_reply_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _in_turn(self, lane: asyncio.Lock, adapter: Adapter, message: Message, previous: str) -> None:
+    async def _process(self, lock: asyncio.Lock, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
         key = message.key
-        with context(message=message.id, platform=key.platform, chat=key.chat):
+        with log_context(message=message.id, platform=key.platform, chat=key.chat):
             try:
-                if self._desk.takes_at_once(message):
-                    async with lane:
-                        verdict = await self._gate.judge(message, begun=bool(previous))
-                        await self._settle(adapter, message, previous, verdict)
+                if self._dispatcher.is_priority(message):
+                    async with lock:
+                        decision = await self._gate.judge(message, is_resumed=bool(previous_reply_id))
+                        await self._respond(adapter, message, previous_reply_id, decision)
                     return
                 if is_press(message):
-                    async with lane:
-                        await self._feedback.settle(adapter, message, Noted(self._journal, message))
+                    async with lock:
+                        await self._feedback.handle_press(adapter, message, JournaledDelivery(self._journal, message))
                     return
-                async with lane, self._slots:
-                    if self._comments.concerns(message):
-                        await self._comment(adapter, message, previous)
+                async with lock, self._worker_slots:
+                    if self._commenter.should_handle(message):
+                        await self._comment(adapter, message, previous_reply_id)
                         return
-                    if await self._kept(adapter, message):
+                    if await self._try_capture_answer(adapter, message):
                         return
-                    verdict = await self._gate.judge(message, begun=bool(previous))
-                    if not verdict.wait_s:
-                        await self._settle(adapter, message, previous, verdict)
+                    decision = await self._gate.judge(message, is_resumed=bool(previous_reply_id))
+                    if not decision.wait_s:
+                        await self._respond(adapter, message, previous_reply_id, decision)
                         return
-                if await self._left_to_people(verdict.wait_s) and await let_them_finish(
-                    adapter, message, verdict.wait_s, self._left_to_people
+                if await self._wait_for_humans(decision.wait_s) and await wait_while_typing(
+                    adapter, message, decision.wait_s, self._wait_for_humans
                 ):
-                    async with lane, self._slots:
-                        await self._settle(adapter, message, previous, await self._gate.confirm(message, verdict))
-            except Exception as fault:
+                    async with lock, self._worker_slots:
+                        await self._respond(
+                            adapter, message, previous_reply_id, await self._gate.recheck(message, decision)
+                        )
+            except Exception as error:
                 # The last place before the loop: the journal itself may be what failed, so only the log is left.
-                logger(__name__).exception("message.unsettled", error=str(fault))
+                get_logger(__name__).exception("message.unsettled", error=str(error))
 
-    async def _comment(self, adapter: Adapter, message: Message, previous: str) -> None:
-        await self._gate.place.look()
-        if held := self._gate.place.paused(message) or await self._gate.left_to_another(message):
-            await self._journal.silent(message, held)
+    async def _comment(self, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
+        await self._gate.chat_policy.refresh()
+        if skip_reason := self._gate.chat_policy.paused_reason(message) or await self._gate.other_bot_reason(message):
+            await self._journal.mark_skipped(message, skip_reason)
         else:
-            await self._comments.settle(adapter, message, previous, Noted(self._journal, message))
+            await self._commenter.handle(adapter, message, previous_reply_id, JournaledDelivery(self._journal, message))
 
-    async def _left_to_people(self, seconds: float) -> bool:
+    async def _wait_for_humans(self, seconds: float) -> bool:
         """Give people time to answer, while other messages go on; False when the daemon stops before it is over."""
         try:
             async with asyncio.timeout(seconds):
-                await self._leaving.wait()
+                await self._stopping.wait()
         except TimeoutError:
             return True
         return False
 
-    async def _settle(self, adapter: Adapter, message: Message, previous: str, verdict: Verdict) -> None:
-        if not verdict.speak:
-            logger(__name__).debug("message.silent", reason=verdict.reason)
-            await self._journal.silent(message, verdict.reason)
+    async def _respond(
+        self, adapter: Adapter, message: Message, previous_reply_id: str, decision: GateDecision
+    ) -> None:
+        if not decision.should_speak:
+            get_logger(__name__).debug("message.silent", reason=decision.reason)
+            await self._journal.mark_skipped(message, decision.reason)
             return
-        delivery = Noted(self._journal, message)
-        question = is_question(message.command) and not verdict.text and has_words(message)
-        sink = adapter.sink(self._feedback.offering(message, question=question), delivery, previous)
+        delivery = JournaledDelivery(self._journal, message)
+        is_answerable = is_question(message.command) and not decision.canned_reply and has_content(message)
+        sink = adapter.sink(
+            self._feedback.with_rating_buttons(message, is_question=is_answerable), delivery, previous_reply_id
+        )
         try:
-            reply = await self._reply(adapter, message, sink, verdict)
+            reply = await self._reply(adapter, message, sink, decision)
         except asyncio.CancelledError:
-            await delivery.settle()
+            await delivery.wait_for_posting()
             raise
-        except MessageGone:
-            await self._journal.silent(message, "the question was deleted before it was answered")
-            if verdict.unasked:
-                self._gate.unspoken(message)
-        except PlatformError as fault:
-            logger(__name__).error("reply.refused", error=str(fault))
-            await self._journal.failed(message, str(fault))
-        except Exception as fault:
+        except MessageDeleted:
+            await self._journal.mark_skipped(message, "the question was deleted before it was answered")
+            if decision.is_proactive:
+                self._gate.release_cooldown(message)
+        except PlatformError as error:
+            get_logger(__name__).error("reply.refused", error=str(error))
+            await self._journal.mark_failed(message, str(error))
+        except Exception as error:
             # Nobody asked for it, so nobody misses it: an apology would only disturb.
-            needless = verdict.unasked or (isinstance(fault, Refused) and self._gate.place.is_off(message))
-            await self._tell(message, None if needless and not delivery.seen else sink, fault)
-            if verdict.unasked and not delivery.seen:
-                self._gate.unspoken(message)
+            is_unneeded = decision.is_proactive or (
+                isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message)
+            )
+            await self._report_error(message, None if is_unneeded and not delivery.is_visible else sink, error)
+            if decision.is_proactive and not delivery.is_visible:
+                self._gate.release_cooldown(message)
         else:
-            await self._journal.answered(message, reply)
-            logger(__name__).info(
+            await self._journal.mark_answered(message, reply)
+            get_logger(__name__).info(
                 "message.answered",
-                unasked=verdict.unasked,
+                unasked=decision.is_proactive,
                 citations=len(reply.citations),
                 cut=reply.trace.cut,
                 **reply.trace.timings_ms,
             )
-            if question:
-                await self._handoff.after(adapter, message, reply)
+            if is_answerable:
+                await self._handoff.escalate_if_needed(adapter, message, reply)
 
-    async def _reply(self, adapter: Adapter, message: Message, sink: Sink, verdict: Verdict) -> Reply:
-        if verdict.text:
-            await self._journal.begin(message)
-            return await _say(sink, verdict.text)
-        if self._handoff.takes(message):
-            return await _say(sink, await self._handoff.answer(adapter, message))
+    async def _reply(self, adapter: Adapter, message: Message, sink: Sink, decision: GateDecision) -> Reply:
+        if decision.canned_reply:
+            await self._journal.begin_answer(message)
+            return await _send_text(sink, decision.canned_reply)
+        if self._handoff.should_handle(message):
+            return await _send_text(sink, await self._handoff.answer(adapter, message))
         # Not the text that an edit left behind: a command is what its author sent.
         if not is_question(message.command):
-            return await _say(sink, await self._desk.answer(message, adapter))
-        if message.command and not has_words(message):
-            return await _say(sink, await self._desk.answer(replace(message, command="help"), adapter))
-        text = await self._journal.begin(message)
-        history = await self._journal.conversation(message.key, self._settings.answer.history_turns)
+            return await _send_text(sink, await self._dispatcher.dispatch(message, adapter))
+        if message.command and not has_content(message):
+            return await _send_text(sink, await self._dispatcher.dispatch(replace(message, command="help"), adapter))
+        text = await self._journal.begin_answer(message)
+        history = await self._journal.get_history(message.key, self._settings.answer.history_turns)
         if not text.strip():
             text = message.quoted[: self._settings.answer.max_question_chars]
         elif message.quoted:
-            history = [*history, *await self._replied_to(message, history)]
-        closed = bool(message.reference.get(CLOSED))
-        question = Question(text, tuple(history), message.id, message.author, message.author_id, message.key, closed)
+            history = [*history, *await self._get_quoted_turns(message, history)]
+        in_restricted_thread = bool(message.reference.get(RESTRICTED_THREAD))
+        question = Question(
+            text, tuple(history), message.id, message.author, message.author_id, message.key, in_restricted_thread
+        )
         question = with_attachments(question, message, adapter)
-        return await self._answer(await self._feedback.again(message, question), sink)
+        return await self._answer(await self._feedback.with_retry_context(message, question), sink)
 
-    async def _kept(self, adapter: Adapter, message: Message) -> bool:
+    async def _try_capture_answer(self, adapter: Adapter, message: Message) -> bool:
         """Settle a message that is an answer of somebody who is trusted, where the bot may speak at all."""
-        await self._gate.place.look()
-        if self._gate.place.against(message) or not await self._handoff.hear(adapter, message):
+        await self._gate.chat_policy.refresh()
+        if self._gate.chat_policy.block_reason(message) or not await self._handoff.capture_expert_answer(
+            adapter, message
+        ):
             return False
-        await self._journal.silent(message, "kept as an answer to be reviewed")
+        await self._journal.mark_skipped(message, "kept as an answer to be reviewed")
         return True
 
-    async def _looks_after(self, message: Message, adapter: Adapter) -> bool:
+    async def _is_admin(self, message: Message, adapter: Adapter) -> bool:
         """Say whether the author of a message looks after the bot in its chat."""
-        await self._desk.steering.load()
-        return stands(await self._desk.permissions.standing(message, adapter), "admin")
+        await self._dispatcher.overrides.load()
+        return has_role(await self._dispatcher.permissions.resolve_role(message, adapter), "admin")
 
-    async def _replied_to(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
+    async def _get_quoted_turns(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
         """Return the message that this one replies to as conversation, without an author: it counts for the asker."""
-        known = await self._journal.answer_shown_as(message)
-        if known is None:
-            return [Turn("user", _shortened(message.quoted))]
-        if all(turn in own_turns(history, message.author_id) for turn in known):
+        answer_turns = await self._journal.get_answer_by_reply(message)
+        if answer_turns is None:
+            return [Turn("user", _truncate(message.quoted))]
+        if all(turn in get_author_turns(history, message.author_id) for turn in answer_turns):
             return []
-        return [Turn(turn.role, _shortened(turn.text)) for turn in known]
+        return [Turn(turn.role, _truncate(turn.text)) for turn in answer_turns]
 
-    async def _tell(self, message: Message, sink: Sink | None, fault: Exception) -> None:
+    async def _report_error(self, message: Message, sink: Sink | None, error: Exception) -> None:
         """Tell the asker plainly, where there is a sink for it, and the log in full."""
-        expected, notes = isinstance(fault, KimasError), notes_in(language_of(message.text))
-        if isinstance(fault, UsageError):
-            reason = str(fault)
-            logger(__name__).info("question.refused", reason=reason)
+        is_expected, texts = isinstance(error, KimasError), messages_for(detect_language(message.text))
+        if isinstance(error, UsageError):
+            reason = str(error)
+            get_logger(__name__).info("question.refused", reason=reason)
         else:
-            reason = notes.outside if isinstance(fault, ServiceError) else notes.inside
-            logger(__name__).error("answer.failed", error=str(fault), exc_info=None if expected else fault)
+            reason = texts.service_unavailable if isinstance(error, ServiceError) else texts.internal_error
+            get_logger(__name__).error("answer.failed", error=str(error), exc_info=None if is_expected else error)
         try:
             if sink:
-                await sink.fail(str(fault) if isinstance(fault, UsageError) else notes.sorry.format(reason=reason))
-        except PlatformError as refusal:
-            logger(__name__).error("reply.refused", error=str(refusal))
-        await self._journal.failed(message, str(fault) or type(fault).__name__)
+                await sink.fail(
+                    str(error) if isinstance(error, UsageError) else texts.answer_failed.format(reason=reason)
+                )
+        except PlatformError as platform_error:
+            get_logger(__name__).error("reply.refused", error=str(platform_error))
+        await self._journal.mark_failed(message, str(error) or type(error).__name__)
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]} …"
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]} …"
 
 
-async def _say(sink: Sink, text: str) -> Reply:
+async def _send_text(sink: Sink, text: str) -> Reply:
     reply = Reply(text)
     await sink.finish(reply)
     return reply

@@ -35,7 +35,7 @@ class LogOptions(Protocol):
         ...
 
 
-OWN = ("bots", "core", "knowledge")
+OWN_PACKAGES = ("bots", "core", "knowledge")
 REDACTED = "[redacted]"
 
 # Each pattern is tried only on lines that hold its marker, and every repetition in front of a required character is
@@ -58,53 +58,57 @@ def configure_logs(settings: LogOptions, stream: TextIO | None = None, secrets: 
     import structlog
 
     stream = stream or sys.stderr
-    console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
-    renderers: list[Processor] = _console() if console else _json_lines()
+    is_console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
+    renderers: list[Processor] = _console_renderers() if is_console else _json_renderers()
     formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=_shared(),
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers, _redaction(secrets)],
+        foreign_pre_chain=_shared_processors(),
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *renderers,
+            _redaction_processor(secrets),
+        ],
     )
-    handler = _Handler(stream)
+    handler = _LogHandler(stream)
     handler.setFormatter(formatter)
     root = logging.getLogger()
-    root.handlers = [other for other in root.handlers if not isinstance(other, _Handler)] + [handler]
+    root.handlers = [other for other in root.handlers if not isinstance(other, _LogHandler)] + [handler]
     root.setLevel(logging.WARNING)
-    for name in OWN:
+    for name in OWN_PACKAGES:
         logging.getLogger(name).setLevel(settings.level.upper())
     logging.captureWarnings(True)
 
 
-def logger(name: str) -> BoundLogger:
+def get_logger(name: str) -> BoundLogger:
     """Return the logger of a module (`logger(__name__)`): `.info("event.name", key=value)`, `.exception(...)`.
 
     Call it inside a function: it loads the logging library, which an import should not have to wait for.
     """
     import structlog
 
-    wrapped: BoundLogger = structlog.wrap_logger(
+    bound_logger: BoundLogger = structlog.wrap_logger(
         logging.getLogger(name),
         processors=[
             structlog.stdlib.filter_by_level,
-            *_shared(),
+            *_shared_processors(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
         context_class=dict,
     )
-    return wrapped
+    return bound_logger
 
 
-def context(**keys: object) -> AbstractContextManager[None]:
+def log_context(**keys: object) -> AbstractContextManager[None]:
     """Bind keys to every event that this task and the tasks it starts log inside the `with` block."""
     import structlog
 
     return structlog.contextvars.bound_contextvars(**keys)
 
 
-def redactor(secrets: Collection[str] = ()) -> Callable[[str], str]:
+def make_redactor(secrets: Collection[str] = ()) -> Callable[[str], str]:
     """Return a function that replaces secrets in a text: the given values, as they are or escaped, and known shapes."""
     # Longest first: a secret that contains another one must not leave its rest behind.
-    values = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+    values = sorted({encoding for secret in secrets for encoding in _secret_encodings(secret)}, key=len, reverse=True)
 
     def redact(text: str) -> str:
         for value in values:
@@ -117,11 +121,11 @@ def redactor(secrets: Collection[str] = ()) -> Callable[[str], str]:
     return redact
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _LogHandler(logging.StreamHandler[TextIO]):
     """Ours, so that a second `configure_logs` finds and replaces it and leaves other handlers alone."""
 
 
-def _shared() -> list[Processor]:
+def _shared_processors() -> list[Processor]:
     import structlog
 
     return [
@@ -132,7 +136,7 @@ def _shared() -> list[Processor]:
     ]
 
 
-def _json_lines() -> list[Processor]:
+def _json_renderers() -> list[Processor]:
     import structlog
 
     return [
@@ -141,15 +145,15 @@ def _json_lines() -> list[Processor]:
     ]
 
 
-def _console() -> list[Processor]:
+def _console_renderers() -> list[Processor]:
     import structlog
 
     # The library's own choice of traceback prints local variables, and with them whatever they hold.
     return [structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)]
 
 
-def _redaction(secrets: Collection[str]) -> Processor:
-    redact = redactor(secrets)
+def _redaction_processor(secrets: Collection[str]) -> Processor:
+    redact = make_redactor(secrets)
 
     def process(_logger: Any, _method: str, line: Any) -> str:
         return redact(line)
@@ -157,7 +161,7 @@ def _redaction(secrets: Collection[str]) -> Processor:
     return process
 
 
-def _forms(secret: str) -> set[str]:
+def _secret_encodings(secret: str) -> set[str]:
     """Return how a secret may be spelt in a line. Very short values would blank out ordinary words: they are left."""
     if len(secret) < 4:
         return set()

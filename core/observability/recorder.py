@@ -4,50 +4,50 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-Settled = Literal["answered", "silent", "failed"]
-CallOutcome = Literal["ok", "failed", "refused", "timeout", "cancelled"]
+ProcessingOutcome = Literal["answered", "silent", "failed"]
+ModelCallOutcome = Literal["ok", "failed", "refused", "timeout", "cancelled"]
 RefreshOutcome = Literal["succeeded", "stale", "failed"]
-LiveOutcome = Literal["answered", "failed", "cut"]
+LiveCallOutcome = Literal["answered", "failed", "cut"]
 
 
-class Meter(Protocol):
+class MetricsRecorder(Protocol):
     """Counts what happens. No method waits, fails or keeps what people said."""
 
-    def settled(self, platform: str, outcome: Settled, reason: str = "") -> None:
+    def record_message(self, platform: str, outcome: ProcessingOutcome, reason: str = "") -> None:
         """Count a message that came to its end; `reason` says why there was silence, in the journal's words."""
         ...
 
-    def called(self, model: str, base_url: str, outcome: CallOutcome, seconds: float) -> None:
+    def record_model_call(self, model: str, base_url: str, outcome: ModelCallOutcome, seconds: float) -> None:
         """Count one call of a language model on one endpoint."""
         ...
 
-    def consumed(self, agent: str, prompt: int, completion: int, cost: float) -> None:
+    def record_tokens(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float) -> None:
         """Count the tokens of one call, and their cost in the currency of the configured prices."""
         ...
 
-    def refreshed(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
+    def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
         """Count one refresh of a source."""
         ...
 
-    def asked(self, source: str, outcome: LiveOutcome, seconds: float) -> None:
+    def record_live_call(self, source: str, outcome: LiveCallOutcome, seconds: float) -> None:
         """Count that a live source was asked."""
         ...
 
 
-class Unmetered:
+class NullMetrics:
     """A `Meter` that counts nothing."""
 
-    def settled(self, platform: str, outcome: Settled, reason: str = "") -> None:
+    def record_message(self, platform: str, outcome: ProcessingOutcome, reason: str = "") -> None:
         """Count nothing."""
 
-    def called(self, model: str, base_url: str, outcome: CallOutcome, seconds: float) -> None:
+    def record_model_call(self, model: str, base_url: str, outcome: ModelCallOutcome, seconds: float) -> None:
         """Count nothing."""
 
-    def consumed(self, agent: str, prompt: int, completion: int, cost: float) -> None:
+    def record_tokens(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float) -> None:
         """Count nothing."""
 
-    def refreshed(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
+    def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
         """Count nothing."""
 
-    def asked(self, source: str, outcome: LiveOutcome, seconds: float) -> None:
+    def record_live_call(self, source: str, outcome: LiveCallOutcome, seconds: float) -> None:
         """Count nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 OTHER = "other"
 # What a reason of each kind says, the first that fits: the kind, then words of which one is in the reason.
-KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+SKIP_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("feedback", ("feedback on ", "a press under", " answered once more")),
     ("wordless", ("without words, and the bot", "told lately that it cannot be read", "the post has no words")),
     ("not_addressed", ("the bot was not addressed",)),
@@ -27,6 +27,6 @@ KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def kind_of(reason: str) -> str:
+def get_skip_kind(reason: str) -> str:
     """Return the kind of a recorded reason for silence, `other` for one of no known kind."""
-    return next((kind for kind, words in KINDS if any(one in reason for one in words)), OTHER)
+    return next((kind for kind, words in SKIP_KINDS if any(word in reason for word in words)), OTHER)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 from core.errors import ServiceError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 
 T = TypeVar("T")
 # Why a stage's stand-in was used: it overran, its service failed, or what came back made no sense.
-Why = Literal["late", "failed", "unreadable"]
+DegradeReason = Literal["late", "failed", "unreadable"]
 # What runs when the answer is written needs no time kept for writing it.
 _AFTER_WRITING = frozenset({"look_back"})
 
@@ -56,8 +56,8 @@ class Budget:
         self._started = time.monotonic()
         self.timings_ms: dict[str, float] = {}
         self.spans: list[Span] = []
-        self.cut: list[str] = []
-        self.why_cut: dict[str, Why] = {}
+        self.degraded: list[str] = []
+        self.degrade_reasons: dict[str, DegradeReason] = {}
         self.tokens: Counter[str] = Counter()
         self.cost: defaultdict[str, float] = defaultdict(float)
 
@@ -72,14 +72,14 @@ class Budget:
         after the other, their stand-ins are used while there is time for an answer.
         """
         share: float = getattr(self._shares, stage)
-        kept = 0.0 if stage in _AFTER_WRITING else self._shares.write * self._shares.deadline_s
-        return max(0.0, min(share * self._shares.deadline_s, self.remaining() - kept))
+        reserved_s = 0.0 if stage in _AFTER_WRITING else self._shares.write * self._shares.deadline_s
+        return max(0.0, min(share * self._shares.deadline_s, self.remaining() - reserved_s))
 
     def elapsed_ms(self) -> float:
         """Return the milliseconds since the question."""
         return (time.monotonic() - self._started) * 1000
 
-    def mark(self, name: str) -> None:
+    def record_time(self, name: str) -> None:
         """Note how long after the question something happened (the first token), in milliseconds."""
         self.timings_ms[name] = round(self.elapsed_ms(), 2)
 
@@ -90,24 +90,24 @@ class Budget:
         try:
             yield
         finally:
-            spent = (time.monotonic() - started) * 1000
-            self.spans.append(Span(stage, round((started - self._started) * 1000, 2), round(spent, 2)))
-            self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent), 2)
+            spent_ms = (time.monotonic() - started) * 1000
+            self.spans.append(Span(stage, round((started - self._started) * 1000, 2), round(spent_ms, 2)))
+            self.timings_ms[stage] = round(max(self.timings_ms.get(stage, 0.0), spent_ms), 2)
 
-    def count(self, agent: str, prompt: int, completion: int, cost: float = 0.0) -> None:
+    def add_usage(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0) -> None:
         """Add what one call of a language model consumed, in tokens and in the currency of the configured prices."""
-        self.tokens[f"{agent}.prompt"] += prompt
-        self.tokens[f"{agent}.completion"] += completion
+        self.tokens[f"{agent}.prompt"] += prompt_tokens
+        self.tokens[f"{agent}.completion"] += completion_tokens
         if cost:
             self.cost[agent] += cost
 
-    def cut_off(self, stage: str, why: Why) -> None:
+    def degrade(self, stage: str, reason: DegradeReason) -> None:
         """Note that a stage's stand-in was used, and why; of several reasons the first counts."""
-        if stage not in self.cut:
-            self.cut.append(stage)
-            self.why_cut[stage] = why
+        if stage not in self.degraded:
+            self.degraded.append(stage)
+            self.degrade_reasons[stage] = reason
 
-    async def within(self, stage: str, work: Awaitable[T], stand_in: Callable[[], T]) -> T:
+    async def run_stage(self, stage: str, awaitable: Awaitable[T], fallback: Callable[[], T]) -> T:
         """Await an optional stage inside its share; when it overruns or its service fails, use the stand-in.
 
         Errors other than `ServiceError` are not the stage's to forgive and leave.
@@ -115,12 +115,12 @@ class Budget:
         with self.timed(stage):
             try:
                 async with asyncio.timeout(self.share(stage)):
-                    return await work
+                    return await awaitable
             except TimeoutError:
-                why: Why = "late"
-                logger(__name__).warning("stage.overran", stage=stage, share_s=round(self.share(stage), 3))
-            except ServiceError as fault:
-                why = "failed"
-                logger(__name__).warning("stage.failed", stage=stage, error=str(fault))
-            self.cut_off(stage, why)
-            return stand_in()
+                reason: DegradeReason = "late"
+                get_logger(__name__).warning("stage.overran", stage=stage, share_s=round(self.share(stage), 3))
+            except ServiceError as error:
+                reason = "failed"
+                get_logger(__name__).warning("stage.failed", stage=stage, error=str(error))
+            self.degrade(stage, reason)
+            return fallback()

@@ -15,32 +15,32 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from core.errors import StoreError, StoreLocked
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 
 REFRESH_LOCK = "refresh.lock"
 DAEMON_LOCK = "daemon.lock"
-PLAY_LOCK = "group.lock"
+GROUP_LOCK = "group.lock"
 SOURCE_LOCKS = "locks"
 WRITING_LOCK = "writing.lock"
-GOES = "the lock goes with the process, the file may stay"
+STALE_LOCK_HINT = "the lock goes with the process, the file may stay"
 # Another refresh that begins holds `refresh.lock` for a moment; who holds it for longer keeps it.
-PASS_S = 1.0
+REFRESH_LOCK_TIMEOUT_S = 1.0
 # Who looks whether a source is being refreshed holds its lock for an instant; whoever refreshes keeps it.
-LOOK_S = 0.1
-POLL_S = 0.02
+SOURCE_LOCK_TIMEOUT_S = 0.1
+POLL_INTERVAL_S = 0.02
 # A batch takes seconds to write; waiting any longer is told.
-TOLD_AFTER_S = 10.0
+WARN_AFTER_S = 10.0
 
 
 def make_data_dir(data_dir: Path) -> None:
     """Make the data directory unless it is there. Raises `StoreError` when it cannot be one."""
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
+    except OSError as error:
         raise StoreError(
-            f"data_dir {data_dir} cannot be used: {fault.strerror or fault}: {fault.filename}; "
+            f"data_dir {data_dir} cannot be used: {error.strerror or error}: {error.filename}; "
             "choose a folder that you may write to"
-        ) from fault
+        ) from error
 
 
 @contextmanager
@@ -49,9 +49,9 @@ def refresh_lock(data_dir: Path) -> Iterator[None]:
 
     Raises `StoreLocked` when another process refreshes a source or holds this lock.
     """
-    with _held(data_dir / REFRESH_LOCK, _whole_taken(data_dir, data_dir / REFRESH_LOCK)):
+    with _hold(data_dir / REFRESH_LOCK, _refresh_locked_message(data_dir, data_dir / REFRESH_LOCK)):
         for path in sorted((data_dir / SOURCE_LOCKS).glob("*.lock")):
-            with _held(path, _whole_taken(data_dir, path)):
+            with _hold(path, _refresh_locked_message(data_dir, path)):
                 pass
         yield
 
@@ -60,25 +60,29 @@ def refresh_lock(data_dir: Path) -> Iterator[None]:
 async def source_lock(data_dir: Path, source: str) -> AsyncIterator[None]:
     """Hold the right to refresh one source. Raises `StoreLocked` when another process has it, or `refresh_lock`."""
     path = data_dir / SOURCE_LOCKS / f"{source}.lock"
-    taken = f"another process is refreshing source {source} and holds {path}; wait for it or stop it ({GOES})"
-    passing = await _soon(data_dir / REFRESH_LOCK, _whole_taken(data_dir, data_dir / REFRESH_LOCK), PASS_S)
+    message = (
+        f"another process is refreshing source {source} and holds {path}; wait for it or stop it ({STALE_LOCK_HINT})"
+    )
+    gate = await _acquire_with_timeout(
+        data_dir / REFRESH_LOCK, _refresh_locked_message(data_dir, data_dir / REFRESH_LOCK), REFRESH_LOCK_TIMEOUT_S
+    )
     try:
-        own = await _soon(path, taken, LOOK_S)
+        lock = await _acquire_with_timeout(path, message, SOURCE_LOCK_TIMEOUT_S)
     finally:
-        passing.release()
+        gate.release()
     try:
         yield
     finally:
-        own.release()
+        lock.release()
 
 
-def being_refreshed(data_dir: Path, source: str) -> bool:
+def is_refreshing(data_dir: Path, source: str) -> bool:
     """Say whether any process, this one too, holds the lock of a source."""
     path = data_dir / SOURCE_LOCKS / f"{source}.lock"
     if not path.exists():
         return False
     try:
-        with _held(path, ""):
+        with _hold(path, ""):
             return False
     except StoreLocked:
         return True
@@ -88,16 +92,18 @@ def being_refreshed(data_dir: Path, source: str) -> bool:
 async def writing_lock(data_dir: Path) -> AsyncIterator[None]:
     """Hold the right to write passages, after whoever has it: writes are short, and one at a time in all processes."""
     path = data_dir / WRITING_LOCK
-    began, told = time.monotonic(), False
+    started_at, has_warned = time.monotonic(), False
     while True:
         try:
-            lock = _acquired(path, "")
+            lock = _try_acquire(path, "")
             break
         except StoreLocked:
-            if not told and time.monotonic() - began > TOLD_AFTER_S:
-                logger(__name__).warning("store.waiting", lock=str(path), reason="another process is writing passages")
-                told = True
-        await asyncio.sleep(POLL_S)
+            if not has_warned and time.monotonic() - started_at > WARN_AFTER_S:
+                get_logger(__name__).warning(
+                    "store.waiting", lock=str(path), reason="another process is writing passages"
+                )
+                has_warned = True
+        await asyncio.sleep(POLL_INTERVAL_S)
     try:
         yield
     finally:
@@ -111,58 +117,62 @@ def daemon_lock(data_dir: Path) -> Iterator[None]:
     Two daemons on one journal would both take up what is pending there, and answer it twice.
     """
     path = data_dir / DAEMON_LOCK
-    taken = (
+    message = (
         f"another `kimas run` answers from {data_dir} and holds {path}; stop it, or give this one its own data_dir "
-        f"({GOES})"
+        f"({STALE_LOCK_HINT})"
     )
-    with _held(path, taken):
+    with _hold(path, message):
         yield
 
 
 @contextmanager
-def play_lock(folder: Path) -> Iterator[None]:
+def group_lock(folder: Path) -> Iterator[None]:
     """Hold the right to play a group in a folder. Raises `StoreLocked` when somebody else plays there."""
-    path = folder / PLAY_LOCK
-    taken = f"another `kimas chat --group` is at {folder} and holds {path}; end it, or name another folder ({GOES})"
-    with _held(path, taken):
+    path = folder / GROUP_LOCK
+    message = (
+        f"another `kimas chat --group` is at {folder} and holds {path}; end it, or name another "
+        f"folder ({STALE_LOCK_HINT})"
+    )
+    with _hold(path, message):
         yield
 
 
 @contextmanager
-def _held(path: Path, taken: str) -> Iterator[None]:
-    lock = _acquired(path, taken)
+def _hold(path: Path, message: str) -> Iterator[None]:
+    lock = _try_acquire(path, message)
     try:
         yield
     finally:
         lock.release()
 
 
-async def _soon(path: Path, taken: str, patience_s: float) -> FileLock:
-    give_up = time.monotonic() + patience_s
+async def _acquire_with_timeout(path: Path, message: str, timeout_s: float) -> FileLock:
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
-            return _acquired(path, taken)
+            return _try_acquire(path, message)
         except StoreLocked:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
-def _acquired(path: Path, taken: str) -> FileLock:
+def _try_acquire(path: Path, message: str) -> FileLock:
     make_data_dir(path.parent)
     lock = FileLock(path, blocking=False)
     try:
         lock.acquire()
-    except Timeout as fault:
-        raise StoreLocked(taken) from fault
-    except OSError as fault:
+    except Timeout as error:
+        raise StoreLocked(message) from error
+    except OSError as error:
         raise StoreError(
-            f"the lock file {path} cannot be used: {fault}; check the folder and its permissions"
-        ) from fault
+            f"the lock file {path} cannot be used: {error}; check the folder and its permissions"
+        ) from error
     return lock
 
 
-def _whole_taken(data_dir: Path, path: Path) -> str:
+def _refresh_locked_message(data_dir: Path, path: Path) -> str:
     return (
-        f"another process is refreshing the knowledge in {data_dir} and holds {path}; wait for it or stop it ({GOES})"
+        f"another process is refreshing the knowledge in {data_dir} and holds {path}; wait for it or "
+        f"stop it ({STALE_LOCK_HINT})"
     )

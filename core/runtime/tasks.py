@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-Given = ParamSpec("Given")
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
@@ -20,18 +20,18 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     try:
         async with asyncio.TaskGroup() as group:
             yield group
-    except BaseExceptionGroup as failures:
+    except BaseExceptionGroup as error:
         # Python 3.11 leaves behind the cancellation by which the group left its block; a time-out around us would take
         # it for somebody else's.
         while task and task.cancelling() > pending:
             task.uncancel()
-        first: BaseException = failures
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from first.__cause__
+        first_error: BaseException = error
+        while isinstance(first_error, BaseExceptionGroup):
+            first_error = first_error.exceptions[0]
+        raise first_error from first_error.__cause__
 
 
-class Turns:
+class CpuTurnstile:
     """Lets steps that take some milliseconds without a pause begin one after the other, in the order that they came.
 
     When hundreds of answers are at the same point, everything else still has its turn between any two of them: sockets
@@ -40,39 +40,39 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._aside = asyncio.Lock()
+        self._thread_lock = asyncio.Lock()
 
-    async def next(self) -> None:
+    async def yield_turn(self) -> None:
         """Return when it is the caller's turn: no other step has begun in this round of the event loop."""
         async with self._lock:
             await asyncio.sleep(0)
 
-    async def aside(self, work: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs) -> Result:
+    async def run_in_thread(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Return what the work returns, done in a thread when the caller's turn has come.
 
         For longer steps. Every thread that has some would get the interpreter in turn with the event loop: with six of
         them the loop stood still six times as long whenever it had let go of it.
         """
-        await self._aside.acquire()
-        working = asyncio.create_task(asyncio.to_thread(work, *arguments, **named))
+        await self._thread_lock.acquire()
+        thread_task = asyncio.create_task(asyncio.to_thread(function, *args, **kwargs))
         # A thread works on when its caller is cut off: the next one's turn comes after it all the same.
-        working.add_done_callback(lambda _: self._aside.release())
-        return await asyncio.shield(working)
+        thread_task.add_done_callback(lambda _: self._thread_lock.release())
+        return await asyncio.shield(thread_task)
 
 
-def unbroken(method: Callable[Given, Coroutine[Any, Any, Result]]) -> Callable[Given, Coroutine[Any, Any, Result]]:
+def uncancellable(function: Callable[P, Coroutine[Any, Any, Result]]) -> Callable[P, Coroutine[Any, Any, Result]]:
     """Make a coroutine function come to its end even when its caller is cancelled; the caller is cancelled after it.
 
     For transactions: SQLAlchemy cut off in the middle of one leaves a connection behind that keeps the database locked.
     """
 
-    @wraps(method)
-    async def whole(*arguments: Given.args, **named: Given.kwargs) -> Result:
-        task = asyncio.create_task(method(*arguments, **named))
+    @wraps(function)
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> Result:
+        task = asyncio.create_task(function(*args, **kwargs))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.gather(task, return_exceptions=True)
             raise
 
-    return whole
+    return wrapper

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from core.observability.logs import logger
-from core.settings.cron import JITTER_SHARE
+from core.observability.logs import get_logger
+from core.settings.cron import DEFAULT_JITTER
 
 if TYPE_CHECKING:
     from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 
 @asynccontextmanager
-async def every(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+async def run_periodically(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
     """Run `work` now and then every `minutes`, up to a tenth later, for as long as the block lasts.
 
     One run at a time; a run that falls due while another is on, or while the machine slept, happens once, later.
@@ -26,7 +26,7 @@ async def every(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIte
     due = asyncio.Event()
     due.set()
 
-    async def ring() -> None:
+    async def fire() -> None:
         due.set()
 
     async def run_when_due() -> None:
@@ -35,17 +35,17 @@ async def every(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIte
             due.clear()
             try:
                 await work()
-            except Exception as fault:
+            except Exception as error:
                 # Whatever it is: what recurs must not end for good because it went wrong once.
-                logger(__name__).exception("recurring_work.failed", error=str(fault) or type(fault).__name__)
+                get_logger(__name__).exception("recurring_work.failed", error=str(error) or type(error).__name__)
 
     # The scheduler only rings: work that it ran itself would be neither awaited nor quietly cancelled at its shutdown.
-    scheduler = _scheduler() if minutes else None
+    scheduler = _start_scheduler() if minutes else None
     if scheduler:
         from apscheduler.triggers.interval import IntervalTrigger
 
-        trigger = IntervalTrigger(seconds=minutes * 60, jitter=minutes * 60 * JITTER_SHARE)
-        scheduler.add_job(ring, trigger, coalesce=True, misfire_grace_time=None)
+        trigger = IntervalTrigger(seconds=minutes * 60, jitter=minutes * 60 * DEFAULT_JITTER)
+        scheduler.add_job(fire, trigger, coalesce=True, misfire_grace_time=None)
     worker = asyncio.create_task(run_when_due())
     try:
         yield
@@ -57,35 +57,37 @@ async def every(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIte
             await worker
 
 
-class Alarms:
+class Timers:
     """Rings once at a time that is set by name; setting a name again moves its alarm."""
 
     def __init__(self, scheduler: AsyncIOScheduler) -> None:
         self._scheduler = scheduler
 
-    def set(self, name: str, when: datetime, ring: Callable[[], None]) -> None:
+    def set(self, name: str, run_at: datetime, callback: Callable[[], None]) -> None:
         """Call `ring` at `when`, at once where that is past. A machine that slept through it rings when it wakes up."""
         from apscheduler.triggers.date import DateTrigger
 
-        async def ringing() -> None:
+        async def run_callback() -> None:
             # The library runs plain functions in a thread.
-            ring()
+            callback()
 
         # The library's default drops a run that is a second late.
-        self._scheduler.add_job(ringing, DateTrigger(when), id=name, replace_existing=True, misfire_grace_time=None)
+        self._scheduler.add_job(
+            run_callback, DateTrigger(run_at), id=name, replace_existing=True, misfire_grace_time=None
+        )
 
 
 @asynccontextmanager
-async def open_alarms() -> AsyncIterator[Alarms]:
+async def open_timers() -> AsyncIterator[Timers]:
     """Open alarms that ring for as long as the block lasts."""
-    scheduler = _scheduler()
+    scheduler = _start_scheduler()
     try:
-        yield Alarms(scheduler)
+        yield Timers(scheduler)
     finally:
         scheduler.shutdown(wait=False)
 
 
-def _scheduler() -> AsyncIOScheduler:
+def _start_scheduler() -> AsyncIOScheduler:
     from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
     scheduler = AsyncIOScheduler(timezone=UTC)

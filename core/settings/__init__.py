@@ -21,7 +21,7 @@ from core.settings.answering import (
     LimitsSettings,
     StrategySettings,
 )
-from core.settings.base import VARIABLE, Name, Secret, Section, Share, Strategy
+from core.settings.base import ENV_VARIABLE_PATTERN, Fraction, Name, Secret, Section, Strategy
 from core.settings.knowledge import (
     ChunkingSettings,
     EmbeddingSettings,
@@ -76,7 +76,7 @@ from core.settings.sources import (
 )
 
 __all__ = [
-    "VARIABLE",
+    "ENV_VARIABLE_PATTERN",
     "AdministrationSettings",
     "AgentSettings",
     "AnswerSettings",
@@ -95,6 +95,7 @@ __all__ = [
     "FeedbackSettings",
     "FilesSource",
     "ForgeSource",
+    "Fraction",
     "GateSettings",
     "GitSource",
     "GithubSource",
@@ -125,7 +126,6 @@ __all__ = [
     "Secret",
     "Section",
     "Settings",
-    "Share",
     "SlackSettings",
     "SourceSettings",
     "StandingSource",
@@ -177,42 +177,52 @@ class Settings(Section):
     metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")
-    def _agents_name_known_sources(self) -> Settings:
+    def _check_source_references(self) -> Settings:
         for name, agent in self.agents.items():
             for source in agent.sources:
                 if source not in self.sources:
-                    known = ", ".join(sorted(self.sources)) or "none"
-                    raise ValueError(f"agents.{name}.sources: no source is named {source!r} (known: {known})")
-        for name, standing in self.sources.items():
-            if isinstance(standing, StandingSource) and not isinstance(self.sources.get(standing.of), LiveSource):
-                live = sorted(one for one, kind in self.sources.items() if isinstance(kind, LiveSource))
-                known = ", ".join(live) or "none"
-                raise ValueError(f"sources.{name}.of: no live source is named {standing.of!r} (known: {known})")
+                    known_names = ", ".join(sorted(self.sources)) or "none"
+                    raise ValueError(f"agents.{name}.sources: no source is named {source!r} (known: {known_names})")
+        for name, source_settings in self.sources.items():
+            if isinstance(source_settings, StandingSource) and not isinstance(
+                self.sources.get(source_settings.of), LiveSource
+            ):
+                live_names = sorted(
+                    live_name
+                    for live_name, live_settings in self.sources.items()
+                    if isinstance(live_settings, LiveSource)
+                )
+                known_names = ", ".join(live_names) or "none"
+                raise ValueError(
+                    f"sources.{name}.of: no live source is named {source_settings.of!r} (known: {known_names})"
+                )
         for source in self.evidence.weights:
             if source not in self.sources:
-                known = ", ".join(sorted(self.sources)) or "none"
-                raise ValueError(f"evidence.weights: no source is named {source!r} (known: {known})")
+                known_names = ", ".join(sorted(self.sources)) or "none"
+                raise ValueError(f"evidence.weights: no source is named {source!r} (known: {known_names})")
         return self
 
     def secrets(self) -> dict[str, Secret]:
         """Return every configured secret by its dotted path, for example `models.main.api_key`."""
         return dict(_secrets(self, ()))
 
-    def bots_on(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
+    def get_bots(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
         """Return the bots (of one platform) as name, platform and section; those without a name, which is "", first."""
-        own = BotSettings.model_construct(
+        default_bot = BotSettings.model_construct(
             telegram=self.telegram, discord=self.discord, slack=self.slack, http=self.http
         )
-        every = [("", own), *self.bots.items()]
-        found = [(name, on, section) for name, bot in every for on, section in bot.platforms()]
-        return [one for one in found if platform in ("", one[1])]
+        all_bots = [("", default_bot), *self.bots.items()]
+        entries = [
+            (name, bot_platform, section) for name, bot in all_bots for bot_platform, section in bot.iter_platforms()
+        ]
+        return [entry for entry in entries if platform in ("", entry[1])]
 
     def evidence_tokens(self, role: Literal["main", "light"] = "main") -> int:
         """Return the room for evidence in the prompt of the model that writes, or of the light one, in tokens."""
         models = self.models
-        ranked = (models.main, models.light) if role == "main" else (models.light, models.main)
-        reader = ranked[0] or ranked[1] or ModelSettings(base_url="-", model="-")
-        return reader.context_tokens
+        candidates = (models.main, models.light) if role == "main" else (models.light, models.main)
+        model = candidates[0] or candidates[1] or ModelSettings(base_url="-", model="-")
+        return model.context_tokens
 
     def retrieval_agents(self) -> dict[str, AgentSettings]:
         """Return the configured agents, or one agent per source where none are configured.
@@ -221,10 +231,10 @@ class Settings(Section):
         """
         if self.agents:
             return dict(self.agents)
-        owned: dict[str, list[str]] = {}
+        sources_by_agent: dict[str, list[str]] = {}
         for name, source in self.sources.items():
-            owned.setdefault(source.of if isinstance(source, StandingSource) else name, []).append(name)
-        return {name: AgentSettings(sources=tuple(sources)) for name, sources in owned.items()}
+            sources_by_agent.setdefault(source.of if isinstance(source, StandingSource) else name, []).append(name)
+        return {name: AgentSettings(sources=tuple(sources)) for name, sources in sources_by_agent.items()}
 
 
 def _secrets(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Secret]]:

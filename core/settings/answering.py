@@ -9,31 +9,37 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
-from core.settings.base import Name, Section, Share, Strategy
+from core.settings.base import Fraction, Name, Section, Strategy
 
 
 class BudgetSettings(Section):
     """The deadline of one answer and the shares of its optional stages."""
 
     deadline_s: PositiveFloat = Field(30, description="Longest time for one answer, seconds")
-    look_up: Share = Field(0.05, description="Share of the deadline for looking for an earlier answer")
-    choose: Share = Field(0.1, description="Share of the deadline for choosing the strategy")
-    gather: Share = Field(0.5, description="Share of the deadline for all rounds of a strategy that has several")
-    step: Share = Field(0.15, description="Share of the deadline for one decision inside such a strategy")
-    compress: Share = Field(0.1, description="Share of the deadline for shortening the passages")
-    rewrite: Share = Field(
+    look_up: Fraction = Field(0.05, description="Share of the deadline for looking for an earlier answer")
+    choose: Fraction = Field(0.1, description="Share of the deadline for choosing the strategy")
+    gather: Fraction = Field(0.5, description="Share of the deadline for all rounds of a strategy that has several")
+    step: Fraction = Field(0.15, description="Share of the deadline for one decision inside such a strategy")
+    compress: Fraction = Field(0.1, description="Share of the deadline for shortening the passages")
+    rewrite: Fraction = Field(
         0.15, description="Share of the deadline for making a question complete from its conversation"
     )
-    requery: Share = Field(0.15, description="Share of the deadline for a retrieval agent's own rewriting of its query")
-    vision: Share = Field(0.3, description="Share of the deadline for fetching pictures and putting them into words")
-    context: Share = Field(
+    requery: Fraction = Field(
+        0.15, description="Share of the deadline for a retrieval agent's own rewriting of its query"
+    )
+    vision: Fraction = Field(0.3, description="Share of the deadline for fetching pictures and putting them into words")
+    context: Fraction = Field(
         0.02, description="Share of the deadline, from the question on, for choosing the messages that matter"
     )
-    route: Share = Field(0.1, description="Share of the deadline for choosing the agents")
-    search: Share = Field(0.25, description="Share of the deadline for asking the agents")
-    rerank: Share = Field(0.1, description="Share of the deadline for ordering their passages")
-    write: Share = Field(0.2, description="Share of the deadline that all stages before it leave to writing the answer")
-    look_back: Share = Field(0.2, description="Share of the deadline for finding citations that the model did not give")
+    route: Fraction = Field(0.1, description="Share of the deadline for choosing the agents")
+    search: Fraction = Field(0.25, description="Share of the deadline for asking the agents")
+    rerank: Fraction = Field(0.1, description="Share of the deadline for ordering their passages")
+    write: Fraction = Field(
+        0.2, description="Share of the deadline that all stages before it leave to writing the answer"
+    )
+    look_back: Fraction = Field(
+        0.2, description="Share of the deadline for finding citations that the model did not give"
+    )
 
 
 class AnswerSettings(Section):
@@ -74,7 +80,7 @@ class StrategySettings(Section):
     max_retrieval_calls: PositiveInt = Field(4, description="For react: searches at most")
 
     @model_validator(mode="after")
-    def _default_is_allowed(self) -> StrategySettings:
+    def _check_default_is_allowed(self) -> StrategySettings:
         # Of one alone nobody chooses, and nothing is ever defaulted to.
         if len(set(self.allowed)) > 1 and self.default not in self.allowed:
             raise ValueError(
@@ -84,7 +90,7 @@ class StrategySettings(Section):
         return self
 
 
-Factor = Annotated[float, Field(gt=0, le=10)]
+ScoreWeight = Annotated[float, Field(gt=0, le=10)]
 
 
 class EvidenceSettings(Section):
@@ -94,7 +100,7 @@ class EvidenceSettings(Section):
     order: Literal["edges", "ranked"] = Field(
         "edges", description="The best passage first and the second best last, or all by rank"
     )
-    weights: dict[Name, Factor] = Field(
+    weights: dict[Name, ScoreWeight] = Field(
         default_factory=dict, description="By source: what its passages' scores are multiplied with, above 0 to 10"
     )
     duplicates: float = Field(
@@ -113,17 +119,20 @@ BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "r
 REWRITES_GROUP = "kimas.rewrites"
 
 
-def _known_rewrite(name: str) -> str:
+def _check_rewrite(name: str) -> str:
     if name in BUILT_IN_REWRITES:
         return name
     # Only now: reading what all installed packages offer takes a while.
-    known = (*BUILT_IN_REWRITES, *sorted({one.name for one in entry_points(group=REWRITES_GROUP)}))
-    if name not in known:
-        raise ValueError(f"no rewrite is named {name!r} (known: {', '.join(known)})")
+    known_names = (
+        *BUILT_IN_REWRITES,
+        *sorted({entry_point.name for entry_point in entry_points(group=REWRITES_GROUP)}),
+    )
+    if name not in known_names:
+        raise ValueError(f"no rewrite is named {name!r} (known: {', '.join(known_names)})")
     return name
 
 
-Rewrite = Annotated[str, AfterValidator(_known_rewrite)]
+Rewrite = Annotated[str, AfterValidator(_check_rewrite)]
 
 
 class PairSettings(Section):
@@ -180,9 +189,9 @@ class AgentSettings(Section):
 
         A pair is two texts, its question alone and with its answer: users ask in the words of either.
         """
-        pairs = [text for one in self.pairs for text in (one.question, f"{one.question}\n{one.answer}")]
+        pairs = [text for pair in self.pairs for text in (pair.question, f"{pair.question}\n{pair.answer}")]
         texts = {"description": (self.description,), "examples": self.examples, "pairs": pairs}
-        return {kind: [text for text in of if text.strip()] for kind, of in texts.items()}
+        return {kind: [text for text in kind_texts if text.strip()] for kind, kind_texts in texts.items()}
 
 
 class CacheSettings(Section):

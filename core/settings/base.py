@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Share = Annotated[float, Field(gt=0, le=1)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
 # Capitals only: a key pasted in place of a variable's name does not pass, so that no message repeats it.
-VARIABLE = r"^[A-Z_][A-Z0-9_]*$"
+ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
@@ -24,16 +24,16 @@ class Section(BaseModel):
 class Secret(Section):
     """Where a secret comes from: an environment variable or a file. Never the configuration itself."""
 
-    env: str | None = Field(None, pattern=VARIABLE, description="Name of an environment variable")
+    env: str | None = Field(None, pattern=ENV_VARIABLE_PATTERN, description="Name of an environment variable")
     file: Path | None = Field(None, description="A file that holds nothing but the secret")
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Secret:
+    def _check_exactly_one(self) -> Secret:
         if (self.env is None) == (self.file is None):
             raise ValueError("give exactly one of env (a variable's name) or file (a path)")
         return self
 
-    def missing(self, environment: Mapping[str, str] = os.environ) -> str:
+    def missing_reason(self, environment: Mapping[str, str] = os.environ) -> str:
         """Say what is missing, or return an empty string."""
         if self.env is not None:
             return "" if environment.get(self.env) else f"environment variable {self.env} is not set"

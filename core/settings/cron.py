@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from apscheduler.triggers.cron import CronTrigger
 
 
-JITTER_SHARE = 0.1
+DEFAULT_JITTER = 0.1
 
 
 CRON_FIELDS = ("minute", "hour", "day", "month", "day_of_week")
@@ -24,11 +24,11 @@ WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 # Whoever writes a larger number means never, and no calendar goes that far.
-LONGEST_MINUTES = 100 * 366 * 24 * 60.0
+MAX_MINUTES = 100 * 366 * 24 * 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Timetable:
+class RefreshSchedule:
     """When something recurs: `minutes` after it began last (0: never), or at the times of a cron expression.
 
     `jitter` is the latest delay, as a share of the time to the next (with cron: of the time between the next two).
@@ -38,23 +38,23 @@ class Timetable:
     minutes: float = 0
     cron: str = ""
     timezone: str = ""
-    jitter: float = JITTER_SHARE
+    jitter: float = DEFAULT_JITTER
 
-    def after(self, last: datetime, luck: float = 0.0) -> datetime | None:
+    def next_after(self, last: datetime, jitter_fraction: float = 0.0) -> datetime | None:
         """Return the next time after `last` (with a time zone), or None for never; `luck` (0 to 1) is the delay's."""
         if not self.cron:
-            minutes = min(self.minutes, LONGEST_MINUTES) * (1 + self.jitter * luck)
+            minutes = min(self.minutes, MAX_MINUTES) * (1 + self.jitter * jitter_fraction)
             return last + timedelta(minutes=minutes) if minutes else None
-        cron = read_cron(self.cron, self.timezone)
-        following = cron.after(last)
-        if following is None or not self.jitter:
-            return following
-        second = cron.after(following) or following
-        return following + (second - following) * self.jitter * luck
+        cron = parse_cron(self.cron, self.timezone)
+        next_time = cron.next_after(last)
+        if next_time is None or not self.jitter:
+            return next_time
+        time_after_next = cron.next_after(next_time) or next_time
+        return next_time + (time_after_next - next_time) * self.jitter * jitter_fraction
 
 
 @dataclass(frozen=True, slots=True)
-class Cron:
+class CronSchedule:
     """The times of a cron expression in a time zone: those of any of the triggers, which count in UTC.
 
     A time that a change of clocks leaves out comes an hour later. One that it repeats comes once, unless the expression
@@ -63,24 +63,27 @@ class Cron:
 
     triggers: Sequence[CronTrigger]
     zone: tzinfo
-    often: bool
+    is_frequent: bool
 
-    def after(self, last: datetime) -> datetime | None:
+    def next_after(self, last: datetime) -> datetime | None:
         """Return the next time after `last` (with a time zone), or None for never."""
-        wall = last.astimezone(self.zone)
+        local_time = last.astimezone(self.zone)
         # The library misses the midnight after a change of clocks: so it is asked by clocks that never change.
-        time = _next(self.triggers, wall.replace(tzinfo=UTC))
-        found = None if time is None else _on_the_clock(time, self.zone, last)
-        later = (last + timedelta(days=1)).astimezone(self.zone).utcoffset() or timedelta()
-        if not self.often or later >= (wall.utcoffset() or timedelta()):
-            return found
-        repeated = _next(self.triggers, last.astimezone(UTC) + later)
-        if repeated is None or (repeated - later).astimezone(self.zone).replace(tzinfo=UTC, fold=0) != repeated:
-            return found
-        return min(found or repeated - later, repeated - later)
+        fire_time = _next_fire_time(self.triggers, local_time.replace(tzinfo=UTC))
+        next_time = None if fire_time is None else _from_wall_time(fire_time, self.zone, last)
+        later_offset = (last + timedelta(days=1)).astimezone(self.zone).utcoffset() or timedelta()
+        if not self.is_frequent or later_offset >= (local_time.utcoffset() or timedelta()):
+            return next_time
+        repeated_time = _next_fire_time(self.triggers, last.astimezone(UTC) + later_offset)
+        if (
+            repeated_time is None
+            or (repeated_time - later_offset).astimezone(self.zone).replace(tzinfo=UTC, fold=0) != repeated_time
+        ):
+            return next_time
+        return min(next_time or repeated_time - later_offset, repeated_time - later_offset)
 
 
-def read_cron(expression: str, timezone: str) -> Cron:
+def parse_cron(expression: str, timezone: str) -> CronSchedule:
     """Return what an expression of five fields stands for.
 
     As cron has it, 0 and 7 are Sunday, and where both a day of the month and a weekday are named, either is enough.
@@ -88,30 +91,30 @@ def read_cron(expression: str, timezone: str) -> Cron:
     """
     from apscheduler.triggers.cron import CronTrigger
 
-    zone = _zone(timezone)
+    zone = _get_timezone(timezone)
     parts = expression.split()
     if len(parts) != len(CRON_FIELDS):
         raise ValueError(f"cron {expression!r}: five fields are needed: minute, hour, day, month and weekday")
     fields = dict(zip(CRON_FIELDS, parts, strict=True))
     try:
-        fields["day_of_week"] = _weekdays(fields["day_of_week"])
-        kinds = [fields]
+        fields["day_of_week"] = _convert_weekdays(fields["day_of_week"])
+        field_variants = [fields]
         if all(not fields[name].startswith("*") for name in ("day", "day_of_week")):
-            kinds = [fields | {"day_of_week": "*"}, fields | {"day": "*"}]
-        triggers = [CronTrigger(**kind, timezone=UTC) for kind in kinds]
-        comes = _next(triggers, datetime.now(UTC)) is not None
-    except ValueError as fault:
-        raise ValueError(f"cron {expression!r}: {fault}") from fault
-    if not comes:
+            field_variants = [fields | {"day_of_week": "*"}, fields | {"day": "*"}]
+        triggers = [CronTrigger(**variant, timezone=UTC) for variant in field_variants]
+        has_next = _next_fire_time(triggers, datetime.now(UTC)) is not None
+    except ValueError as error:
+        raise ValueError(f"cron {expression!r}: {error}") from error
+    if not has_next:
         raise ValueError(f"cron {expression!r}: there is no such day")
-    return Cron(triggers, zone, often=any(fields[name].startswith("*") for name in ("minute", "hour")))
+    return CronSchedule(triggers, zone, is_frequent=any(fields[name].startswith("*") for name in ("minute", "hour")))
 
 
-def _zone(name: str) -> tzinfo:
+def _get_timezone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name) if name else _local_zone()
-    except (ZoneInfoNotFoundError, ValueError, OSError) as fault:
-        raise ValueError(f"timezone {name!r} is unknown; use a name such as Europe/Berlin or UTC") from fault
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"timezone {name!r} is unknown; use a name such as Europe/Berlin or UTC") from error
 
 
 def _local_zone() -> tzinfo:
@@ -121,20 +124,22 @@ def _local_zone() -> tzinfo:
     return zone
 
 
-def _on_the_clock(time: datetime, zone: tzinfo, last: datetime) -> datetime:
+def _from_wall_time(wall_time: datetime, zone: tzinfo, last: datetime) -> datetime:
     """Return when the clock of a zone shows a time after `last`: in an hour that is repeated, rather the first time."""
-    first = time.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    return first if first > last else time.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    first = wall_time.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    return first if first > last else wall_time.replace(tzinfo=zone, fold=1).astimezone(UTC)
 
 
-def _next(triggers: Sequence[CronTrigger], last: datetime) -> datetime | None:
+def _next_fire_time(triggers: Sequence[CronTrigger], last: datetime) -> datetime | None:
     # The library counts the moment itself in.
     moment = last + timedelta(microseconds=1)
-    times = [time for one in triggers if (time := one.get_next_fire_time(None, moment)) is not None]
-    return min(times) if times else None
+    fire_times = [
+        fire_time for trigger in triggers if (fire_time := trigger.get_next_fire_time(None, moment)) is not None
+    ]
+    return min(fire_times) if fire_times else None
 
 
-def _weekdays(field: str) -> str:
+def _convert_weekdays(field: str) -> str:
     """Return a field of weekdays in the library's numbers, which begin with Monday."""
     if field in ("*", "?"):
         return "*"
@@ -144,14 +149,14 @@ def _weekdays(field: str) -> str:
         if not match:
             raise ValueError(f"{part!r} is no weekday")
         first, last = ("0", "6") if match[1] else (match[2], match[3] or match[2])
-        begin, end = _weekday(first), _weekday(last)
+        begin, end = _weekday_number(first), _weekday_number(last)
         # fri-mon goes over the end of the week, and so does fri-7.
         end += 7 if end < begin else 0
         days.update((day - 1) % 7 for day in range(begin, end + 1, int(match[4] or 1)))
     return ",".join(map(str, sorted(days)))
 
 
-def _weekday(name: str) -> int:
+def _weekday_number(name: str) -> int:
     if name in WEEKDAYS:
         return WEEKDAYS.index(name)
     if re.fullmatch(r"[0-7]", name):

@@ -37,7 +37,7 @@ class EmbeddingSettings(Section):
     query_timeout_s: PositiveFloat = Field(1.5, description="Longest wait for a question's vector; then words alone do")
 
     @model_validator(mode="after")
-    def _complete(self) -> EmbeddingSettings:
+    def _check_endpoint(self) -> EmbeddingSettings:
         if self.provider == "openai" and not (self.base_url and self.model and self.dimension):
             raise ValueError("provider openai needs base_url, model and dimension")
         return self
@@ -89,7 +89,7 @@ class SearchSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> SearchSettings:
+    def _check_reranker(self) -> SearchSettings:
         if self.rerank == "api" and not self.reranker.url:
             raise ValueError("rerank api needs reranker.url")
         if self.rerank == "cross_encoder" and not self.reranker.path:
@@ -121,7 +121,7 @@ class WeaviateSettings(Section):
     write_timeout_s: PositiveFloat = Field(60, description="Longest time for one request that writes, seconds")
 
     @model_validator(mode="after")
-    def _two_ports(self) -> WeaviateSettings:
+    def _check_distinct_ports(self) -> WeaviateSettings:
         if self.http_port == self.grpc_port:
             raise ValueError("http_port and grpc_port are two different ports")
         return self

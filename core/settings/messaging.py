@@ -10,13 +10,13 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 from core.settings.base import Name, Section, Strategy
 
 # A person: a number or a code. Telegram's ids of groups and channels begin with a minus and stand for many people.
-Person = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]
+PlatformUserId = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]
 
 
 class AdministrationSettings(Section):
     """Who may give the commands that change the bot, and how often it can be sent for news."""
 
-    owners: tuple[Person, ...] = Field((), description="Who may do everything, as platform:user id")
+    owners: tuple[PlatformUserId, ...] = Field((), description="Who may do everything, as platform:user id")
     platform_admins: bool = Field(False, description="A chat's administrators may look after the bot in that chat")
     refresh_minutes: PositiveFloat = Field(5, description="Least time between two /refresh of one source, minutes")
     audit_days: PositiveFloat | None = Field(365, description="How long the audit keeps its entries; null: for ever")
@@ -35,26 +35,26 @@ class FeedbackSettings(Section):
 
 
 # A person of a platform: an id, or a name where the platform mentions people by it.
-Called = Annotated[str, Field(pattern=r"^[a-z]+:@?[A-Za-z0-9_.]{1,64}$")]
-Occasion = Literal["nothing_found", "unsupported", "quoted"]
+EscalationContact = Annotated[str, Field(pattern=r"^[a-z]+:@?[A-Za-z0-9_.]{1,64}$")]
+EscalationReason = Literal["nothing_found", "unsupported", "quoted"]
 
 
 class HandoffSettings(Section):
     """Who is called when the bot cannot help, and whose answers it learns (docs/feedback.md)."""
 
-    people: tuple[Called, ...] = Field((), description="Who is called, as platform:id or telegram:@name")
-    when: tuple[Occasion, ...] = Field(
+    people: tuple[EscalationContact, ...] = Field((), description="Who is called, as platform:id or telegram:@name")
+    when: tuple[EscalationReason, ...] = Field(
         (), description="Besides /escalate: nothing was found, no statement was supported, no model could answer"
     )
     cooldown_minutes: NonNegativeFloat = Field(10, description="Least time between two calls in one chat, minutes")
-    trusted: tuple[Person, ...] = Field(
+    trusted: tuple[PlatformUserId, ...] = Field(
         (), description="Whose replies become answers to be reviewed, as platform:user id; those who look after it, too"
     )
 
 
-TIME = r"(?:[01]\d|2[0-3]):[0-5]\d"
+TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
 # A chat as each platform numbers it, with the name of a further bot where that one is to write there.
-WRITABLE = re.compile(r"(?:telegram:-?\d+|discord:\d+|slack:[A-Z0-9]+|http:[^\s@]\S*?)(?:@[a-z0-9][a-z0-9_-]*)?")
+CHAT_PATTERN = re.compile(r"(?:telegram:-?\d+|discord:\d+|slack:[A-Z0-9]+|http:[^\s@]\S*?)(?:@[a-z0-9][a-z0-9_-]*)?")
 
 
 class FollowedFeedSettings(Section):
@@ -67,8 +67,8 @@ class FollowedFeedSettings(Section):
 
     @field_validator("chat")
     @classmethod
-    def _can_be_written_to(cls, chat: str) -> str:
-        if not WRITABLE.fullmatch(chat):
+    def _check_chat(cls, chat: str) -> str:
+        if not CHAT_PATTERN.fullmatch(chat):
             raise ValueError(
                 "must be platform:chat, such as telegram:-1001234567890, discord:123456789012345678, slack:C0123456789 "
                 "or http:lobby"
@@ -92,14 +92,14 @@ class AutoCommentSettings(Section):
     replies_per_post: PositiveInt = Field(2, description="Replies of bots below a post at most, ours included")
     per_hour: PositiveInt | None = Field(12, description="Comments per chat in an hour at most; null sets no limit")
     quiet_hours: str = Field(
-        "", pattern=rf"^(?:{TIME}-{TIME})?$", description="No comments then, as 22:00-07:00, local time"
+        "", pattern=rf"^(?:{TIME_PATTERN}-{TIME_PATTERN})?$", description="No comments then, as 22:00-07:00, local time"
     )
     deadline_s: PositiveFloat = Field(10, description="After so many seconds from the post on nothing is posted")
 
-    def chats_on(self, platform: str) -> frozenset[str]:
+    def get_chats(self, platform: str) -> frozenset[str]:
         """Return those of the chats that are on one platform, by their names there."""
-        named = (one.partition(":") for one in self.chats)
-        return frozenset(chat for where, _, chat in named if where == platform)
+        chat_parts = (entry.partition(":") for entry in self.chats)
+        return frozenset(chat for chat_platform, _, chat in chat_parts if chat_platform == platform)
 
 
 class RunSettings(Section):

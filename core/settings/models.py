@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from core.settings.base import Name, Secret, Section, Share
+from core.settings.base import Fraction, Name, Secret, Section
 
 
 class FallbackSettings(Section):
@@ -48,7 +48,7 @@ class ModelSettings(FallbackSettings):
     hedge_after_s: PositiveFloat | None = Field(
         None, description="After this wait ask a second endpoint too and take the faster, seconds; null: never"
     )
-    hedge_share: Share = Field(
+    hedge_share: Fraction = Field(
         0.1, description="Share of the calls that may be asked twice, so that load stays bounded"
     )
     images: bool = Field(False, description="For main: it can look at pictures itself, no vision model is needed")
@@ -74,12 +74,12 @@ class ModelsSettings(Section):
     circuit: CircuitSettings = CircuitSettings()
 
     @model_validator(mode="after")
-    def _vision_serves_a_writer(self) -> ModelsSettings:
+    def _check_vision_has_writer(self) -> ModelsSettings:
         if self.vision and not (self.main or self.light):
             raise ValueError("vision needs main or light beside it: a picture in words is still to be answered")
         return self
 
-    def seeing(self) -> ModelSettings | None:
+    def get_vision_model(self) -> ModelSettings | None:
         """Return the model that looks at pictures, or None where there is none."""
-        writer = self.main or self.light
-        return self.vision or (writer if writer and writer.images else None)
+        writing_model = self.main or self.light
+        return self.vision or (writing_model if writing_model and writing_model.images else None)

@@ -14,7 +14,7 @@ from core.settings import Secret, Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SettingKey:
     """One key. In `path`, `*` stands for a name that the user gives; `kind` is set below sections that have a kind."""
 
     path: tuple[str, ...]
@@ -25,35 +25,37 @@ class Key:
         """Say whether a path of the configuration is this key; `kind` narrows it, empty takes any."""
         return (
             len(path) == len(self.path)
-            and all(known in ("*", given) for known, given in zip(self.path, path, strict=True))
+            and all(expected in ("*", step) for expected, step in zip(self.path, path, strict=True))
             and (not kind or not self.kind or kind == self.kind)
         )
 
     def is_path(self) -> bool:
         """Say whether the value names a file or folder."""
-        return Path in _members(self.field.annotation)
+        return Path in _union_members(self.field.annotation)
 
-    def holds_paths(self) -> bool:
+    def is_path_mapping(self) -> bool:
         """Say whether the value is a mapping from names to files or folders."""
         return get_origin(self.field.annotation) is dict and get_args(self.field.annotation)[1] is Path
 
     def is_text(self) -> bool:
         """Say whether the value is plain text, to be taken as it stands."""
-        return set(_members(self.field.annotation)) <= {str, type(None)}
+        return set(_union_members(self.field.annotation)) <= {str, type(None)}
 
     def is_secret(self) -> bool:
         """Say whether the value is a `Secret`."""
-        return Secret in _members(self.field.annotation)
+        return Secret in _union_members(self.field.annotation)
 
 
-def known_keys(section: type[BaseModel] = Settings, path: tuple[str, ...] = (), kind: str = "") -> Iterator[Key]:
+def iter_setting_keys(
+    section: type[BaseModel] = Settings, path: tuple[str, ...] = (), kind: str = ""
+) -> Iterator[SettingKey]:
     """Yield all keys of a section, parents before children."""
     for name, field in section.model_fields.items():
-        yield Key((*path, name), field, kind)
-        yield from _below(field.annotation, (*path, name), kind)
+        yield SettingKey((*path, name), field, kind)
+        yield from _iter_nested_keys(field.annotation, (*path, name), kind)
 
 
-def kind_at(data: object, path: Sequence[str | int]) -> str:
+def find_kind(data: object, path: Sequence[str | int]) -> str:
     """Return the kind of the section of a raw configuration that encloses this path, or nothing."""
     kind = ""
     for step in path:
@@ -64,17 +66,17 @@ def kind_at(data: object, path: Sequence[str | int]) -> str:
     return kind
 
 
-def _below(annotation: Any, path: tuple[str, ...], kind: str) -> Iterator[Key]:
+def _iter_nested_keys(annotation: Any, path: tuple[str, ...], kind: str) -> Iterator[SettingKey]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        tag = annotation.model_fields.get("kind")
-        yield from known_keys(annotation, path, get_args(tag.annotation)[0] if tag else kind)
+        kind_field = annotation.model_fields.get("kind")
+        yield from iter_setting_keys(annotation, path, get_args(kind_field.annotation)[0] if kind_field else kind)
     elif get_origin(annotation) is dict:
-        yield from _below(get_args(annotation)[1], (*path, "*"), kind)
+        yield from _iter_nested_keys(get_args(annotation)[1], (*path, "*"), kind)
     else:
         for member in get_args(annotation):
-            yield from _below(member, path, kind)
+            yield from _iter_nested_keys(member, path, kind)
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
+def _union_members(annotation: Any) -> tuple[Any, ...]:
     """Return the alternatives of a union, or the type itself."""
     return get_args(annotation) if type(None) in get_args(annotation) else (annotation,)

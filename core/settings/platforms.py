@@ -11,7 +11,7 @@ from core.settings.base import Secret, Section
 
 GateMode = Literal["off", "mention", "auto"]
 ChatName = Annotated[str, Field(pattern=r"^[a-z]+:\S+$")]
-Chance = Annotated[float, Field(ge=0, le=1)]
+Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class TelegramSettings(Section):
@@ -37,12 +37,14 @@ class GateSettings(Section):
     chats: tuple[str, ...] = Field((), description="Groups where the bot answers, as platform:chat; none means all")
     mode: GateMode = Field("mention", description="In groups: off, when mentioned, or also unasked (auto)")
     modes: dict[ChatName, GateMode] = Field(default_factory=dict, description="Another mode by platform:chat")
-    threshold: Chance = Field(0.5, description="For auto: how sure it must be that it can help")
-    thresholds: dict[ChatName, Chance] = Field(default_factory=dict, description="Another threshold by platform:chat")
+    threshold: Probability = Field(0.5, description="For auto: how sure it must be that it can help")
+    thresholds: dict[ChatName, Probability] = Field(
+        default_factory=dict, description="Another threshold by platform:chat"
+    )
     grey: Literal["silent", "suggest", "clarify"] = Field(
         "silent", description="For auto: just below the threshold, be silent, offer an answer, or ask for details"
     )
-    grey_width: Chance = Field(0.15, description="How far below the threshold that reaches")
+    grey_width: Probability = Field(0.15, description="How far below the threshold that reaches")
     wait_s: float = Field(15, ge=0, le=600, description="For auto: how long people have to answer first, seconds")
     cooldown_s: NonNegativeFloat = Field(60, description="For auto: time between two answers in one chat, seconds")
     repeated: Literal["silent", "point"] = Field(
@@ -55,11 +57,11 @@ class GateSettings(Section):
     answers_in_10_min: int = Field(20, ge=1, le=200, description="Answers to one account in one chat; more is a loop")
     weights: GateWeightSettings = GateWeightSettings()
 
-    def mode_of(self, chat: str, *, private: bool) -> GateMode:
+    def get_mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`); a private one is off only where it is named."""
         return self.modes.get(chat, "mention" if private else self.mode)
 
-    def threshold_of(self, chat: str) -> float:
+    def get_threshold(self, chat: str) -> float:
         """Return the threshold of a chat (`platform:chat`)."""
         return self.thresholds.get(chat, self.threshold)
 
@@ -87,7 +89,7 @@ class SlackSettings(Section):
     api_url: str = Field("https://slack.com/api/", description="Another Web API server, for a gateway or tests")
 
     @model_validator(mode="after")
-    def _exactly_one_way_in(self) -> SlackSettings:
+    def _check_event_transport(self) -> SlackSettings:
         if (self.app_token is None) == (self.signing_secret is None):
             raise ValueError("give exactly one of app_token (Socket Mode) or signing_secret (events over HTTP)")
         return self
@@ -119,12 +121,12 @@ class BotSettings(Section):
     http: HttpSettings | None = Field(None, description="Another network, as in the section `http`")
 
     @model_validator(mode="after")
-    def _exactly_one_platform(self) -> BotSettings:
-        if len(list(self.platforms())) != 1:
+    def _check_exactly_one_platform(self) -> BotSettings:
+        if len(list(self.iter_platforms())) != 1:
             raise ValueError("give exactly one of telegram, discord, slack or http")
         return self
 
-    def platforms(self) -> Iterator[tuple[Platform, PlatformSettings]]:
+    def iter_platforms(self) -> Iterator[tuple[Platform, PlatformSettings]]:
         """Yield the platform with its section."""
         if self.telegram:
             yield "telegram", self.telegram

@@ -63,7 +63,7 @@ class SearchApiSource(LiveSource):
     language: str = Field("", pattern=r"^([a-z]{2}(-[A-Z]{2})?)?$", description="Preferred language, such as en or zh")
 
     @model_validator(mode="after")
-    def _complete(self) -> SearchApiSource:
+    def _check_provider(self) -> SearchApiSource:
         if self.provider in ("searxng", "bing") and not self.base_url:
             raise ValueError(f"provider {self.provider} needs base_url")
         if self.provider == "google" and not self.engine:
@@ -104,15 +104,15 @@ class RefreshSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _usable(self) -> RefreshSettings:
+    def _check_schedule(self) -> RefreshSettings:
         if self.cron and self.minutes is not None:
             raise ValueError("give minutes or cron, not both")
         if self.timezone and not self.cron:
             raise ValueError("timezone belongs to cron, which is missing")
         if self.cron:
-            from core.settings.cron import read_cron
+            from core.settings.cron import parse_cron
 
-            read_cron(self.cron, self.timezone)
+            parse_cron(self.cron, self.timezone)
         return self
 
 
@@ -158,7 +158,7 @@ class GitSource(LinkedSource):
     )
 
     @model_validator(mode="after")
-    def _fits_its_address(self) -> GitSource:
+    def _check_url(self) -> GitSource:
         if self.branch and self.branches:
             raise ValueError("give branch or branches, not both")
         if len(set(self.branches)) < len(self.branches):
@@ -244,7 +244,7 @@ class GithubSource(ForgeSource):
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> GithubSource:
+    def _check_token(self) -> GithubSource:
         if "discussions" in self.take and self.token is None:
             raise ValueError("take: discussions need token, for GitHub gives them to nobody without")
         return self
@@ -279,7 +279,7 @@ class StandingSource(StoredSource):
     timeout_s: PositiveFloat = Field(20, description="Longest time for one query, seconds")
 
     @model_validator(mode="after")
-    def _asks_something(self) -> StandingSource:
+    def _check_queries(self) -> StandingSource:
         if not self.queries and not self.queries_file:
             raise ValueError("give queries or queries_file")
         return self

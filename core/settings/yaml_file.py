@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-Keys = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 MAX_NODES = 1_000_000
 MAX_DEPTH = 100
@@ -34,7 +34,7 @@ _RESOLVERS = (
 )
 
 
-class YamlFault(ValueError):
+class YamlFileError(ValueError):
     """A file that is not usable YAML. The message starts with `file:line:column`, or with `file` where no line fits."""
 
     def __init__(self, path: Path, problem: str, line: int = 0, column: int = 0) -> None:
@@ -51,9 +51,9 @@ class YamlFile:
 
     path: Path
     data: Any
-    lines: Mapping[Keys, int]
+    lines: Mapping[KeyPath, int]
 
-    def line_of(self, keys: Sequence[str | int]) -> int:
+    def get_line(self, keys: Sequence[str | int]) -> int:
         """Return the line of a key or item, or of its nearest ancestor that the file has; 1 when there is none."""
         for length in range(len(keys), 0, -1):
             line = self.lines.get(tuple(keys[:length]))
@@ -71,7 +71,7 @@ def read_yaml(path: Path) -> YamlFile:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise YamlFault(path, f"cannot be read: {error.strerror or error}") from error
+        raise YamlFileError(path, f"cannot be read: {error.strerror or error}") from error
     return parse_yaml(raw, path)
 
 
@@ -85,11 +85,11 @@ def parse_yaml(raw: bytes, path: Path) -> YamlFile:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise YamlFault(path, _explain(error), line, column) from error
+        raise YamlFileError(path, _format_problem(error), line, column) from error
     except yaml.YAMLError as error:
-        line = _bad_line(raw)
-        raise YamlFault(
-            path, "is not readable text: " + _one_line(str(error).split(' in "')[0]), line, 1 if line else 0
+        line = _find_invalid_line(raw)
+        raise YamlFileError(
+            path, "is not readable text: " + _join_lines(str(error).split(' in "')[0]), line, 1 if line else 0
         ) from error
     data = None if node is None else builder.build(node, ())
     return YamlFile(path, data, builder.lines)
@@ -110,7 +110,7 @@ def _check_depth(path: Path, raw: bytes, loader_class: Any) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             problem, mark = f"is nested deeper than {MAX_DEPTH} levels", event.start_mark
-            raise YamlFault(path, problem, mark.line + 1, mark.column + 1) if mark else YamlFault(path, problem)
+            raise YamlFileError(path, problem, mark.line + 1, mark.column + 1) if mark else YamlFileError(path, problem)
 
 
 def _compose(raw: bytes, loader_class: Any) -> yaml.Node | None:
@@ -127,41 +127,41 @@ class _Builder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lines: dict[Keys, int] = {}
-        self.open: set[int] = set()
-        self.count = 0
+        self.lines: dict[KeyPath, int] = {}
+        self.open_nodes: set[int] = set()
+        self.node_count = 0
 
-    def build(self, node: yaml.Node, keys: Keys) -> Any:
-        self.count += 1
-        if self.count > MAX_NODES:
-            raise self.fault(node, f"has more than {MAX_NODES} values (aliases repeated too often?)")
+    def build(self, node: yaml.Node, keys: KeyPath) -> Any:
+        self.node_count += 1
+        if self.node_count > MAX_NODES:
+            raise self.make_error(node, f"has more than {MAX_NODES} values (aliases repeated too often?)")
         if len(keys) > MAX_DEPTH:
-            raise self.fault(node, f"is nested deeper than {MAX_DEPTH} levels")
+            raise self.make_error(node, f"is nested deeper than {MAX_DEPTH} levels")
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
-        if id(node) in self.open:
-            raise self.fault(node, "an alias makes this value contain itself")
-        self.open.add(id(node))
+        if id(node) in self.open_nodes:
+            raise self.make_error(node, "an alias makes this value contain itself")
+        self.open_nodes.add(id(node))
         data = self.mapping(node, keys) if isinstance(node, yaml.MappingNode) else self.sequence(node, keys)
-        self.open.remove(id(node))
+        self.open_nodes.remove(id(node))
         return data
 
-    def mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str | int, Any]:
+    def mapping(self, node: yaml.MappingNode, keys: KeyPath) -> dict[str | int, Any]:
         self.expect_tag(node, "map")
         data: dict[str | int, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise self.fault(key_node, "a key must be a single word or number")
-            plain = self.scalar(key_node)
-            key = plain if isinstance(plain, int) and not isinstance(plain, bool) else str(key_node.value)
+                raise self.make_error(key_node, "a key must be a single word or number")
+            scalar = self.scalar(key_node)
+            key = scalar if isinstance(scalar, int) and not isinstance(scalar, bool) else str(key_node.value)
             if key in data:
-                first = self.lines[*keys, key]
-                raise self.fault(key_node, f"the key {key!r} is given twice (first on line {first})")
+                first_line = self.lines[*keys, key]
+                raise self.make_error(key_node, f"the key {key!r} is given twice (first on line {first_line})")
             self.lines[*keys, key] = key_node.start_mark.line + 1
             data[key] = self.build(value_node, (*keys, key))
         return data
 
-    def sequence(self, node: yaml.Node, keys: Keys) -> list[Any]:
+    def sequence(self, node: yaml.Node, keys: KeyPath) -> list[Any]:
         self.expect_tag(node, "seq")
         data = []
         for index, item in enumerate(node.value):
@@ -184,27 +184,27 @@ class _Builder:
                 case "float":
                     return float(text)
         except (ValueError, KeyError) as error:
-            raise self.fault(node, f"{text!r} does not fit its tag {node.tag.removeprefix(_TAG)}") from error
-        raise self.fault(node, f"the tag {node.tag} is not supported")
+            raise self.make_error(node, f"{text!r} does not fit its tag {node.tag.removeprefix(_TAG)}") from error
+        raise self.make_error(node, f"the tag {node.tag} is not supported")
 
     def expect_tag(self, node: yaml.Node, name: str) -> None:
         if node.tag not in (_TAG + name, "!"):
-            raise self.fault(node, f"the tag {node.tag} is not supported")
+            raise self.make_error(node, f"the tag {node.tag} is not supported")
 
-    def fault(self, node: yaml.Node, problem: str) -> YamlFault:
-        return YamlFault(self.path, problem, node.start_mark.line + 1, node.start_mark.column + 1)
+    def make_error(self, node: yaml.Node, problem: str) -> YamlFileError:
+        return YamlFileError(self.path, problem, node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-def _explain(error: yaml.MarkedYAMLError) -> str:
+def _format_problem(error: yaml.MarkedYAMLError) -> str:
     parts = [part for part in (error.problem, error.context) if part]
-    return _one_line("not valid YAML: " + ", ".join(parts))
+    return _join_lines("not valid YAML: " + ", ".join(parts))
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def _bad_line(raw: bytes) -> int:
+def _find_invalid_line(raw: bytes) -> int:
     """Return the 1-based line of the first byte that is not UTF-8, or 0 when all of them are."""
     try:
         raw.decode("utf-8")

@@ -10,50 +10,50 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, insert, or_, select
 
-from core.runtime.tasks import unbroken
+from core.runtime.tasks import uncancellable
 from core.settings import CacheSettings
 from core.storage.engine import Database
 from core.storage.tables import replies
 from core.types import Citation, ConversationKey, Passage, Reply, Trace
 
 # Questions of one sense are few; each costs an embedding.
-MOST_CANDIDATES = 4
+MAX_CANDIDATES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CacheKey:
     """A question as the cache knows it: `scope` is the chat, the others come from `core.text.question_matching`."""
 
     scope: str
     text: str
-    normal: str
-    sense: str
+    normalized: str
+    canonical_form: str
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CacheEntry:
     """A reply that was given before, to the question `asked`; `versions` are those of its cited sources then."""
 
     number: int
-    asked: str
-    same_words: bool
+    question: str
+    is_exact_match: bool
     versions: Mapping[str, str]
     reply: Reply
 
 
-def scope_of(key: ConversationKey | None, *, closed: bool = False) -> str:
+def to_scope(key: ConversationKey | None, *, is_restricted_thread: bool = False) -> str:
     """Return who gets a reply again: its chat or, where only a part of that reads it, its thread.
 
     What one chat asks is nobody else's business, least of all what a private one does.
     """
     if key is None:
         return json.dumps([])
-    return json.dumps([key.platform, key.chat, key.thread] if closed else [key.platform, key.chat])
+    return json.dumps([key.platform, key.chat, key.thread] if is_restricted_thread else [key.platform, key.chat])
 
 
-def of_chat(key: ConversationKey) -> ColumnElement[bool]:
+def in_chat(key: ConversationKey) -> ColumnElement[bool]:
     """Return the condition that a reply belongs to a chat, whichever of its threads."""
-    return replies.c.scope.startswith(scope_of(key)[:-1], autoescape=True)
+    return replies.c.scope.startswith(to_scope(key)[:-1], autoescape=True)
 
 
 class AnswerCache:
@@ -62,87 +62,96 @@ class AnswerCache:
     Every method raises `StoreError` when the database refuses.
     """
 
-    def __init__(self, database: Database, settings: CacheSettings, made_by: str) -> None:
+    def __init__(self, database: Database, settings: CacheSettings, fingerprint: str) -> None:
         self._database = database
         self._settings = settings
-        self._made_by = made_by
+        self._fingerprint = fingerprint
 
-    async def find(self, asked: Asked) -> Sequence[Kept]:
+    async def find(self, key: CacheKey) -> Sequence[CacheEntry]:
         """Return replies to the same words, or to a question of the same sense, that are not too old: best first."""
         columns = replies.c
-        same_words: ColumnElement[bool] = columns.question == asked.normal
-        alike = or_(same_words, columns.sense == asked.sense) if self._by_sense(asked) else same_words
-        query = (
-            select(columns.number, columns.asked, same_words.label("same_words"), columns.versions, columns.reply)
-            .where(columns.scope == asked.scope, alike)
-            .where(columns.made_by == self._made_by, columns.made_at > self._oldest())
-            .order_by(same_words.desc(), columns.made_at.desc())
-            .limit(MOST_CANDIDATES)
+        is_exact_match: ColumnElement[bool] = columns.question == key.normalized
+        is_match = (
+            or_(is_exact_match, columns.sense == key.canonical_form)
+            if self._uses_canonical_form(key)
+            else is_exact_match
         )
-        async with self._database.reading() as connection:
+        query = (
+            select(columns.number, columns.asked, is_exact_match.label("same_words"), columns.versions, columns.reply)
+            .where(columns.scope == key.scope, is_match)
+            .where(columns.made_by == self._fingerprint, columns.made_at > self._min_made_at())
+            .order_by(is_exact_match.desc(), columns.made_at.desc())
+            .limit(MAX_CANDIDATES)
+        )
+        async with self._database.connect() as connection:
             rows = (await connection.execute(query)).all()
-        return [Kept(row.number, row.asked, bool(row.same_words), row.versions, _reply(row.reply)) for row in rows]
+        return [
+            CacheEntry(row.number, row.asked, bool(row.same_words), row.versions, _reply_from_json(row.reply))
+            for row in rows
+        ]
 
-    @unbroken
-    async def keep(self, asked: Asked, reply: Reply, versions: Mapping[str, str]) -> None:
+    @uncancellable
+    async def store(self, key: CacheKey, reply: Reply, versions: Mapping[str, str]) -> None:
         """Keep a reply in place of an earlier one to the same words, and let go of what is too old or too many."""
         columns = replies.c
         values = {
-            "scope": asked.scope,
-            "made_by": self._made_by,
-            "question": asked.normal,
-            "sense": asked.sense,
-            "asked": asked.text,
+            "scope": key.scope,
+            "made_by": self._fingerprint,
+            "question": key.normalized,
+            "sense": key.canonical_form,
+            "asked": key.text,
             "versions": dict(versions),
-            "reply": _plain(reply),
+            "reply": _reply_to_json(reply),
             "made_at": time.time(),
         }
-        newest = select(columns.number).order_by(columns.number.desc()).limit(self._settings.entries)
-        same = (columns.scope == asked.scope) & (columns.question == asked.normal)
-        async with self._database.writing() as connection:
-            await connection.execute(delete(replies).where(or_(same, columns.made_at <= self._oldest())))
+        newest_numbers = select(columns.number).order_by(columns.number.desc()).limit(self._settings.entries)
+        has_same_question = (columns.scope == key.scope) & (columns.question == key.normalized)
+        async with self._database.transaction() as connection:
+            await connection.execute(
+                delete(replies).where(or_(has_same_question, columns.made_at <= self._min_made_at()))
+            )
             await connection.execute(insert(replies).values(values))
-            await connection.execute(delete(replies).where(columns.number.not_in(newest)))
+            await connection.execute(delete(replies).where(columns.number.not_in(newest_numbers)))
 
-    @unbroken
-    async def drop(self, numbers: Sequence[int]) -> None:
+    @uncancellable
+    async def evict(self, numbers: Sequence[int]) -> None:
         """Let go of replies whose sources have changed."""
-        async with self._database.writing() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(delete(replies).where(replies.c.number.in_(numbers)))
 
-    def _by_sense(self, asked: Asked) -> bool:
-        return bool(asked.sense) and self._settings.similarity < 1
+    def _uses_canonical_form(self, key: CacheKey) -> bool:
+        return bool(key.canonical_form) and self._settings.similarity < 1
 
-    def _oldest(self) -> float:
+    def _min_made_at(self) -> float:
         return time.time() - self._settings.hours * 3600
 
 
-@unbroken
-async def forget_replies(database: Database, before: float) -> int:
+@uncancellable
+async def delete_replies(database: Database, before: float) -> int:
     """Remove replies made before a time (seconds of the epoch), whether or not they may be given again."""
-    async with database.writing() as connection:
-        done = await connection.execute(delete(replies).where(replies.c.made_at <= before))
-    return done.rowcount
+    async with database.transaction() as connection:
+        result = await connection.execute(delete(replies).where(replies.c.made_at <= before))
+    return result.rowcount
 
 
-def _plain(reply: Reply) -> dict[str, Any]:
+def _reply_to_json(reply: Reply) -> dict[str, Any]:
     """Return a reply as JSON values; of its trace what stays true when it is given again."""
     trace = {"query": reply.trace.query, "strategy": reply.trace.strategy, "agents": list(reply.trace.agents)}
     return {
         "text": reply.text,
-        "citations": [asdict(one) for one in reply.citations],
-        "passages": [asdict(one) for one in reply.passages],
-        "extractive": reply.extractive,
+        "citations": [asdict(citation) for citation in reply.citations],
+        "passages": [asdict(passage) for passage in reply.passages],
+        "extractive": reply.is_extractive,
         "trace": trace,
     }
 
 
-def _reply(plain: Mapping[str, Any]) -> Reply:
-    trace = plain["trace"]
+def _reply_from_json(data: Mapping[str, Any]) -> Reply:
+    trace = data["trace"]
     return Reply(
-        plain["text"],
-        tuple(Citation(**one) for one in plain["citations"]),
-        tuple(Passage(**one) for one in plain["passages"]),
-        plain["extractive"],
+        data["text"],
+        tuple(Citation(**citation) for citation in data["citations"]),
+        tuple(Passage(**passage) for passage in data["passages"]),
+        data["extractive"],
         Trace(trace["query"], trace["strategy"], tuple(trace["agents"]), {}, cached=True),
     )

@@ -10,19 +10,19 @@ from typing import Literal
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.runtime.tasks import unbroken
+from core.runtime.tasks import uncancellable
 from core.storage.engine import Database
 from core.storage.tables import audit
 from core.types import Message
 
-Outcome = Literal["changed", "refused", "failed"]
-LONGEST = 300
+AuditOutcome = Literal["changed", "refused", "failed"]
+MAX_TEXT_CHARS = 300
 # A century: who writes a larger number means for good, and no calendar goes back that far.
-LONGEST_DAYS = 36_500
+MAX_DAYS = 36_500
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One command that changes something: where and by whom it was given, what came of it, and when (UTC).
 
     `what` names what was to be changed, or says why it was not; `before` and `after` are its values.
@@ -32,19 +32,19 @@ class Entry:
     platform: str
     chat: str
     author_id: str
-    outcome: Outcome
+    outcome: AuditOutcome
     command: str
     what: str = ""
     before: str = ""
     after: str = ""
 
 
-def entry(message: Message, outcome: Outcome, what: str = "", before: str = "", after: str = "") -> Entry:
+def new_entry(message: Message, outcome: AuditOutcome, what: str = "", before: str = "", after: str = "") -> AuditEntry:
     """Return the entry of a message's command, dated now. What people typed is cut to a length."""
-    command = f"{message.command} {message.text}".strip()[:LONGEST]
+    command = f"{message.command} {message.text}".strip()[:MAX_TEXT_CHARS]
     key = message.key
-    texts = (one[:LONGEST] for one in (what, before, after))
-    return Entry(datetime.now(UTC), key.platform, key.chat, message.author_id, outcome, command, *texts)
+    texts = (text[:MAX_TEXT_CHARS] for text in (what, before, after))
+    return AuditEntry(datetime.now(UTC), key.platform, key.chat, message.author_id, outcome, command, *texts)
 
 
 class Audit:
@@ -54,32 +54,32 @@ class Audit:
         self._database = database
         self._keep_days = keep_days
 
-    def adopt(self, keep_days: float | None) -> None:
+    def set_keep_days(self, keep_days: float | None) -> None:
         """Keep entries for another time from now on."""
         self._keep_days = keep_days
 
-    @unbroken
-    async def record(self, entry: Entry) -> None:
+    @uncancellable
+    async def record(self, entry: AuditEntry) -> None:
         """Write an entry, and forget those that are too old."""
-        async with self._database.writing() as connection:
-            await write(connection, entry)
+        async with self._database.transaction() as connection:
+            await write_entry(connection, entry)
             if self._keep_days is not None:
-                oldest = datetime.now(UTC) - timedelta(days=min(self._keep_days, LONGEST_DAYS))
+                oldest = datetime.now(UTC) - timedelta(days=min(self._keep_days, MAX_DAYS))
                 await connection.execute(delete(audit).where(audit.c.at < oldest))
 
-    async def newest(self, limit: int, *, chat: tuple[str, str] | None = None) -> Sequence[Entry]:
+    async def get_newest(self, limit: int, *, chat: tuple[str, str] | None = None) -> Sequence[AuditEntry]:
         """Return the newest entries, newest first: all, or those given in one chat (its platform and its id)."""
         columns = audit.c
-        query = select(*(columns[name] for name in Entry.__slots__)).order_by(columns.number.desc()).limit(limit)
+        query = select(*(columns[name] for name in AuditEntry.__slots__)).order_by(columns.number.desc()).limit(limit)
         if chat is not None:
             query = query.where(columns.platform == chat[0], columns.chat == chat[1])
-        async with self._database.reading() as connection:
+        async with self._database.connect() as connection:
             rows = (await connection.execute(query)).all()
-        found = [Entry(*row) for row in rows]
+        entries = [AuditEntry(*row) for row in rows]
         # SQLite gives times back without their zone.
-        return [one if one.at.tzinfo else replace(one, at=one.at.replace(tzinfo=UTC)) for one in found]
+        return [entry if entry.at.tzinfo else replace(entry, at=entry.at.replace(tzinfo=UTC)) for entry in entries]
 
 
-async def write(connection: AsyncConnection, entry: Entry) -> None:
+async def write_entry(connection: AsyncConnection, entry: AuditEntry) -> None:
     """Write an entry within a transaction."""
-    await connection.execute(insert(audit).values({name: getattr(entry, name) for name in Entry.__slots__}))
+    await connection.execute(insert(audit).values({name: getattr(entry, name) for name in AuditEntry.__slots__}))

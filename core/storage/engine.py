@@ -16,17 +16,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from core.errors import StoreError
-from core.storage.tables import tables
+from core.storage.tables import metadata
 
 
 class Database:
     """An open database with all tables. Every transaction raises `StoreError` when the database refuses."""
 
-    def __init__(self, engine: AsyncEngine, where: str) -> None:
+    def __init__(self, engine: AsyncEngine, location: str) -> None:
         self._engine = engine
-        self._where = where
+        self._location = location
         # SQLite lets writers that wait try again at random, until one of them has waited too long.
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     @classmethod
     async def open(cls, path: Path) -> Database:
@@ -40,7 +40,7 @@ class Database:
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         engine = create_async_engine(URL.create("sqlite+aiosqlite", database=str(path)))
-        event.listen(engine.sync_engine, "connect", _prepare)
+        event.listen(engine.sync_engine, "connect", _set_pragmas)
         database = cls(engine, str(path))
         try:
             await database._make_tables()
@@ -50,56 +50,56 @@ class Database:
         return database
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Give a connection whose changes are kept together at the end of the block, or not at all.
 
         Writers of this process take turns in the order in which they came.
         """
         try:
-            async with self._turn, self._engine.begin() as connection:
+            async with self._write_lock, self._engine.begin() as connection:
                 yield connection
-        except SQLAlchemyError as fault:
-            raise StoreError(f"the journal {self._where} refuses to be written: {_cause(fault)}") from fault
+        except SQLAlchemyError as error:
+            raise StoreError(f"the journal {self._location} refuses to be written: {_cause(error)}") from error
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
+    async def connect(self) -> AsyncIterator[AsyncConnection]:
         """Give a connection to read with."""
         try:
             async with self._engine.connect() as connection:
                 yield connection
-        except SQLAlchemyError as fault:
-            raise StoreError(f"the journal {self._where} cannot be read: {_cause(fault)}") from fault
+        except SQLAlchemyError as error:
+            raise StoreError(f"the journal {self._location} cannot be read: {_cause(error)}") from error
 
     async def close(self) -> None:
         """Close the database. Idempotent."""
         await self._engine.dispose()
 
     async def _make_tables(self) -> None:
-        async with self.writing() as connection:
-            await connection.run_sync(tables.create_all)
+        async with self.transaction() as connection:
+            await connection.run_sync(metadata.create_all)
             await connection.run_sync(_add_columns)
         try:
-            async with self.reading() as connection:
-                for table in tables.sorted_tables:
+            async with self.connect() as connection:
+                for table in metadata.sorted_tables:
                     await connection.execute(select(table).limit(1))
-        except StoreError as fault:
+        except StoreError as error:
             raise StoreError(
-                f"{fault}. It was written by another version; move it away, and a new one is made at the next start"
-            ) from fault
+                f"{error}. It was written by another version; move it away, and a new one is made at the next start"
+            ) from error
 
 
 def _add_columns(connection: Connection) -> None:
     """Add the columns that came after a table was made. Only such as may be empty can be: older rows have nothing."""
-    known = inspect(connection)
-    for table in tables.sorted_tables:
-        there = {column["name"] for column in known.get_columns(table.name)}
+    inspector = inspect(connection)
+    for table in metadata.sorted_tables:
+        existing_columns = {column["name"] for column in inspector.get_columns(table.name)}
         for column in table.columns:
-            if column.name not in there and column.nullable:
-                kind = column.type.compile(connection.dialect)
-                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
+            if column.name not in existing_columns and column.nullable:
+                column_type = column.type.compile(connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {column_type}"))
 
 
-def _prepare(connection: Any, _record: object) -> None:
+def _set_pragmas(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     # FULL: an update is confirmed to the platform once it is in here, so it must survive a power cut as well.
     # What retention removes must not stay readable in the file's free space.
@@ -108,5 +108,5 @@ def _prepare(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _cause(fault: SQLAlchemyError) -> str:
-    return str(getattr(fault, "orig", None) or fault)
+def _cause(error: SQLAlchemyError) -> str:
+    return str(getattr(error, "orig", None) or error)

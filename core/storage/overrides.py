@@ -14,37 +14,37 @@ from typing import cast
 
 from sqlalchemy import and_, delete, insert, select
 
-from core.runtime.tasks import unbroken
+from core.runtime.tasks import uncancellable
 from core.settings.platforms import GateMode
-from core.storage.audit import entry, write
+from core.storage.audit import new_entry, write_entry
 from core.storage.engine import Database
 from core.storage.tables import overrides
-from core.text.formatting import FOR_GOOD
+from core.text.formatting import INDEFINITELY
 from core.types import Message
 
-FRESH_S = 2.0
+CACHE_TTL_S = 2.0
 # The value of a limit that was switched off.
 NONE = "none"
-EVERYWHERE = ""
-_ADMIN, _SCALE, _OFF, _LIMIT = "admin.", "scale.", "off.", "limit."
+GLOBAL_SCOPE = ""
+_ADMIN_PREFIX, _SCALE_PREFIX, _OFF_PREFIX, _LIMIT_PREFIX = "admin.", "scale.", "off.", "limit."
 
 
-class Steering:
+class RuntimeOverrides:
     """The overrides in force. Call `load` before reading; it and every change raise `StoreError`."""
 
-    def __init__(self, database: Database, fresh_s: float = FRESH_S) -> None:
+    def __init__(self, database: Database, cache_ttl_s: float = CACHE_TTL_S) -> None:
         self._database = database
-        self._fresh_s = fresh_s
+        self._cache_ttl_s = cache_ttl_s
         self._values: Mapping[tuple[str, str], str] = {}
-        self._read_at = -float("inf")
-        self._reading = asyncio.Lock()
+        self._loaded_at = -float("inf")
+        self._load_lock = asyncio.Lock()
 
     async def load(self) -> None:
         """Read what is in force, unless that was done a moment ago."""
-        if time.monotonic() - self._read_at < self._fresh_s:
+        if time.monotonic() - self._loaded_at < self._cache_ttl_s:
             return
-        async with self._reading:
-            if time.monotonic() - self._read_at >= self._fresh_s:
+        async with self._load_lock:
+            if time.monotonic() - self._loaded_at >= self._cache_ttl_s:
                 await self._read()
 
     def mode(self, chat: str) -> GateMode | None:
@@ -56,33 +56,33 @@ class Steering:
         value = self._values.get((chat, "threshold"))
         return None if value is None else float(value)
 
-    def paused(self, chat: str) -> str:
+    def paused_until(self, chat: str) -> str:
         """Return until when a chat is paused (ISO, or `FOR_GOOD`), or "" where it is not."""
         until = self._values.get((chat, "pause"), "")
-        over = until not in ("", FOR_GOOD) and datetime.fromisoformat(until) <= datetime.now(UTC)
-        return "" if over else until
+        is_over = until not in ("", INDEFINITELY) and datetime.fromisoformat(until) <= datetime.now(UTC)
+        return "" if is_over else until
 
     def admins(self, chat: str) -> tuple[str, ...]:
         """Return the ids of those who may look after the bot in a chat."""
-        found = (name for scope, name in self._values if scope == chat and name.startswith(_ADMIN))
-        return tuple(sorted(name.removeprefix(_ADMIN) for name in found))
+        names = (name for scope, name in self._values if scope == chat and name.startswith(_ADMIN_PREFIX))
+        return tuple(sorted(name.removeprefix(_ADMIN_PREFIX) for name in names))
 
     def is_off(self, source: str) -> bool:
         """Say whether a source is switched off."""
-        return (EVERYWHERE, f"{_OFF}{source}") in self._values
+        return (GLOBAL_SCOPE, f"{_OFF_PREFIX}{source}") in self._values
 
     def scale(self, source: str) -> float:
         """Return what the passages of a source weigh; 1 where nothing was set."""
-        return float(self._values.get((EVERYWHERE, f"{_SCALE}{source}"), 1.0))
+        return float(self._values.get((GLOBAL_SCOPE, f"{_SCALE_PREFIX}{source}"), 1.0))
 
     @property
-    def steers_sources(self) -> bool:
+    def has_source_overrides(self) -> bool:
         """Whether any source is switched off or weighed."""
-        return any(name.startswith((_OFF, _SCALE)) for _, name in self._values)
+        return any(name.startswith((_OFF_PREFIX, _SCALE_PREFIX)) for _, name in self._values)
 
     def limit(self, name: str, configured: float | None) -> float | None:
         """Return a daily limit: what was set for it, or else what is configured; None for no limit."""
-        value = self._values.get((EVERYWHERE, f"{_LIMIT}{name}"))
+        value = self._values.get((GLOBAL_SCOPE, f"{_LIMIT_PREFIX}{name}"))
         if value is None:
             return configured
         return None if value == NONE else float(value)
@@ -91,53 +91,56 @@ class Steering:
         """Say whether something was set by a command."""
         return (scope, name) in self._values
 
-    @unbroken
+    @uncancellable
     async def change(self, message: Message, scope: str, name: str, value: str | None, *, before: str = "") -> None:
         """Set a value, or take it back with None, and write down in the same transaction who did that.
 
         `before` is what held until now where nothing was set.
         """
         columns = overrides.c
-        one = and_(columns.scope == scope, columns.name == name)
-        async with self._database.writing() as connection:
+        condition = and_(columns.scope == scope, columns.name == name)
+        async with self._database.transaction() as connection:
             # One statement: of two changes at once the second finds what the first one has set.
-            old = await connection.scalar(delete(overrides).where(one).returning(columns.value))
+            old_value = await connection.scalar(delete(overrides).where(condition).returning(columns.value))
             if value is not None:
                 await connection.execute(insert(overrides).values(scope=scope, name=name, value=value))
-            what = f"{scope} {name}".strip()
+            subject = f"{scope} {name}".strip()
             after = "as configured" if value is None else value
-            await write(connection, entry(message, "changed", what, before if old is None else str(old), after))
+            await write_entry(
+                connection,
+                new_entry(message, "changed", subject, before if old_value is None else str(old_value), after),
+            )
         # Behind a reading on its way, which may not have seen this and must not have the last word.
-        async with self._reading:
+        async with self._load_lock:
             await self._read()
 
     async def _read(self) -> None:
-        async with self._database.reading() as connection:
+        async with self._database.connect() as connection:
             rows = (await connection.execute(select(overrides))).all()
         self._values = {(row.scope, row.name): row.value for row in rows}
-        self._read_at = time.monotonic()
+        self._loaded_at = time.monotonic()
 
 
 def admin_key(user: str) -> str:
     """Return the name that a delegated administrator is kept under."""
-    return f"{_ADMIN}{user}"
+    return f"{_ADMIN_PREFIX}{user}"
 
 
 def off_key(source: str) -> str:
     """Return the name that a source switched off is kept under."""
-    return f"{_OFF}{source}"
+    return f"{_OFF_PREFIX}{source}"
 
 
 def scale_key(source: str) -> str:
     """Return the name that a source's weight is kept under."""
-    return f"{_SCALE}{source}"
+    return f"{_SCALE_PREFIX}{source}"
 
 
 def limit_key(limit: str) -> str:
     """Return the name that a limit is kept under."""
-    return f"{_LIMIT}{limit}"
+    return f"{_LIMIT_PREFIX}{limit}"
 
 
-def chat_of(message: Message) -> str:
+def get_chat_name(message: Message) -> str:
     """Return the name that a message's chat has in the configuration: `platform:chat`."""
     return f"{message.key.platform}:{message.key.chat}"

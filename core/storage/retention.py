@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from core.errors import StoreError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.settings import Settings
 
 if TYPE_CHECKING:
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 
 
 # A century: who writes a larger number means for good, and no calendar goes back that far.
-LONGEST_DAYS = 36_500
+MAX_DAYS = 36_500
 
 
-async def forget(settings: Settings, journal: Journal) -> None:
+async def erase_expired(settings: Settings, journal: Journal) -> None:
     """Remove what is older than the configuration keeps it. A database that refuses is one line of the log."""
-    from core.storage.answer_cache import forget_replies
-    from core.storage.feedback import Opinions
-    from core.storage.lessons import Lessons
-    from core.storage.usage import Ledger
+    from core.storage.answer_cache import delete_replies
+    from core.storage.feedback import FeedbackRepository
+    from core.storage.lessons import TaughtAnswerRepository
+    from core.storage.usage import UsageRepository
 
-    now, keep = datetime.now(UTC), settings.journal
-    settled, unanswered = (
-        None if days is None else now - timedelta(days=min(days, LONGEST_DAYS))
-        for days in (keep.keep_days, keep.keep_unanswered_days)
+    now, journal_settings = datetime.now(UTC), settings.journal
+    settled_before, unanswered_before = (
+        None if days is None else now - timedelta(days=min(days, MAX_DAYS))
+        for days in (journal_settings.keep_days, journal_settings.keep_unanswered_days)
     )
     try:
-        messages = await journal.forget(settled, unanswered)
-        replies = await forget_replies(journal.database, now.timestamp() - settings.cache.hours * 3600)
-        answers = 0
-        if keep.keep_days is not None:
-            days = min(keep.keep_days, LONGEST_DAYS)
-            answers = await Ledger(journal.database).forget(now.astimezone().date(), days)
-            await Opinions(journal.database).forget(now - timedelta(days=days))
-            await Lessons(journal.database).forget(now - timedelta(days=days))
-    except StoreError as fault:
-        logger(__name__).error("journal.not_emptied", error=str(fault))
+        message_count = await journal.erase_expired(settled_before, unanswered_before)
+        reply_count = await delete_replies(journal.database, now.timestamp() - settings.cache.hours * 3600)
+        answer_count = 0
+        if journal_settings.keep_days is not None:
+            days = min(journal_settings.keep_days, MAX_DAYS)
+            answer_count = await UsageRepository(journal.database).anonymize(now.astimezone().date(), days)
+            await FeedbackRepository(journal.database).erase_before(now - timedelta(days=days))
+            await TaughtAnswerRepository(journal.database).erase_before(now - timedelta(days=days))
+    except StoreError as error:
+        get_logger(__name__).error("journal.not_emptied", error=str(error))
         return
-    if messages or replies or answers:
-        logger(__name__).info("journal.emptied", messages=messages, replies=replies, answers=answers)
+    if message_count or reply_count or answer_count:
+        get_logger(__name__).info("journal.emptied", messages=message_count, replies=reply_count, answers=answer_count)

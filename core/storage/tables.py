@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Float, Index, Integer, MetaData, String, Table, Text
 
-tables = MetaData()
+metadata = MetaData()
 
 messages = Table(
     "messages",
-    tables,
+    metadata,
     Column("number", Integer, primary_key=True),
     *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "thread", "id", "author_id")),
     *(Column(name, Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
@@ -28,14 +28,14 @@ messages = Table(
 )
 
 cursors = Table(
-    "cursors", tables, Column("name", String(128), primary_key=True), Column("position", BigInteger, nullable=False)
+    "cursors", metadata, Column("name", String(128), primary_key=True), Column("position", BigInteger, nullable=False)
 )
 
 # How far each feed was followed: `looked_at` is the last look that succeeded, in seconds since 1970, `known` holds the
 # entries that were there, `etag` and `modified` what the server called that state.
 feeds = Table(
     "feeds",
-    tables,
+    metadata,
     Column("feed", String(64), primary_key=True),
     Column("looked_at", Float, nullable=False),
     *(Column(name, Text, nullable=False) for name in ("etag", "modified")),
@@ -45,7 +45,7 @@ feeds = Table(
 # What answers consumed: one row per answer, and one per agent that called a model for it. `day` is the local date.
 answers = Table(
     "answers",
-    tables,
+    metadata,
     Column("number", Integer, primary_key=True),
     Column("day", String(10), nullable=False),
     *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id", "question_id")),
@@ -60,7 +60,7 @@ answers = Table(
 
 spending = Table(
     "spending",
-    tables,
+    metadata,
     Column("answer", Integer, primary_key=True),
     Column("agent", String(128), primary_key=True),
     Column("day", String(10), nullable=False),
@@ -73,7 +73,7 @@ spending = Table(
 # `made_by` a fingerprint of the configuration, `versions` the version of every cited source by name.
 replies = Table(
     "replies",
-    tables,
+    metadata,
     Column("number", Integer, primary_key=True),
     Column("scope", String(300), nullable=False),
     Column("made_by", String(64), nullable=False),
@@ -88,7 +88,7 @@ replies = Table(
 # What commands changed: `scope` is "platform:chat", or "" for the whole deployment.
 overrides = Table(
     "overrides",
-    tables,
+    metadata,
     Column("scope", String(300), primary_key=True),
     Column("name", String(200), primary_key=True),
     Column("value", Text, nullable=False),
@@ -97,7 +97,7 @@ overrides = Table(
 # Who gave which command that changes something, and what it changed or why it did not.
 audit = Table(
     "audit",
-    tables,
+    metadata,
     Column("number", Integer, primary_key=True),
     Column("at", DateTime(timezone=True), nullable=False),
     *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id")),
@@ -110,7 +110,7 @@ audit = Table(
 # it behind. `failures` counts the tries since the last success, `made_by` is a fingerprint of what the last one read.
 refreshes = Table(
     "refreshes",
-    tables,
+    metadata,
     Column("source", String(63), primary_key=True),
     *(
         Column(name, DateTime(timezone=True))
@@ -126,7 +126,7 @@ refreshes = Table(
 # verdict that was taken back is empty; `press` is the id of the last press that counted.
 feedback = Table(
     "feedback",
-    tables,
+    metadata,
     Column("number", Integer, primary_key=True),
     *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
     *(Column(name, String(16), nullable=False) for name in ("verdict", "reason")),
@@ -140,7 +140,7 @@ feedback = Table(
 # message that the answer was taken from.
 learned = Table(
     "learned",
-    tables,
+    metadata,
     Column("number", Integer, primary_key=True),
     *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "lesson", "asked_by", "taught_by")),
     *(Column(name, Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),

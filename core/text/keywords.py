@@ -8,19 +8,19 @@ from collections.abc import Sequence
 
 from core.types import Turn
 
-CARRIED_TERMS = 8
+MAX_CARRIED_TERMS = 8
 
 # A question that leans on the conversation: pronouns, demonstratives, or an opening that continues.
-_LEANING = re.compile(
+_ANAPHORA = re.compile(
     r"\b(it|its|that|this|these|those|they|them|their|there|he|she|one|ones|same|else|instead|former|latter)\b"
     r"|^\s*(and|but|or|so|then|also|what about|how about)\b"
     r"|[它这那其该]|他们|上面|刚才|前者|后者|继续",
     re.IGNORECASE,
 )
-_PAIRED = "\\u3040-\\u30ff\\u3400-\\u9fff\\uac00-\\ud7af"
-_LETTER = rf"(?:(?![{_PAIRED}])\w)"
-_WORD = re.compile(rf"[{_PAIRED}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d[\d.a-zA-Z_]*")
-_PAIRED_START = re.compile(rf"[{_PAIRED}]")
+_BIGRAM_SCRIPTS = "\\u3040-\\u30ff\\u3400-\\u9fff\\uac00-\\ud7af"
+_LETTER = rf"(?:(?![{_BIGRAM_SCRIPTS}])\w)"
+_WORD = re.compile(rf"[{_BIGRAM_SCRIPTS}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d[\d.a-zA-Z_]*")
+_BIGRAM_SCRIPT_START = re.compile(rf"[{_BIGRAM_SCRIPTS}]")
 _CITATION = re.compile(r"\[\d+\]")
 # With fewer words of content a question says too little alone; with more, a pronoun in it points within the question.
 _SHORT_QUESTION_WORDS = 3
@@ -41,10 +41,10 @@ _FILLERS = re.compile(
 )
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
 # Chinese has no spaces: what stands between two noun phrases.
-_BETWEEN = re.compile(
+_CHINESE_PARTICLE = re.compile(
     r"的|了|吗|呢|吧|啊|是|在|和|与|及|或|把|被|对|从|到|中|里|如何|怎么样?|怎样|什么|为什么|哪些?|多少|有没有|是否|可以|能够?|应该|需要"
 )
-_COMMON = frozenset(
+_STOPWORDS = frozenset(
     """
     a about above after again all also am an and any are as at be because been before being below between both
     but by can could did do does doing done down during each explain few for from further get give had has have
@@ -57,89 +57,91 @@ _COMMON = frozenset(
 )
 
 
-def leans_on_history(question: str) -> bool:
+def depends_on_history(question: str) -> bool:
     """Say whether a question is probably incomplete without the conversation."""
-    words = len(content_words(question))
-    return words < _SHORT_QUESTION_WORDS or (words < _LONG_QUESTION_WORDS and bool(_LEANING.search(question)))
+    word_count = len(content_words(question))
+    return word_count < _SHORT_QUESTION_WORDS or (
+        word_count < _LONG_QUESTION_WORDS and bool(_ANAPHORA.search(question))
+    )
 
 
 def content_words(text: str) -> list[str]:
     """Return the words that carry meaning, lower-case, in order; runs of Chinese, kana and Hangul as pairs."""
-    found = _WORD.findall(text.lower())
+    tokens = _WORD.findall(text.lower())
     if text.isascii():
-        return [word for word in found if word not in _COMMON]
+        return [word for word in tokens if word not in _STOPWORDS]
     words: list[str] = []
-    for word in found:
-        if _PAIRED_START.match(word):
-            words += [word[at : at + 2] for at in range(len(word) - 1)]
-        elif word not in _COMMON:
+    for word in tokens:
+        if _BIGRAM_SCRIPT_START.match(word):
+            words += [word[start : start + 2] for start in range(len(word) - 1)]
+        elif word not in _STOPWORDS:
             words.append(word)
     return words
 
 
-def without_fillers(text: str) -> str:
+def strip_fillers(text: str) -> str:
     """Return a text without greetings, thanks and politeness; as it is when nothing of substance would be left."""
-    bare = " ".join(_FILLERS.sub(" ", text).split()).lstrip(",.!;:，。！；： ")
-    return bare if content_words(bare) else text
+    content = " ".join(_FILLERS.sub(" ", text).split()).lstrip(",.!;:，。！；： ")
+    return content if content_words(content) else text
 
 
-def phrases(text: str) -> list[str]:
+def extract_noun_phrases(text: str) -> list[str]:
     """Return the noun phrases of a text, as near as rules come: runs of words that carry meaning, as written.
 
     A common word or punctuation ends a run. Identifiers keep their spelling; of Chinese, kana and Hangul only what
     stands between particles is taken. None comes twice.
     """
-    found: list[str] = []
-    run: list[str] = []
+    noun_phrases: list[str] = []
+    phrase_words: list[str] = []
     end = 0
     text = _POSSESSIVE.sub("", text)
     for match in _WORD.finditer(text):
-        apart = bool(text[end : match.start()].strip())
+        is_separated = bool(text[end : match.start()].strip())
         end = match.end()
-        if run and (apart or match[0].lower() in _COMMON or _PAIRED_START.match(match[0])):
-            found.append(" ".join(run))
-            run = []
-        if _PAIRED_START.match(match[0]):
-            found += [part for part in _BETWEEN.split(match[0]) if len(part) > 1]
-        elif match[0].lower() not in _COMMON:
-            run.append(match[0])
-    found += [" ".join(run)] if run else []
-    distinct: dict[str, str] = {}
-    for phrase in found:
-        distinct.setdefault(phrase.lower(), phrase)
-    return list(distinct.values())
+        if phrase_words and (is_separated or match[0].lower() in _STOPWORDS or _BIGRAM_SCRIPT_START.match(match[0])):
+            noun_phrases.append(" ".join(phrase_words))
+            phrase_words = []
+        if _BIGRAM_SCRIPT_START.match(match[0]):
+            noun_phrases += [part for part in _CHINESE_PARTICLE.split(match[0]) if len(part) > 1]
+        elif match[0].lower() not in _STOPWORDS:
+            phrase_words.append(match[0])
+    noun_phrases += [" ".join(phrase_words)] if phrase_words else []
+    unique_phrases: dict[str, str] = {}
+    for phrase in noun_phrases:
+        unique_phrases.setdefault(phrase.lower(), phrase)
+    return list(unique_phrases.values())
 
 
-def rule_rewrite(question: str, history: Sequence[Turn], author_id: str = "") -> str:
+def expand_with_history(question: str, history: Sequence[Turn], author_id: str = "") -> str:
     """Complete a question with the weighted terms of the asker's last turns.
 
     A term weighs by how often it was said, how recently, and by whom: the asker's own words count double, what others
     in the group asked counts nothing. A question that stands alone is returned as it is.
     """
-    turns = own_turns(history, author_id)
-    if not turns or not leans_on_history(question):
+    turns = get_author_turns(history, author_id)
+    if not turns or not depends_on_history(question):
         return question
     weights: dict[str, float] = defaultdict(float)
-    present = set(content_words(question))
+    question_words = set(content_words(question))
     for age, turn in enumerate(reversed(turns[-4:])):
         factor = (2.0 if turn.role == "user" else 1.0) / (1 + age)
         # An answer mentions far more than it is about: only its beginning speaks for it.
         words = content_words(turn.text if turn.role == "user" else _CITATION.sub("", turn.text[:300]))
-        for word in set(words) - present:
+        for word in set(words) - question_words:
             weights[word] += factor * (1 + 0.25 * (words.count(word) - 1))
-    carried = sorted(weights, key=lambda word: (-weights[word], word))[:CARRIED_TERMS]
-    return f"{question} {' '.join(carried)}" if carried else question
+    carried_terms = sorted(weights, key=lambda word: (-weights[word], word))[:MAX_CARRIED_TERMS]
+    return f"{question} {' '.join(carried_terms)}" if carried_terms else question
 
 
-def own_turns(history: Sequence[Turn], author_id: str) -> list[Turn]:
+def get_author_turns(history: Sequence[Turn], author_id: str) -> list[Turn]:
     """Return the turns that belong to one asker: what they said and what was answered to it."""
     if not author_id:
         return list(history)
     turns: list[Turn] = []
-    mine = False
+    is_own = False
     for turn in history:
         if turn.role == "user":
-            mine = turn.author_id in ("", author_id)
-        if mine:
+            is_own = turn.author_id in ("", author_id)
+        if is_own:
             turns.append(turn)
     return turns

@@ -20,18 +20,18 @@ _SCRIPTS = (
 _WORD = re.compile(r"\b[A-ZÀ-Þ]?[a-zß-ɏ]+\b")
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", re.DOTALL)
 # A character of these scripts says about as much as this many Latin letters.
-_LETTERS = {"ja": 3, "ko": 3, "zh": 3}
+_LETTERS_PER_CHARACTER = {"ja": 3, "ko": 3, "zh": 3}
 
 
-def language_of(text: str) -> str:
+def detect_language(text: str) -> str:
     """Return a language code (`zh`, `ja`, `ru`, ...), or an empty string for Latin script, which tells too little.
 
     Names and code in a question about software are Latin in every language: a script needs a part of the text only.
     """
     prose = _CODE.sub(" ", text)
-    latin = sum(len(word) for word in _WORD.findall(prose))
+    latin_letter_count = sum(len(word) for word in _WORD.findall(prose))
     for code, script in _SCRIPTS:
-        letters = len(script.findall(prose)) * _LETTERS.get(code, 1)
-        if letters and 2 * letters >= latin:
+        letter_count = len(script.findall(prose)) * _LETTERS_PER_CHARACTER.get(code, 1)
+        if letter_count and 2 * letter_count >= latin_letter_count:
             return code
     return ""

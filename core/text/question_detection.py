@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import unicodedata
 
-LONGEST_READ = 4000
-ASKING = 0.5
+MAX_CHARS = 4000
+QUESTION_THRESHOLD = 0.5
 
-_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_INLINE = re.compile(r"`[^`\n]+`")
+_FENCED_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_INLINE_CODE = re.compile(r"`[^`\n]+`")
 _LINK = re.compile(r"https?://\S+")
 _CODE_LINE = re.compile(
     r"^\s*(?:>>>|\$ |# ?include\b|import [\w.]+(?: as \w+)?\s*$|from [\w.]+ import [\w*, ]+$|(?:async )?def \w+\("
@@ -21,11 +21,11 @@ _CODE_LINE = re.compile(
     r"|</?\w+[^>]*>\s*$|[})\]]+[;,]?\s*$).*$|^.*[;{}]\s*$"
 )
 _WORD = re.compile(r"[^\W\d_][\w'’.-]*")
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_CJK_CHAR = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _COMMAND = re.compile(r"^\s*[/!.][A-Za-z]\w*(?:@\w+)?(?:\s|$)")
 # "@angular/core" is a package, "@property" after "the" or before "decorator" is code, an address has letters before.
 _MENTION = re.compile(r"(?<![\w.`/@])(?<!the )@(?P<name>\w[\w.-]*+)(?!/)(?!\s*(?:decorator|annotation|装饰器|注解))")
-_EVERYBODY = frozenset(
+_GROUP_MENTIONS = frozenset(
     ("all", "everyone", "everybody", "here", "channel", "group", "team", "所有人", "全体成员", "大家")
 )
 
@@ -45,7 +45,7 @@ _COURTESY = re.compile(
     r"|不客气|没事|没问题|解决|搞定|加油|恭喜|[呀啊啦了吧真的太]",
     re.IGNORECASE,
 )
-_RESOLVED = re.compile(
+_RESOLUTION = re.compile(
     r"\b(?:never ?mind|nvm|(?:i |i've |have )?(?:just )?(?:solved|fixed|figured|found) (?:it|that|out|the)|"
     r"(?:it|that)(?:'s| is)? (?:works?|working|solved|fixed)(?: now)?|works now|problem solved)\b"
     r"|解决了|搞定了|找到了|好了不用|不用了|没事了|可以了|自己弄好",
@@ -59,10 +59,10 @@ _INTERROGATIVE = (
     r"|would|will"
     r"|has|have|is|are|was|were|am i|any)"
 )
-_OPENS = re.compile(
+_QUESTION_OPENING = re.compile(
     rf"(?:^|[.!?,:;\n]\s*|\b(?:so|and|but|also|then|hi|hello|hey|folks|all|ok)[ ,]+){_INTERROGATIVE}\b", re.I
 )
-_WAY_IN = re.compile(
+_HELP_REQUEST = re.compile(
     r"\b(?:(?:does|do|did|has|have) (?:any(?:one|body)|some(?:one|body)|you guys) (?:here )?(?:know|have|tried?"
     r"|seen|experience|use|ha[ds])"
     r"|any(?:one|body) (?:here )?(?:know|knows|familiar|able|tried|using|seen|got|has|had|else (?:get|see|hav)\w*)"
@@ -83,14 +83,14 @@ _WAY_IN = re.compile(
     r"|是什么|哪(?:里|个|些|儿|种)|多少|几(?:个|种|次)|支持.{0,20}(?:吗|么|不)|吗\s*[?？]?$|[么呢]\s*[?？]",
     re.IGNORECASE | re.MULTILINE,
 )
-_STARTS = re.compile(
+_QUESTION_START = re.compile(
     r"\s*(?:(?:hi|hello|hey|so|and|also|btw)[ ,!]+(?:all|there|everyone|folks|guys)?[ ,!]*)?"
     r"(?:how (?:many|much|long|often|big|do|does|can|to|is|are|should)|what (?:is|are|does|do|happens)"
     r"|why (?:do|does|is|are|can|won)|where (?:is|are|do|does|can)|which \w+ (?:is|are|do|does|should|can))\b",
     re.IGNORECASE,
 )
-_MARK = re.compile(r"[?？](?![\w=&/])")
-_REPORT = re.compile(
+_QUESTION_MARK = re.compile(r"[?？](?![\w=&/])")
+_ERROR_REPORT = re.compile(
     r"\b(?:error|exception|traceback|stack ?trace|segfault|crash(?:e[sd]|ing)?|fail(?:s|ed|ing|ure)?|refused|denied"
     r"|time(?:s|d)? ?out"
     r"|(?:does ?n[o']?t|doesn’t|is ?n[o']?t|isn’t|not|won'?t|stopped|never) (?:work|start|run|load|connect|respond"
@@ -103,7 +103,7 @@ _REPORT = re.compile(
 _FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i’m|i've|my|me|we|our|us|it|when|after)\b|我|我们|一直|总是|之后|的时候", re.IGNORECASE
 )
-_PERSONAL = re.compile(
+_SMALL_TALK = re.compile(
     r"\b(?:how are (?:you|things|we)|what'?s up|how'?s (?:it going|life|everyone)|who(?:'s| is| are| wants| else)|"
     r"(?:are|were|will|have|did|do|would|can|could) (?:you|u|y'all)\b(?! (?:\w+ )?(?:know|explain|tell (?:me"
     r"|us) how|help|configure|set|use|have an example))"
@@ -123,76 +123,80 @@ _PERSONAL = re.compile(
 )
 
 
-def nothing_to_answer(text: str) -> str:
+def unanswerable_reason(text: str) -> str:
     """Return why a message is nothing to answer, whoever was meant: a command, code alone, a courtesy, too short."""
-    said = _normal(text)
-    if _COMMAND.match(said):
+    normalized = _normalize(text)
+    if _COMMAND.match(normalized):
         return "a command for another bot"
-    prose = _prose(said)
+    prose = _extract_prose(normalized)
     if not prose.strip():
-        return "no words but code or links" if said.strip() else "no words"
-    wide, words = len(_WIDE.findall(prose)), len(_WORD.findall(prose))
-    left = _COURTESY.sub("", prose)
-    if not (_WORD.search(left) or _WIDE.search(left)):
+        return "no words but code or links" if normalized.strip() else "no words"
+    cjk_count, word_count = len(_CJK_CHAR.findall(prose)), len(_WORD.findall(prose))
+    remainder = _COURTESY.sub("", prose)
+    if not (_WORD.search(remainder) or _CJK_CHAR.search(remainder)):
         return "a courtesy"
-    return "too short" if words < 2 and wide < 4 else ""
+    return "too short" if word_count < 2 and cjk_count < 4 else ""
 
 
-def no_question(text: str) -> str:
+def no_question_reason(text: str) -> str:
     """Return why the words alone say that nobody asks the group something that knowledge answers, or nothing."""
-    if reason := nothing_to_answer(text):
+    if reason := unanswerable_reason(text):
         return reason
-    sure = asking(text)
-    if sure < ASKING:
+    score = question_score(text)
+    if score < QUESTION_THRESHOLD:
         return "not a question"
-    return "a question about people or plans" if sure < 1 and personal(text) else ""
+    return "a question about people or plans" if score < 1 and is_small_talk(text) else ""
 
 
-def for_somebody_else(text: str) -> bool:
+def mentions_person(text: str) -> bool:
     """Say whether a text mentions a person. The bot's own mention was taken out by its adapter."""
-    bare = _INLINE.sub(" ", _FENCED.sub(" ", _normal(text)))
-    return any(found["name"].lower() not in _EVERYBODY for found in _MENTION.finditer(bare))
+    text_without_code = _INLINE_CODE.sub(" ", _FENCED_CODE.sub(" ", _normalize(text)))
+    return any(match["name"].lower() not in _GROUP_MENTIONS for match in _MENTION.finditer(text_without_code))
 
 
-def asking(text: str) -> float:
+def question_score(text: str) -> float:
     """Return how surely a message asks for something: 0 for a statement, 1 for a plain request for help.
 
     An error report counts as well, more so when it says that somebody met the error.
     """
-    prose = _prose(_normal(text))
-    mark, way_in, opens = bool(_MARK.search(prose)), bool(_WAY_IN.search(prose)), bool(_OPENS.search(prose))
-    report = bool(_REPORT.search(prose))
-    if way_in and (mark or report):
+    prose = _extract_prose(_normalize(text))
+    has_mark, is_request, has_opening = (
+        bool(_QUESTION_MARK.search(prose)),
+        bool(_HELP_REQUEST.search(prose)),
+        bool(_QUESTION_OPENING.search(prose)),
+    )
+    has_error = bool(_ERROR_REPORT.search(prose))
+    if is_request and (has_mark or has_error):
         return 1.0
-    if way_in or _STARTS.match(prose):
-        return 0.9 if mark else 0.8
-    if mark:
-        return 0.9 if opens or report else 0.6
-    if report and _FIRST_PERSON.search(prose):
+    if is_request or _QUESTION_START.match(prose):
+        return 0.9 if has_mark else 0.8
+    if has_mark:
+        return 0.9 if has_opening or has_error else 0.6
+    if has_error and _FIRST_PERSON.search(prose):
         return 0.6
-    return 0.3 if opens or report else 0.0
+    return 0.3 if has_opening or has_error else 0.0
 
 
-def reports(text: str) -> bool:
+def is_error_report(text: str) -> bool:
     """Say whether a message tells of an error."""
-    return bool(_REPORT.search(_prose(_normal(text))))
+    return bool(_ERROR_REPORT.search(_extract_prose(_normalize(text))))
 
 
-def personal(text: str) -> bool:
+def is_small_talk(text: str) -> bool:
     """Say whether a message is about people, their plans or opinions: no knowledge answers that."""
-    return bool(_PERSONAL.search(_prose(_normal(text))))
+    return bool(_SMALL_TALK.search(_extract_prose(_normalize(text))))
 
 
-def resolved(text: str) -> bool:
+def is_resolution(text: str) -> bool:
     """Say whether an asker takes a question back or says that it is solved."""
-    return bool(_RESOLVED.search(_normal(text)))
+    return bool(_RESOLUTION.search(_normalize(text)))
 
 
-def _normal(text: str) -> str:
-    return unicodedata.normalize("NFKC", text[:LONGEST_READ]).replace("’", "'")
+def _normalize(text: str) -> str:
+    return unicodedata.normalize("NFKC", text[:MAX_CHARS]).replace("’", "'")
 
 
-def _prose(said: str) -> str:
+def _extract_prose(text: str) -> str:
     """Return what a person says around code, output and links."""
-    bare = _LINK.sub(" ", _INLINE.sub(" it ", _FENCED.sub(" ", said)))
-    return "\n".join(line for line in bare.split("\n") if not _CODE_LINE.match(line))
+    stripped = _LINK.sub(" ", _INLINE_CODE.sub(" it ", _FENCED_CODE.sub(" ", text)))
+    return "\n".join(line for line in stripped.split("\n") if not _CODE_LINE.match(line))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from core.text.keywords import content_words, leans_on_history
+from core.text.keywords import content_words, depends_on_history
 from core.types import Question
 
-LONGEST_SENSE = 600
+MAX_QUESTION_CHARS = 600
 
-_NOW = re.compile(
+_TIME_REFERENCE = re.compile(
     r"\b(now|nowadays|today|tonight|tomorrow|yesterday|current|currently|latest|newest|recent|recently|lately|ago|yet"
     r"|still|upcoming|at (?:the|this) (?:moment|time)|so far"
     r"|(?:this|last|next|past) (?:\w+ )?"
@@ -26,30 +26,33 @@ _NOW = re.compile(
     re.IGNORECASE,
 )
 # With a conversation at hand, these lean on it too: what the asker said of themselves, and what was said before.
-_SPOKEN_OF = re.compile(
+_CONVERSATION_REFERENCE = re.compile(
     r"\b(my|mine|our|ours|we|us|i'm|i’m|i am|i have|i've|i’ve|above|earlier|before|previous\w*|sa(?:y|ys|id)|mention\w*"
     r"|wrote|told|again|another|more|other|both|such)\b|我|我们|刚|之前|以上|又|再|还",
     re.IGNORECASE,
 )
-_EDGES = " \t\r\n?!.,;:…。？！，；：、"
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_EDGE_PUNCTUATION = " \t\r\n?!.,;:…。？！，；：、"
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # A capital behind the first letter is looked for from the start alone: a word may be as long as a whole message.
-_MARKED = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\w.*[A-Z]", re.DOTALL)
+_IDENTIFIER_LIKE = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\w.*[A-Z]", re.DOTALL)
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
 # What NFKC would make a plain number or letter of, though it is read as something else: 10⁵, H₂O, ½, ①.
-_RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
+_SPECIAL_FORMS = ("<super>", "<sub>", "<fraction>", "<circle>")
 
 _NEGATIONS = frozenset(("not", "no", "never", "none", "cannot", "nothing", "nobody", "nowhere"))
 # Common words that still change what is asked.
-_TELLING = frozenset(
+_MEANINGFUL_STOPWORDS = frozenset(
     """
     from than into over under before after by off down between against all only most more less least fewer other same
     both each once again first last always without except unless neither nor or out up too
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
-_ASKING = {"which": "what", **{word: word for word in ("what", "who", "whose", "whom", "when", "where", "why", "how")}}
+_QUESTION_WORDS = {
+    "which": "what",
+    **{word: word for word in ("what", "who", "whose", "whom", "when", "where", "why", "how")},
+}
 # May, must and should, is, was and will: other questions about the same things.
-_MANNER = {
+_MODALITY = {
     **dict.fromkeys(("must", "need", "needs", "needed", "required", "require", "requires", "necessary"), "must"),
     **{"mandatory": "must", "obligatory": "must", "should": "should", "ought": "should"},
     **{"will": "will", "did": "did", "was": "did", "were": "did", "had": "did"},
@@ -57,17 +60,17 @@ _MANNER = {
 _HAVE_TO = re.compile(r"\b(?:have|has|having) to\b")
 # What is denied of one thing and not of the other is told by more than which words there are.
 _CONTRAST = re.compile(r"[,;，；]|\b(?:and|but|while|whereas|although|though|however)\b", re.IGNORECASE)
-_FOR_WHAT = re.compile(r"\bwhat\b.*\bfor\W*\Z", re.DOTALL)
+_PURPOSE = re.compile(r"\bwhat\b.*\bfor\W*\Z", re.DOTALL)
 _AMOUNT = re.compile(r"\bhow (many|much|long|often|big|large|fast|old|far|soon)\b")
 _WAY = re.compile(r"\bwhat(?:'s|’s| is| are)?(?: the| a)?(?: \w+)? (?:way|ways|steps)\b")
-_WEAK = frozenset(
+_WEAK_WORDS = frozenset(
     """
     way ways best please possible correct correctly properly proper exactly simply easily steps step guide instructions
     describe explain wonder wondering somebody someone anybody anyone hi hello hey thanks thank kindly able require
     required requires necessary question everybody everyone folks actually quick quickly
     """.split()  # noqa: SIM905 (as above)
 )
-_SAME = {
+_SYNONYM_STEMS = {
     **dict.fromkeys(("install", "setup"), "install"),
     **dict.fromkeys(("delet", "remov", "eras"), "delete"),
     **dict.fromkeys(("chang", "modify", "alter", "edit"), "change"),
@@ -77,90 +80,99 @@ _SAME = {
 }
 
 
-def changes_by_itself(text: str) -> bool:
+def is_time_sensitive(text: str) -> bool:
     """Say whether a question is about now or today: its answer is another one later."""
-    return bool(_NOW.search(text))
+    return bool(_TIME_REFERENCE.search(text))
 
 
-def stands_alone(question: Question) -> bool:
+def is_self_contained(question: Question) -> bool:
     """Say whether the answer to a question depends on the knowledge only: on no conversation, and on no moment."""
-    if changes_by_itself(question.text) or not normal(question.text):
+    if is_time_sensitive(question.text) or not normalize(question.text):
         return False
     # A message that this one replies to comes without an author where people have names.
     if question.author_id and any(turn.role == "user" and not turn.author_id for turn in question.history):
         return False
-    leans = leans_on_history(question.text) or bool(_SPOKEN_OF.search(question.text))
-    return not (question.history and leans)
+    is_dependent = depends_on_history(question.text) or bool(_CONVERSATION_REFERENCE.search(question.text))
+    return not (question.history and is_dependent)
 
 
-def normal(text: str) -> str:
+def normalize(text: str) -> str:
     """Return a question without what never matters: white space, closing punctuation, capitals that mark nothing."""
-    words = _plain(text).split()
-    lowered = (word if _MARKED.search(word) else word.casefold() for word in words)
-    return " ".join(lowered).strip(_EDGES)
+    words = _normalize_unicode(text).split()
+    folded_words = (word if _IDENTIFIER_LIKE.search(word) else word.casefold() for word in words)
+    return " ".join(folded_words).strip(_EDGE_PUNCTUATION)
 
 
-def sense(text: str) -> str:
+def canonical_form(text: str) -> str:
     """Return what a question asks for, as a text that other questions of the same sense have too; "" where unclear."""
-    if len(text) > LONGEST_SENSE:
+    if len(text) > MAX_QUESTION_CHARS:
         return ""
-    plain = _plain(text).replace("’", "'")
-    quoted = sorted("".join(groups).strip() for groups in _QUOTED.findall(plain))
-    spoken = re.sub(r"\bcan't\b", "can not", re.sub(r"n't\b", " not", plain), flags=re.IGNORECASE)
-    spoken = re.sub(r"\b(?:set(?:ting)?) up\b", "setup", spoken, flags=re.IGNORECASE)
+    normalized_text = _normalize_unicode(text).replace("’", "'")
+    quotes = sorted("".join(groups).strip() for groups in _QUOTED.findall(normalized_text))
+    simplified_text = re.sub(r"\bcan't\b", "can not", re.sub(r"n't\b", " not", normalized_text), flags=re.IGNORECASE)
+    simplified_text = re.sub(r"\b(?:set(?:ting)?) up\b", "setup", simplified_text, flags=re.IGNORECASE)
     # "the version of Python" is "the Python version".
-    spoken = re.sub(r"\b([\w-]+) of (?:the |a |an )?([\w.-]+)", r"\2 \1", spoken)
-    things, deeds = _words(spoken)
-    if not (things or deeds) or ("not" in deeds and _CONTRAST.search(plain)):
+    simplified_text = re.sub(r"\b([\w-]+) of (?:the |a |an )?([\w.-]+)", r"\2 \1", simplified_text)
+    entities, actions = _split_entities_and_actions(simplified_text)
+    if not (entities or actions) or ("not" in actions and _CONTRAST.search(normalized_text)):
         return ""
-    return "\n".join((" ".join(_asked(spoken.lower())), " ".join(deeds), " ".join(things), " ".join(quoted)))
+    return "\n".join(
+        (
+            " ".join(_get_question_features(simplified_text.lower())),
+            " ".join(actions),
+            " ".join(entities),
+            " ".join(quotes),
+        )
+    )
 
 
-def _plain(text: str) -> str:
+def _normalize_unicode(text: str) -> str:
     """Return a text in one spelling of its letters: of full and half width, with accents in one piece."""
     if text.isascii():
         return text
     return "".join(
-        letter if unicodedata.decomposition(letter).startswith(_RAISED) else unicodedata.normalize("NFKC", letter)
+        letter
+        if unicodedata.decomposition(letter).startswith(_SPECIAL_FORMS)
+        else unicodedata.normalize("NFKC", letter)
         for letter in unicodedata.normalize("NFC", text)
     )
 
 
-def _asked(text: str) -> list[str]:
+def _get_question_features(text: str) -> list[str]:
     """Return the question words and the manner, sorted: how, why and when are different questions, must and may too."""
     amounts = _AMOUNT.findall(text)
     if _WAY.search(text):
         text = _WAY.sub("how", text)
-    spoken = re.findall(r"[a-z]+", _HAVE_TO.sub("must", text))
-    words = {_ASKING[word] for word in spoken if word in _ASKING}
+    tokens = re.findall(r"[a-z]+", _HAVE_TO.sub("must", text))
+    question_words = {_QUESTION_WORDS[word] for word in tokens if word in _QUESTION_WORDS}
     # How something is done and how it should be done is one question.
-    manner = set() if "how" in words else {_MANNER[word] for word in spoken if word in _MANNER}
-    purpose = {"what for"} if _FOR_WHAT.search(text) else set()
-    return sorted({*words, *manner, *purpose, *(f"how {amount}" for amount in amounts)})
+    modality = set() if "how" in question_words else {_MODALITY[word] for word in tokens if word in _MODALITY}
+    purpose = {"what for"} if _PURPOSE.search(text) else set()
+    return sorted({*question_words, *modality, *purpose, *(f"how {amount}" for amount in amounts)})
 
 
-def _words(text: str) -> tuple[list[str], list[str]]:
+def _split_entities_and_actions(text: str) -> tuple[list[str], list[str]]:
     """Return the words for things, and those for deeds, whose place among the things does not matter; both in order."""
-    things, deeds = list[str](), list[str]()
-    for raw in text.split():
-        word = re.sub(r"'s$", "", raw.strip("`\"'“”" + _EDGES).removesuffix("()"))
-        low = word.lower()
+    entities, actions = list[str](), list[str]()
+    for raw_word in text.split():
+        word = re.sub(r"'s$", "", raw_word.strip("`\"'“”" + _EDGE_PUNCTUATION).removesuffix("()"))
+        lower_word = word.lower()
         if not word:
             continue
-        if low in _NEGATIONS:
+        if lower_word in _NEGATIONS:
             # "Why doesn't it work" and "why does it not work": that it is denied counts, not where.
-            deeds.append("not")
-        elif low in _TELLING:
-            things.append(low)
-        elif _WIDE.search(word) or _MARKED.search(word):
-            things.append(word)
+            actions.append("not")
+        elif lower_word in _MEANINGFUL_STOPWORDS:
+            entities.append(lower_word)
+        elif _CJK.search(word) or _IDENTIFIER_LIKE.search(word):
+            entities.append(word)
         else:
-            for part in low.split("-"):
-                if part in _WEAK or part in _ASKING or not content_words(part):
+            for part in lower_word.split("-"):
+                if part in _WEAK_WORDS or part in _QUESTION_WORDS or not content_words(part):
                     continue
                 stem = _stem(part)
-                (deeds if stem in _SAME else things).append(_SAME.get(stem, stem))
-    return things, deeds
+                (actions if stem in _SYNONYM_STEMS else entities).append(_SYNONYM_STEMS.get(stem, stem))
+    return entities, actions
 
 
 def _stem(word: str) -> str:

@@ -21,6 +21,6 @@ def chunk(document: Document, tokens: int = 200) -> list[Chunk]:
     """
     if not document.text.strip():
         return []
-    by_kind = {"markdown": chunk_markdown, "rst": chunk_rst, "python": chunk_python, "faq": chunk_faq}
-    other = chunk_code if document.kind in LANGUAGES else chunk_plain
-    return by_kind.get(document.kind, other)(document, tokens)
+    chunkers = {"markdown": chunk_markdown, "rst": chunk_rst, "python": chunk_python, "faq": chunk_faq}
+    default_chunker = chunk_code if document.kind in LANGUAGES else chunk_plain
+    return chunkers.get(document.kind, default_chunker)(document, tokens)

@@ -10,29 +10,38 @@ from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import Any
 
-from knowledge.chunking.lines import Lines, Section, Span, chunks_of, estimate, pack, paragraphs, root_name
+from knowledge.chunking.lines import (
+    Lines,
+    Section,
+    Span,
+    estimate_tokens,
+    get_root_title,
+    pack_spans,
+    split_paragraphs,
+    to_chunks,
+)
 from knowledge.ports import Chunk, Document
 
 # Where a kind's grammar has another name than the kind.
-_GRAMMARS = {"csharp": "c_sharp", "shell": "bash"}
+_GRAMMAR_NAMES = {"csharp": "c_sharp", "shell": "bash"}
 # Their blocks end with a word, and nest without brackets.
-_WORDY = frozenset({"ruby", "shell"})
-_LATER = frozenset({"csharp", "php", "kotlin", "swift"}) | _WORDY
-LANGUAGES = frozenset({"javascript", "typescript", "go", "rust", "java", "c", "cpp"}) | _LATER
+_KEYWORD_BLOCK_LANGUAGES = frozenset({"ruby", "shell"})
+_NEWER_LANGUAGES = frozenset({"csharp", "php", "kotlin", "swift"}) | _KEYWORD_BLOCK_LANGUAGES
+LANGUAGES = frozenset({"javascript", "typescript", "go", "rust", "java", "c", "cpp"}) | _NEWER_LANGUAGES
 
 # The splitter's time grows with the third power of the syntax tree's depth. Code beyond these limits is generated (or
 # hostile); it is split by paragraphs instead.
-_LONGEST_TEXT = 100_000
-_LONGEST_LINE = 500
-_DEEPEST_NESTING = 60
-_MOST_LINKS = 250
+_MAX_TEXT_LENGTH = 100_000
+_MAX_LINE_LENGTH = 500
+_MAX_NESTING = 60
+_MAX_LINKS = 250
 _BRACKET = re.compile(r"[(\[{}\])]")
 _BLOCK = re.compile(
     r"^[ \t]*(?:(?P<end>(?:end|fi|done|esac)\b)|(?:if|unless|while|until|for|case|begin|def|class|module|select)\b)"
     r"|(?<!^)\bdo\b[ \t]*(?:\|[^|\n]*\|)?[ \t]*$",
     re.MULTILINE,
 )
-_LINK = re.compile(r"\belse\b|^[ \t]*[.+?:&|~!=-]|[-+!~]{3}|`|\b(?:await|typeof|new|not)\b[ \t]*$", re.MULTILINE)
+_CHAIN_LINK = re.compile(r"\belse\b|^[ \t]*[.+?:&|~!=-]|[-+!~]{3}|`|\b(?:await|typeof|new|not)\b[ \t]*$", re.MULTILINE)
 
 _MODIFIERS = r"export|default|pub(?:\([a-z]+\))?|public|private|protected|static|abstract|final|async|unsafe|inline"
 _KEYWORDS = r"class|interface|enum|struct|trait|impl(?:<[^>]*>)?|fn|function\*?|type|namespace|mod|union"
@@ -45,14 +54,14 @@ _DEFINITION = re.compile(
 )
 
 _NAME = r"([A-Za-z_$][\w$]*)"
-_OWNERS = rf"(?:<[^>\n]{{0,80}}>\s*)?(?:[A-Za-z_]\w*(?:<[^>\n]{{0,80}}>)?\??\.)*{_NAME}"
+_QUALIFIED_NAME = rf"(?:<[^>\n]{{0,80}}>\s*)?(?:[A-Za-z_]\w*(?:<[^>\n]{{0,80}}>)?\??\.)*{_NAME}"
 # Of what came later than the expression above, which is left alone: another title means reading everything again.
-_LATER_DEFINITION = re.compile(
+_NEWER_DEFINITION = re.compile(
     rf"^[ \t]*(?:(?:{_MODIFIERS}|internal|open|override|sealed|data|suspend|partial|virtual|fileprivate|mutating"
     r"|companion|inner|infix|operator|readonly|required|convenience|@\w+)\s+)*"
     rf"(?:(?:class|interface|enum|struct|trait|record|object|protocol|extension|actor|namespace|module|function)\s+{_NAME}"
     rf"|def\s+(?:self\.)?{_NAME}"
-    rf"|fun[ \t]+{_OWNERS}"
+    rf"|fun[ \t]+{_QUALIFIED_NAME}"
     rf"|func\s+{_NAME}"
     # A method of C#: modifier, type, name, parameters.
     rf"|(?<=[a-z] )[A-Za-z_][\w<>,.?\[\]]*[ \t]+{_NAME}[ \t]*\([^;\n]*$)",
@@ -65,44 +74,50 @@ _SHELL_DEFINITION = re.compile(
 
 def chunk_code(document: Document, tokens: int) -> list[Chunk]:
     """Split at the borders of the syntax tree, rounded to whole lines; the title names the definitions that start."""
-    lines = Lines.of(document.text)
-    by_syntax = find_spec(_grammar_name(document)) is not None and _tame(lines, document.kind)
-    borders = _spans(document, lines, tokens) if by_syntax else paragraphs(lines, Span(1, len(lines)))
-    root = root_name(document)
+    lines = Lines.from_text(document.text)
+    is_parsable = find_spec(_grammar_name(document)) is not None and _is_splittable(lines, document.kind)
+    candidate_spans = (
+        _split_by_syntax(document, lines, tokens) if is_parsable else split_paragraphs(lines, Span(1, len(lines)))
+    )
+    root = get_root_title(document)
     sections = [
         Section((root, name) if name else (root,), span.start, span.end)
-        for name, span in _named(lines, pack(lines, borders, tokens), _definition(document.kind))
+        for name, span in _name_spans(
+            lines, pack_spans(lines, candidate_spans, tokens), _definition_pattern(document.kind)
+        )
     ]
-    return chunks_of(lines, sections, tokens, lambda section: [section.span])
+    return to_chunks(lines, sections, tokens, lambda section: [section.span])
 
 
-def _definition(kind: str) -> re.Pattern[str]:
+def _definition_pattern(kind: str) -> re.Pattern[str]:
     if kind == "shell":
         return _SHELL_DEFINITION
-    return _LATER_DEFINITION if kind in _LATER else _DEFINITION
+    return _NEWER_DEFINITION if kind in _NEWER_LANGUAGES else _DEFINITION
 
 
-def _tame(lines: Lines, kind: str) -> bool:
+def _is_splittable(lines: Lines, kind: str) -> bool:
     """Tell whether the splitter will be done in reasonable time: no long lines, deep nesting or endless chains."""
     text = "\n".join(lines.lines)
-    if len(text) > _LONGEST_TEXT or max(map(len, lines.lines)) > _LONGEST_LINE:
+    if len(text) > _MAX_TEXT_LENGTH or max(map(len, lines.lines)) > _MAX_LINE_LENGTH:
         return False
-    steps = (1 if bracket in "([{" else -1 for bracket in _BRACKET.findall(text))
-    if max(accumulate(steps), default=0) > _DEEPEST_NESTING:
+    bracket_steps = (1 if bracket in "([{" else -1 for bracket in _BRACKET.findall(text))
+    if max(accumulate(bracket_steps), default=0) > _MAX_NESTING:
         return False
-    blocks = (-1 if match["end"] else 1 for match in _BLOCK.finditer(text)) if kind in _WORDY else ()
-    if max(accumulate(blocks), default=0) > _DEEPEST_NESTING:
+    block_steps = (
+        (-1 if match["end"] else 1 for match in _BLOCK.finditer(text)) if kind in _KEYWORD_BLOCK_LANGUAGES else ()
+    )
+    if max(accumulate(block_steps), default=0) > _MAX_NESTING:
         return False
-    windows = range(0, len(text), 8 * _LONGEST_LINE)
-    return all(len(_LINK.findall(text, start, start + 16 * _LONGEST_LINE)) <= _MOST_LINKS for start in windows)
+    windows = range(0, len(text), 8 * _MAX_LINE_LENGTH)
+    return all(len(_CHAIN_LINK.findall(text, start, start + 16 * _MAX_LINE_LENGTH)) <= _MAX_LINKS for start in windows)
 
 
-def _spans(document: Document, lines: Lines, tokens: int) -> Iterator[Span]:
+def _split_by_syntax(document: Document, lines: Lines, tokens: int) -> Iterator[Span]:
     from semantic_text_splitter import CodeSplitter
 
     text = "\n".join(lines.lines)
-    capacity = max(1, int(tokens * (len(text) + 1) / (estimate(text) or 1)))
-    splitter = CodeSplitter(_grammar(document), capacity)
+    capacity = max(1, int(tokens * (len(text) + 1) / (estimate_tokens(text) or 1)))
+    splitter = CodeSplitter(_load_grammar(document), capacity)
     start, number, position = 1, 1, 0
     for offset, _ in splitter.chunk_indices(text):
         number += text.count("\n", position, offset)
@@ -114,10 +129,10 @@ def _spans(document: Document, lines: Lines, tokens: int) -> Iterator[Span]:
 
 
 def _grammar_name(document: Document) -> str:
-    return f"tree_sitter_{_GRAMMARS.get(document.kind, document.kind)}"
+    return f"tree_sitter_{_GRAMMAR_NAMES.get(document.kind, document.kind)}"
 
 
-def _grammar(document: Document) -> Any:
+def _load_grammar(document: Document) -> Any:
     module = import_module(_grammar_name(document))
     if document.kind == "php":
         return module.language_php()
@@ -126,14 +141,14 @@ def _grammar(document: Document) -> Any:
     return module.language_tsx() if PurePosixPath(document.path).suffix == ".tsx" else module.language_typescript()
 
 
-def _named(lines: Lines, spans: Iterable[Span], definition: re.Pattern[str]) -> Iterator[tuple[str, Span]]:
+def _name_spans(lines: Lines, spans: Iterable[Span], definition: re.Pattern[str]) -> Iterator[tuple[str, Span]]:
     """Name each span by the first definitions that start in it, or by the unindented one that it continues."""
-    enclosing = ""
+    enclosing_name = ""
     for span in spans:
         text = "\n".join(lines.lines[span.start - 1 : span.end])
-        found = list(definition.finditer(text))
-        names = list(dict.fromkeys(next(filter(None, match.groups())) for match in found))
-        continues = text.lstrip("\n")[:1] in (" ", "\t", "}", ")")
-        yield " / ".join(names[:2]) or (enclosing if continues else ""), span
-        outer = [name for match, name in zip(found, names, strict=False) if not match[0][:1].isspace()]
-        enclosing = outer[-1] if outer else enclosing
+        matches = list(definition.finditer(text))
+        names = list(dict.fromkeys(next(filter(None, match.groups())) for match in matches))
+        is_continuation = text.lstrip("\n")[:1] in (" ", "\t", "}", ")")
+        yield " / ".join(names[:2]) or (enclosing_name if is_continuation else ""), span
+        outer_names = [name for match, name in zip(matches, names, strict=False) if not match[0][:1].isspace()]
+        enclosing_name = outer_names[-1] if outer_names else enclosing_name

@@ -10,14 +10,14 @@ from pathlib import PurePosixPath
 
 from knowledge.ports import Chunk, Document
 
-STRETCH = 1.5
-SLACK = 1.25
-SMALL = 0.3
-CRUMB = 0.15
-MAX_NAMES = 60
+HARD_MAX = 1.5
+SOFT_MAX = 1.25
+SMALL_FRACTION = 0.3
+MIN_FRACTION = 0.15
+MAX_TITLE_LENGTH = 60
 
-_WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
-_BORDER = re.compile(r"[.!?;。！？；](?=\s|[^\x00-\x7f]|$)|[,，、}\])>]|\s")
+_CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+_BREAK = re.compile(r"[.!?;。！？；](?=\s|[^\x00-\x7f]|$)|[,，、}\])>]|\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Section:
     path: tuple[str, ...]
     start: int
     end: int
-    continued: str = ""
+    continuation_name: str = ""
 
     @property
     def span(self) -> Span:
@@ -43,12 +43,12 @@ class Section:
         return Span(self.start, self.end)
 
 
-def estimate(text: str) -> float:
+def estimate_tokens(text: str) -> float:
     """Return about how many tokens a line or text has."""
     if text.isascii():
         return (len(text) + 1) / 4
-    wide = len(_WIDE.findall(text))
-    return wide + (len(text) - wide + 1) / 4
+    cjk_count = len(_CJK.findall(text))
+    return cjk_count + (len(text) - cjk_count + 1) / 4
 
 
 class Lines:
@@ -56,10 +56,10 @@ class Lines:
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
-        self._sums = list(accumulate(map(estimate, lines), initial=0.0))
+        self._cumulative_tokens = list(accumulate(map(estimate_tokens, lines), initial=0.0))
 
     @classmethod
-    def of(cls, text: str) -> Lines:
+    def from_text(cls, text: str) -> Lines:
         """Split at newlines of any system; other characters that Python calls line borders stay inside lines."""
         return cls(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
@@ -71,46 +71,48 @@ class Lines:
 
     def size(self, start: int, end: int) -> float:
         """Return the estimated tokens of a range of lines."""
-        return self._sums[end] - self._sums[start - 1]
+        return self._cumulative_tokens[end] - self._cumulative_tokens[start - 1]
 
-    def blank(self, start: int, end: int) -> bool:
+    def is_blank(self, start: int, end: int) -> bool:
         """Tell whether a range has no content."""
         return not any(self.lines[number - 1].strip() for number in range(start, end + 1))
 
 
-def root_name(document: Document) -> str:
+def get_root_title(document: Document) -> str:
     """Return the title of a document without headings: its own, or the file's name."""
     return document.title or PurePosixPath(document.path).name or "untitled"
 
 
-def rooted(sections: Sequence[Section], root: str, *, spanned: bool = True) -> list[Section]:
+def complete_paths(sections: Sequence[Section], root: str, *, allow_single_root: bool = True) -> list[Section]:
     """Complete heading paths, so that none is empty or ambiguous.
 
     Where one top heading spans the document (`spanned`: its level allows that), it is the root; otherwise every path
     starts with `root`.
     """
-    tops = {section.path[0] for section in sections if section.path}
-    if len(tops) == 1 and spanned:
-        return [Section(section.path or tuple(tops), section.start, section.end) for section in sections]
+    top_headings = {section.path[0] for section in sections if section.path}
+    if len(top_headings) == 1 and allow_single_root:
+        return [Section(section.path or tuple(top_headings), section.start, section.end) for section in sections]
     return [Section((root, *section.path), section.start, section.end) for section in sections]
 
 
-def chunks_of(
+def to_chunks(
     lines: Lines, sections: Sequence[Section], tokens: int, split: Callable[[Section], Sequence[Span]]
 ) -> list[Chunk]:
     """Turn consecutive sections into chunks: small ones joined, long ones divided at the borders `split` returns."""
     pieces: list[_Piece] = []
-    for group in _join_small(lines, sections, tokens):
-        title = _title(group)
-        if len(group) > 1 or lines.size(group[0].start, group[0].end) <= tokens * SLACK:
+    for group in _group_small(lines, sections, tokens):
+        title = _make_title_path(group)
+        if len(group) > 1 or lines.size(group[0].start, group[0].end) <= tokens * SOFT_MAX:
             spans = [Span(group[0].start, group[-1].end)]
         else:
-            spans = pack(lines, split(group[0]), tokens)
+            spans = pack_spans(lines, split(group[0]), tokens)
         for index, span in enumerate(spans):
-            path = (*title[:-1], group[0].continued) if index > 0 and group[0].continued else title
+            path = (*title[:-1], group[0].continuation_name) if index > 0 and group[0].continuation_name else title
             pieces.append(_Piece(span, path))
-    swept = _sweep(lines, pieces, tokens)
-    return [chunk for piece in swept for chunk in _chunks(lines, piece.span, " > ".join(piece.path), tokens)]
+    merged_pieces = _merge_tiny(lines, pieces, tokens)
+    return [
+        chunk for piece in merged_pieces for chunk in _make_chunks(lines, piece.span, " > ".join(piece.path), tokens)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,122 +121,128 @@ class _Piece:
     path: tuple[str, ...]
 
 
-def _sweep(lines: Lines, pieces: Sequence[_Piece], tokens: int) -> list[_Piece]:
+def _merge_tiny(lines: Lines, pieces: Sequence[_Piece], tokens: int) -> list[_Piece]:
     """Join crumbs (a lone call, a class line) to the piece before or after them on the same branch of the headings."""
-    swept: list[_Piece] = []
+    merged_pieces: list[_Piece] = []
     for piece in pieces:
-        if swept and (joined := _joined(lines, swept[-1], piece, tokens)):
-            swept[-1] = joined
+        if merged_pieces and (merged_piece := _try_merge(lines, merged_pieces[-1], piece, tokens)):
+            merged_pieces[-1] = merged_piece
         else:
-            swept.append(piece)
-    return swept
+            merged_pieces.append(piece)
+    return merged_pieces
 
 
-def _joined(lines: Lines, left: _Piece, right: _Piece, tokens: int) -> _Piece | None:
-    before = lines.size(left.span.start, left.span.end)
-    after = lines.size(right.span.start, right.span.end)
+def _try_merge(lines: Lines, left: _Piece, right: _Piece, tokens: int) -> _Piece | None:
+    left_size = lines.size(left.span.start, left.span.end)
+    right_size = lines.size(right.span.start, right.span.end)
     depth = min(len(left.path), len(right.path)) - (left.path[:-1] == right.path[:-1])
     if (
-        min(before, after) >= tokens * CRUMB
-        or before + after > tokens * STRETCH
+        min(left_size, right_size) >= tokens * MIN_FRACTION
+        or left_size + right_size > tokens * HARD_MAX
         or left.path[:depth] != right.path[:depth]
     ):
         return None
-    return _Piece(Span(left.span.start, right.span.end), left.path if before > after else right.path)
+    return _Piece(Span(left.span.start, right.span.end), left.path if left_size > right_size else right.path)
 
 
-def _join_small(lines: Lines, sections: Sequence[Section], tokens: int) -> list[list[Section]]:
+def _group_small(lines: Lines, sections: Sequence[Section], tokens: int) -> list[list[Section]]:
     """Group small sections with their neighbours. One that opens subsections waits for these."""
     groups: list[list[Section]] = []
     size = 0.0
-    filled = [section for section in sections if not lines.blank(section.start, section.end)]
-    for section, following in zip_longest(filled, filled[1:]):
-        added = lines.size(section.start, section.end)
-        small = min(size, added) < tokens * SMALL
-        opens = following is not None and _contains(section, following)
+    nonblank_sections = [section for section in sections if not lines.is_blank(section.start, section.end)]
+    for section, next_section in zip_longest(nonblank_sections, nonblank_sections[1:]):
+        section_size = lines.size(section.start, section.end)
+        is_small = min(size, section_size) < tokens * SMALL_FRACTION
+        has_subsections = next_section is not None and _is_ancestor(section, next_section)
         if (
             groups
-            and small
-            and size + added <= tokens * SLACK
-            and _related(groups[-1], section)
-            and (not opens or all(_contains(member, section) for member in groups[-1]))
+            and is_small
+            and size + section_size <= tokens * SOFT_MAX
+            and _is_related(groups[-1], section)
+            and (not has_subsections or all(_is_ancestor(member, section) for member in groups[-1]))
         ):
             groups[-1].append(section)
-            size += added
+            size += section_size
         else:
             groups.append([section])
-            size = added
+            size = section_size
     return groups
 
 
-def _contains(section: Section, other: Section) -> bool:
+def _is_ancestor(section: Section, other: Section) -> bool:
     return len(section.path) < len(other.path) and other.path[: len(section.path)] == section.path
 
 
-def _related(group: Sequence[Section], section: Section) -> bool:
+def _is_related(group: Sequence[Section], section: Section) -> bool:
     """Tell whether a section has the same parent as a group, or continues it one level down."""
     parent = section.path[:-1]
-    shallowest = min(len(member.path) for member in group)
-    return shallowest <= len(section.path) and all(member.path[: len(parent)] == parent for member in group)
+    min_depth = min(len(member.path) for member in group)
+    return min_depth <= len(section.path) and all(member.path[: len(parent)] == parent for member in group)
 
 
-def _title(group: Sequence[Section]) -> tuple[str, ...]:
+def _make_title_path(group: Sequence[Section]) -> tuple[str, ...]:
     depth = min(len(section.path) for section in group)
     if any(section.path[:depth] != group[0].path[:depth] for section in group):
         depth -= 1
     names = list(dict.fromkeys(section.path[depth] for section in group if len(section.path) > depth))
-    shown = len(names)
-    while shown > 1 and len(" / ".join(names[:shown])) > MAX_NAMES:
-        shown -= 1
-    rest = [f"{len(names) - shown} more"] if shown < len(names) else []
-    tail = " / ".join(names[:shown] + rest)
-    return (*group[0].path[:depth], tail) if tail else group[0].path[:depth]
+    visible_count = len(names)
+    while visible_count > 1 and len(" / ".join(names[:visible_count])) > MAX_TITLE_LENGTH:
+        visible_count -= 1
+    more_label = [f"{len(names) - visible_count} more"] if visible_count < len(names) else []
+    last_name = " / ".join(names[:visible_count] + more_label)
+    return (*group[0].path[:depth], last_name) if last_name else group[0].path[:depth]
 
 
-def pack(lines: Lines, spans: Iterable[Span], tokens: int) -> list[Span]:
+def pack_spans(lines: Lines, spans: Iterable[Span], tokens: int) -> list[Span]:
     """Join consecutive spans into spans of at most about `tokens`; a span that is far too long is divided first."""
-    packed: list[list[Span]] = []
-    for piece in (part for span in spans for part in _shatter(lines, span, tokens)):
-        if packed and lines.size(packed[-1][0].start, piece.end) <= tokens:
-            packed[-1].append(piece)
-        elif packed and len(packed[-1]) > 1 and _introduces(lines, packed[-1][-1], piece, tokens):
-            packed.append([packed[-1].pop(), piece])
+    span_groups: list[list[Span]] = []
+    for piece in (part for span in spans for part in _split_oversized(lines, span, tokens)):
+        if span_groups and lines.size(span_groups[-1][0].start, piece.end) <= tokens:
+            span_groups[-1].append(piece)
+        elif span_groups and len(span_groups[-1]) > 1 and _is_introduction(lines, span_groups[-1][-1], piece, tokens):
+            span_groups.append([span_groups[-1].pop(), piece])
         else:
-            packed.append([piece])
-    return _without_crumbs(lines, [Span(group[0].start, group[-1].end) for group in packed], tokens)
+            span_groups.append([piece])
+    return _merge_small(lines, [Span(group[0].start, group[-1].end) for group in span_groups], tokens)
 
 
-def _introduces(lines: Lines, span: Span, following: Span, tokens: int) -> bool:
+def _is_introduction(lines: Lines, span: Span, next_span: Span, tokens: int) -> bool:
     """Tell whether a short span ends in a colon, and so belongs to what follows, if both fit into one chunk."""
-    if lines.size(span.start, span.end) > tokens * SMALL or lines.size(span.start, following.end) > tokens * STRETCH:
+    if (
+        lines.size(span.start, span.end) > tokens * SMALL_FRACTION
+        or lines.size(span.start, next_span.end) > tokens * HARD_MAX
+    ):
         return False
     text = next((lines[number] for number in range(span.end, span.start - 1, -1) if lines[number].strip()), "")
     return text.rstrip().endswith((":", "："))
 
 
-def _without_crumbs(lines: Lines, spans: Sequence[Span], tokens: int) -> list[Span]:
-    merged: list[Span] = []
+def _merge_small(lines: Lines, spans: Sequence[Span], tokens: int) -> list[Span]:
+    merged_spans: list[Span] = []
     for span in spans:
-        if merged:
-            last = merged[-1]
-            small = min(lines.size(last.start, last.end), lines.size(span.start, span.end)) < tokens * SMALL
-            if small and lines.size(last.start, span.end) <= tokens * STRETCH:
-                merged[-1] = Span(last.start, span.end)
+        if merged_spans:
+            previous = merged_spans[-1]
+            is_small = (
+                min(lines.size(previous.start, previous.end), lines.size(span.start, span.end))
+                < tokens * SMALL_FRACTION
+            )
+            if is_small and lines.size(previous.start, span.end) <= tokens * HARD_MAX:
+                merged_spans[-1] = Span(previous.start, span.end)
                 continue
-        merged.append(span)
-    return merged
+        merged_spans.append(span)
+    return merged_spans
 
 
-def _shatter(lines: Lines, span: Span, tokens: int) -> list[Span]:
-    if lines.size(span.start, span.end) <= tokens * STRETCH or span.start == span.end:
+def _split_oversized(lines: Lines, span: Span, tokens: int) -> list[Span]:
+    if lines.size(span.start, span.end) <= tokens * HARD_MAX or span.start == span.end:
         return [span]
-    parts = paragraphs(lines, span)
-    if len(parts) == 1:
+    paragraph_spans = split_paragraphs(lines, span)
+    if len(paragraph_spans) == 1:
         return [Span(number, number) for number in range(span.start, span.end + 1)]
-    return [piece for part in parts for piece in _shatter(lines, part, tokens)]
+    return [piece for paragraph in paragraph_spans for piece in _split_oversized(lines, paragraph, tokens)]
 
 
-def paragraphs(lines: Lines, span: Span) -> list[Span]:
+def split_paragraphs(lines: Lines, span: Span) -> list[Span]:
     """Divide a span after runs of blank lines."""
     starts = [span.start]
     for number in range(span.start + 1, span.end + 1):
@@ -249,7 +257,7 @@ def spans_from(starts: Sequence[int], end: int) -> list[Span]:
     return [Span(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def _chunks(lines: Lines, span: Span, title: str, tokens: int) -> list[Chunk]:
+def _make_chunks(lines: Lines, span: Span, title: str, tokens: int) -> list[Chunk]:
     start, end = span.start, span.end
     while start <= end and not lines[start].strip():
         start += 1
@@ -257,22 +265,22 @@ def _chunks(lines: Lines, span: Span, title: str, tokens: int) -> list[Chunk]:
         end -= 1
     if start > end:
         return []
-    if start == end and lines.size(start, end) > tokens * STRETCH:
-        return [Chunk(piece, title, start, end) for piece in cut_line(lines[start], tokens)]
+    if start == end and lines.size(start, end) > tokens * HARD_MAX:
+        return [Chunk(piece, title, start, end) for piece in split_line(lines[start], tokens)]
     return [Chunk("\n".join(lines.lines[start - 1 : end]).rstrip(), title, start, end)]
 
 
-def cut_line(line: str, tokens: int) -> list[str]:
+def split_line(line: str, tokens: int) -> list[str]:
     """Cut one very long line into pieces of about `tokens`, at sentence ends, commas or blanks where there are any."""
     pieces = []
     position = 0
     while position < len(line):
         window = line[position : position + tokens * 4]
-        while (size := estimate(window)) > tokens + 1:
+        while (size := estimate_tokens(window)) > tokens + 1:
             window = window[: max(1, int(len(window) * tokens / size))]
         if position + len(window) < len(line):
-            borders = [match.end() for match in _BORDER.finditer(window, len(window) * 2 // 3)]
-            window = window[: borders[-1]] if borders else window
+            break_positions = [match.end() for match in _BREAK.finditer(window, len(window) * 2 // 3)]
+            window = window[: break_positions[-1]] if break_positions else window
         position += len(window)
         if piece := window.strip():
             pieces.append(piece)
@@ -281,18 +289,18 @@ def cut_line(line: str, tokens: int) -> list[str]:
 
 def chunk_plain(document: Document, tokens: int) -> list[Chunk]:
     """Split at blank lines, then at lines, then inside lines."""
-    lines = Lines.of(document.text)
-    whole = Section((root_name(document),), 1, len(lines))
-    return chunks_of(lines, [whole], tokens, lambda section: paragraphs(lines, section.span))
+    lines = Lines.from_text(document.text)
+    document_section = Section((get_root_title(document),), 1, len(lines))
+    return to_chunks(lines, [document_section], tokens, lambda section: split_paragraphs(lines, section.span))
 
 
 def chunk_faq(document: Document, tokens: int) -> list[Chunk]:
     """Keep a question and its answer in one chunk, up to twice the size; longer answers are split at paragraphs."""
-    lines = Lines.of(document.text)
-    title = root_name(document)
-    if lines.size(1, len(lines)) <= 2 * tokens and not lines.blank(1, len(lines)):
-        first = next(number for number in range(1, len(lines) + 1) if lines[number].strip())
-        end = max(number for number in range(1, len(lines) + 1) if lines[number].strip())
-        return [Chunk("\n".join(lines.lines[first - 1 : end]).rstrip(), title, first, end)]
-    whole = Section((title,), 1, len(lines))
-    return chunks_of(lines, [whole], tokens, lambda section: [Span(1, len(lines))])
+    lines = Lines.from_text(document.text)
+    title = get_root_title(document)
+    if lines.size(1, len(lines)) <= 2 * tokens and not lines.is_blank(1, len(lines)):
+        first_line = next(number for number in range(1, len(lines) + 1) if lines[number].strip())
+        last_line = max(number for number in range(1, len(lines) + 1) if lines[number].strip())
+        return [Chunk("\n".join(lines.lines[first_line - 1 : last_line]).rstrip(), title, first_line, last_line)]
+    document_section = Section((title,), 1, len(lines))
+    return to_chunks(lines, [document_section], tokens, lambda section: [Span(1, len(lines))])

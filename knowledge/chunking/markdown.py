@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from knowledge.chunking.lines import Lines, Section, Span, chunks_of, root_name, rooted, spans_from
+from knowledge.chunking.lines import Lines, Section, Span, complete_paths, get_root_title, spans_from, to_chunks
 from knowledge.ports import Chunk, Document
 
 _ATX = re.compile(r"(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _SETEXT = re.compile(r"(=+|-{2,})[ \t]*$")
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)$")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
-_NOT_PARAGRAPH = re.compile(r"[ \t]{4}|[ \t]*(?:#{1,6}[ \t]|[>|]|(?:[-*+]|\d{1,9}[.)])[ \t]|`{3}|~{3}|[=-]+[ \t]*$)")
+_NON_PARAGRAPH = re.compile(r"[ \t]{4}|[ \t]*(?:#{1,6}[ \t]|[>|]|(?:[-*+]|\d{1,9}[.)])[ \t]|`{3}|~{3}|[=-]+[ \t]*$)")
 _HTML_ENDS = {"<!--": "-->", "<pre": "</pre>", "<script": "</script>", "<style": "</style>"}
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*[ \t]*[:=]|#")
 _FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.+)")
@@ -31,35 +31,37 @@ Heading = tuple[int, int, str]
 
 def chunk_markdown(document: Document, tokens: int) -> list[Chunk]:
     """Split by heading; long sections at paragraphs, list items, fences and tables."""
-    lines = Lines.of(document.text)
-    first, title = _front_matter(lines)
-    headings = list(_headings(lines, first))
-    sections = _sections(lines, headings, first)
-    spanned = bool(headings) and headings[0][1] == 1
-    named = rooted(sections, document.title or title or root_name(document), spanned=spanned)
-    return chunks_of(lines, named, tokens, lambda section: _blocks(lines, section.span))
+    lines = Lines.from_text(document.text)
+    first_line, title = _front_matter(lines)
+    headings = list(_find_headings(lines, first_line))
+    sections = _make_sections(lines, headings, first_line)
+    has_top_heading = bool(headings) and headings[0][1] == 1
+    titled_sections = complete_paths(
+        sections, document.title or title or get_root_title(document), allow_single_root=has_top_heading
+    )
+    return to_chunks(lines, titled_sections, tokens, lambda section: _split_blocks(lines, section.span))
 
 
-def _sections(lines: Lines, headings: list[Heading], first: int) -> list[Section]:
+def _make_sections(lines: Lines, headings: list[Heading], first_line: int) -> list[Section]:
     """Build sections from headings `(line, level, name)`. A heading without a body opens its first subsection."""
     sections = []
-    names: list[tuple[int, str]] = []
-    start = first
-    pending = not headings or headings[0][0] > first
+    open_headings: list[tuple[int, str]] = []
+    start = first_line
+    is_pending = not headings or headings[0][0] > first_line
     for index, (line, level, name) in enumerate(headings):
-        if pending and line > start:
-            sections.append(Section(tuple(known for _, known in names), start, line - 1))
+        if is_pending and line > start:
+            sections.append(Section(tuple(heading_name for _, heading_name in open_headings), start, line - 1))
             start = line
-        names = [*(known for known in names if known[0] < level), (level, name)]
-        following = headings[index + 1] if index + 1 < len(headings) else None
-        empty = following is not None and lines.blank(_after_heading(lines, line), following[0] - 1)
-        pending = following is None or not (empty and following[1] > level)
+        open_headings = [*(heading for heading in open_headings if heading[0] < level), (level, name)]
+        next_heading = headings[index + 1] if index + 1 < len(headings) else None
+        is_empty = next_heading is not None and lines.is_blank(_line_after_heading(lines, line), next_heading[0] - 1)
+        is_pending = next_heading is None or not (is_empty and next_heading[1] > level)
     if start <= len(lines):
-        sections.append(Section(tuple(known for _, known in names), start, len(lines)))
+        sections.append(Section(tuple(heading_name for _, heading_name in open_headings), start, len(lines)))
     return sections
 
 
-def _after_heading(lines: Lines, number: int) -> int:
+def _line_after_heading(lines: Lines, number: int) -> int:
     """Return the line after a heading, its underline included."""
     if _ATX.match(lines[number].strip()):
         return number + 1
@@ -83,57 +85,57 @@ def _front_matter(lines: Lines) -> tuple[int, str]:
     return 1, ""
 
 
-def _headings(lines: Lines, first: int) -> Iterator[Heading]:
-    number = first
+def _find_headings(lines: Lines, first_line: int) -> Iterator[Heading]:
+    number = first_line
     while number <= len(lines):
         line = lines[number]
         text = line.lstrip()
         if text and text[0] in "#`~<=-":
-            end = _opaque_end(lines, number, text)
+            end = _opaque_block_end(lines, number, text)
             if end:
                 number = end + 1
                 continue
             if len(line) - len(text) <= 3:
                 if match := _ATX.match(text):
-                    yield number, len(match[1]), _plain(match[2] or "")
+                    yield number, len(match[1]), _strip_markup(match[2] or "")
                 elif match := _SETEXT.match(text):
-                    start = _setext_start(lines, number, first)
+                    start = _setext_start(lines, number, first_line)
                     if start:
-                        name = " ".join(lines[above].strip() for above in range(start, number))
-                        yield start, 1 if match[1][0] == "=" else 2, _plain(name)
+                        name = " ".join(lines[title_line].strip() for title_line in range(start, number))
+                        yield start, 1 if match[1][0] == "=" else 2, _strip_markup(name)
         number += 1
 
 
-def _opaque_end(lines: Lines, number: int, text: str) -> int:
+def _opaque_block_end(lines: Lines, number: int, text: str) -> int:
     """Return the last line of a fence or HTML block that opens here, or 0 when none opens."""
     if match := _FENCE.match(text):
-        mark, rest = match[1], match[2]
-        if mark[0] == "`" and "`" in rest:
+        fence_marker, info_string = match[1], match[2]
+        if fence_marker[0] == "`" and "`" in info_string:
             return 0
-        for below in range(number + 1, len(lines) + 1):
-            closing = lines[below].strip()
-            if closing.startswith(mark) and not closing.strip(mark[0]):
-                return below
+        for line_number in range(number + 1, len(lines) + 1):
+            closing = lines[line_number].strip()
+            if closing.startswith(fence_marker) and not closing.strip(fence_marker[0]):
+                return line_number
         return len(lines)
     lowered = text[:8].lower()
     for opening, closing in _HTML_ENDS.items():
         if lowered.startswith(opening):
-            for below in range(number, len(lines) + 1):
-                if closing in lines[below].lower():
-                    return below
+            for line_number in range(number, len(lines) + 1):
+                if closing in lines[line_number].lower():
+                    return line_number
             return len(lines)
     return 0
 
 
-def _setext_start(lines: Lines, underline: int, first: int) -> int:
+def _setext_start(lines: Lines, underline: int, first_line: int) -> int:
     """Return where the paragraph above an underline starts, or 0 when there is none that can be a heading."""
     start = underline
-    while start > first and lines[start - 1].strip() and not _NOT_PARAGRAPH.match(lines[start - 1]):
+    while start > first_line and lines[start - 1].strip() and not _NON_PARAGRAPH.match(lines[start - 1]):
         start -= 1
     if start == underline or underline - start > _MAX_SETEXT_LINES:
         return 0
-    interrupted = start > first and lines[start - 1].strip() and not _ends_block(lines[start - 1])
-    return 0 if interrupted else start
+    is_interrupted = start > first_line and lines[start - 1].strip() and not _ends_block(lines[start - 1])
+    return 0 if is_interrupted else start
 
 
 def _ends_block(line: str) -> bool:
@@ -142,14 +144,14 @@ def _ends_block(line: str) -> bool:
     return bool(_ATX.match(text) or _SETEXT.match(text) or _FENCE.match(text))
 
 
-def _plain(name: str) -> str:
+def _strip_markup(name: str) -> str:
     """Strip inline markup from a heading."""
     for pattern, replacement in _INLINE:
         name = pattern.sub(replacement, name)
     return " ".join(name.split()) or "(untitled)"
 
 
-def _blocks(lines: Lines, span: Span) -> list[Span]:
+def _split_blocks(lines: Lines, span: Span) -> list[Span]:
     """Divide a section into paragraphs, list items, fences and tables."""
     starts = [span.start]
     number = span.start
@@ -160,16 +162,16 @@ def _blocks(lines: Lines, span: Span) -> list[Span]:
         indent = len(line) - len(text)
         if text:
             item = _ITEM.match(line)
-            after_blank = number > span.start and not lines[number - 1].strip()
-            inside = item_indent >= 0 and indent > item_indent
-            if item and not (inside and item_indent >= 0):
+            is_after_blank = number > span.start and not lines[number - 1].strip()
+            is_inside_item = item_indent >= 0 and indent > item_indent
+            if item and not (is_inside_item and item_indent >= 0):
                 item_indent = indent
                 starts.append(number)
-            elif after_blank and not inside:
+            elif is_after_blank and not is_inside_item:
                 item_indent = -1
                 starts.append(number)
-            end = min(_opaque_end(lines, number, text), span.end)
-            if end and not inside:
+            end = min(_opaque_block_end(lines, number, text), span.end)
+            if end and not is_inside_item:
                 starts += [number, end + 1]
             number = max(number, end)
         number += 1

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from knowledge.chunking.lines import SLACK, Lines, Section, Span, chunk_plain, chunks_of, root_name, spans_from
+from knowledge.chunking.lines import SOFT_MAX, Lines, Section, Span, chunk_plain, get_root_title, spans_from, to_chunks
 from knowledge.chunking.tutorial import chunk_tutorial, is_tutorial
 from knowledge.ports import Chunk, Document
 
@@ -17,44 +17,44 @@ _HEADER = re.compile(r"#!|#.*coding[:=]")
 _MAX_SIGNATURE = 100
 
 # Warning filters belong to the whole process: two threads saving and restoring them at once would leave them changed.
-_PARSING = threading.Lock()
+_PARSE_LOCK = threading.Lock()
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def chunk_python(document: Document, tokens: int) -> list[Chunk]:
     """Split by function, method and class; a tutorial script by its prose; what does not parse as plain text."""
-    lines = Lines.of(document.text)
+    lines = Lines.from_text(document.text)
     tree = _parse("\n".join(lines.lines))
     if tree is None:
         return chunk_plain(document, tokens)
-    first = 1
-    while first < len(lines) and first <= 2 and _HEADER.match(lines[first]):
-        first += 1
+    first_line = 1
+    while first_line < len(lines) and first_line <= 2 and _HEADER.match(lines[first_line]):
+        first_line += 1
     if is_tutorial(lines, tree):
-        return chunk_tutorial(document, lines, tree, first, tokens)
-    walk = _Walk(lines, tokens)
-    walk.add(tree.body, first, len(lines), (_module(document),))
-    return chunks_of(lines, walk.sections, tokens, walk.split)
+        return chunk_tutorial(document, lines, tree, first_line, tokens)
+    collector = _SectionCollector(lines, tokens)
+    collector.collect(tree.body, first_line, len(lines), (_module_title(document),))
+    return to_chunks(lines, collector.sections, tokens, collector.split)
 
 
 def _parse(text: str) -> ast.Module | None:
     try:
-        with _PARSING, warnings.catch_warnings():
+        with _PARSE_LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def _module(document: Document) -> str:
+def _module_title(document: Document) -> str:
     path = PurePosixPath(document.path)
     if document.title or path.stem not in ("__init__", "__main__") or not path.parent.name:
-        return root_name(document)
+        return get_root_title(document)
     return f"{path.parent.name}/{path.name}"
 
 
-class _Walk:
+class _SectionCollector:
     """Collects sections: one per function, per class or method, and per run of other statements."""
 
     def __init__(self, lines: Lines, tokens: int) -> None:
@@ -63,97 +63,99 @@ class _Walk:
         self.sections: list[Section] = []
         self._bodies: dict[Section, Sequence[ast.stmt]] = {}
 
-    def add(self, body: Sequence[ast.stmt], start: int, end: int, path: tuple[str, ...]) -> None:
-        run: list[ast.stmt] = []
-        for node, span in _regions(self.lines, body, start, end):
+    def collect(self, body: Sequence[ast.stmt], start: int, end: int, path: tuple[str, ...]) -> None:
+        statements: list[ast.stmt] = []
+        for node, span in _statement_regions(self.lines, body, start, end):
             if not isinstance(node, Definition):
-                run.append(node)
+                statements.append(node)
                 continue
-            self._keep(Section(path, start, span.start - 1), run)
-            run, start = [], span.end + 1
-            self._define(node, span, path)
-        self._keep(Section(path, start, end), run)
+            self._add_section(Section(path, start, span.start - 1), statements)
+            statements, start = [], span.end + 1
+            self._add_definition(node, span, path)
+        self._add_section(Section(path, start, end), statements)
 
-    def _define(self, node: Definition, span: Span, path: tuple[str, ...]) -> None:
+    def _add_definition(self, node: Definition, span: Span, path: tuple[str, ...]) -> None:
         if not isinstance(node, ast.ClassDef):
-            inner = (*path, node.name)
-            self._keep(Section(inner, span.start, span.end, _signature(node)), [node])
+            definition_path = (*path, node.name)
+            self._add_section(Section(definition_path, span.start, span.end, _signature(node)), [node])
             return
-        inner = (*path, f"class {node.name}")
-        whole = self.lines.size(span.start, span.end) <= self.tokens * SLACK
-        if whole or node.body[0].lineno <= node.lineno:
-            self._keep(Section(inner, span.start, span.end), [node])
+        definition_path = (*path, f"class {node.name}")
+        fits_in_chunk = self.lines.size(span.start, span.end) <= self.tokens * SOFT_MAX
+        if fits_in_chunk or node.body[0].lineno <= node.lineno:
+            self._add_section(Section(definition_path, span.start, span.end), [node])
         else:
-            self.add(node.body, span.start, span.end, inner)
+            self.collect(node.body, span.start, span.end, definition_path)
 
-    def _keep(self, section: Section, body: Sequence[ast.stmt]) -> None:
+    def _add_section(self, section: Section, body: Sequence[ast.stmt]) -> None:
         if section.start <= section.end:
             self.sections.append(section)
             self._bodies[section] = body
 
     def split(self, section: Section) -> list[Span]:
         """Return the statement borders of a section."""
-        return list(self._statements(self._bodies[section], section.start, section.end))
+        return list(self._split_statements(self._bodies[section], section.start, section.end))
 
-    def _statements(self, body: Sequence[ast.stmt], start: int, end: int) -> Iterator[Span]:
-        regions = list(_regions(self.lines, body, start, end))
+    def _split_statements(self, body: Sequence[ast.stmt], start: int, end: int) -> Iterator[Span]:
+        regions = list(_statement_regions(self.lines, body, start, end))
         if not regions:
             yield Span(start, end)
             return
         if regions[0][1].start > start:
             yield Span(start, regions[0][1].start - 1)
         for node, span in regions:
-            inner = _inner(node)
+            children = _child_statements(node)
             # Text below the first statement's line can be divided; statements that share one line cannot.
-            if self.lines.size(span.start, span.end) > self.tokens and inner and inner[0].lineno > node.lineno:
-                yield from self._statements(inner, span.start, span.end)
+            if self.lines.size(span.start, span.end) > self.tokens and children and children[0].lineno > node.lineno:
+                yield from self._split_statements(children, span.start, span.end)
             else:
                 yield span
 
 
-def _regions(lines: Lines, body: Sequence[ast.stmt], start: int, end: int) -> Iterator[tuple[ast.stmt, Span]]:
+def _statement_regions(lines: Lines, body: Sequence[ast.stmt], start: int, end: int) -> Iterator[tuple[ast.stmt, Span]]:
     """Pair each statement with its lines: from the comments and decorators above it up to the next statement."""
     nodes: list[ast.stmt] = []
     starts: list[int] = []
-    last = start - 1
+    last_line = start - 1
     for node in body:
-        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
-        if first > last and not (nodes and _describes(node, nodes[-1])):
+        first_line = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+        if first_line > last_line and not (nodes and _is_attribute_docstring(node, nodes[-1])):
             nodes.append(node)
-            starts.append(_with_comments(lines, first, last + 1, node.col_offset))
-        last = max(last, node.end_lineno or first)
+            starts.append(_first_comment_line(lines, first_line, last_line + 1, node.col_offset))
+        last_line = max(last_line, node.end_lineno or first_line)
     if starts:
         yield from zip(nodes, spans_from(starts, end), strict=True)
 
 
-def _describes(node: ast.stmt, before: ast.stmt) -> bool:
+def _is_attribute_docstring(node: ast.stmt, previous: ast.stmt) -> bool:
     """Tell whether a statement is the docstring of the attribute before it."""
-    text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    return text and isinstance(before, ast.Assign | ast.AnnAssign)
+    is_string = (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    return is_string and isinstance(previous, ast.Assign | ast.AnnAssign)
 
 
-def _with_comments(lines: Lines, first: int, lowest: int, column: int) -> int:
+def _first_comment_line(lines: Lines, first_line: int, min_line: int, column: int) -> int:
     """Return the first line of the comments above a statement that are indented like it."""
-    number = first
-    while number > lowest:
+    number = first_line
+    while number > min_line:
         text = lines[number - 1]
         if text.lstrip().startswith("#") and len(text) - len(text.lstrip()) == column:
-            first = number - 1
+            first_line = number - 1
         elif text.strip():
             break
         number -= 1
-    return first
+    return first_line
 
 
-def _inner(node: ast.stmt) -> list[ast.stmt]:
+def _child_statements(node: ast.stmt) -> list[ast.stmt]:
     """Return the statements directly inside a compound statement, in the order of their lines."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt):
-            found.append(child)
+            statements.append(child)
         elif isinstance(child, ast.ExceptHandler | ast.match_case):
-            found += child.body
-    return sorted(found, key=lambda statement: statement.lineno)
+            statements += child.body
+    return sorted(statements, key=lambda statement: statement.lineno)
 
 
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

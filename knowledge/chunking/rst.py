@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from knowledge.chunking.lines import Lines, Section, Span, chunks_of, root_name, rooted, spans_from
+from knowledge.chunking.lines import Lines, Section, Span, complete_paths, get_root_title, spans_from, to_chunks
 from knowledge.ports import Chunk, Document
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
@@ -17,75 +17,77 @@ _ITEM = re.compile(r"(?:[-*+•]|\d+[.)]|#\.)[ \t]|:[^:]+:[ \t]")
 
 def chunk_rst(document: Document, tokens: int) -> list[Chunk]:
     """Split by heading; long sections at blocks, so that a directive or literal block stays with its indented body."""
-    lines = Lines.of(document.text)
-    sections = rooted(rst_sections(lines.lines), root_name(document))
-    return chunks_of(lines, sections, tokens, lambda section: rst_blocks(lines, section.span))
+    lines = Lines.from_text(document.text)
+    sections = complete_paths(parse_rst_sections(lines.lines), get_root_title(document))
+    return to_chunks(lines, sections, tokens, lambda section: split_rst_blocks(lines, section.span))
 
 
-def rst_sections(texts: Sequence[str]) -> list[Section]:
+def parse_rst_sections(texts: Sequence[str]) -> list[Section]:
     """Find the sections of a text given as lines. Levels follow the order in which adornments first appear."""
     sections = []
     styles: list[str] = []
     names: list[str] = []
-    start, body = 1, 1
+    start, body_start = 1, 1
     number = 1
     while number <= len(texts):
-        found = _heading(texts, number)
-        if not found:
+        heading = _match_heading(texts, number)
+        if not heading:
             number += 1
             continue
-        style, name, end = found
-        first = _with_labels(texts, number, body)
-        level = _level(styles, style)
-        empty = not any(text.strip() for text in texts[body - 1 : first - 1])
-        if first > start and not (empty and level > len(names) - 1):
-            sections.append(Section(tuple(names), start, first - 1))
-            start = first
+        style, name, end = heading
+        first_line = _include_labels(texts, number, body_start)
+        level = _get_level(styles, style)
+        is_empty = not any(text.strip() for text in texts[body_start - 1 : first_line - 1])
+        if first_line > start and not (is_empty and level > len(names) - 1):
+            sections.append(Section(tuple(names), start, first_line - 1))
+            start = first_line
         names = [*names[:level], name]
-        number = body = end + 1
+        number = body_start = end + 1
     sections.append(Section(tuple(names), start, len(texts)))
     return [section for section in sections if section.start <= section.end]
 
 
-def _level(styles: list[str], style: str) -> int:
+def _get_level(styles: list[str], style: str) -> int:
     if style not in styles:
         styles.append(style)
     return styles.index(style)
 
 
-def _heading(texts: Sequence[str], number: int) -> tuple[str, str, int] | None:
+def _match_heading(texts: Sequence[str], number: int) -> tuple[str, str, int] | None:
     """Return style, name and last line of a heading that starts here."""
     if number > 1 and texts[number - 2].strip() and not _MARKER.match(texts[number - 2]):
         return None
     line = texts[number - 1]
-    below = texts[number : number + 2]
-    over = _ADORNMENT.match(line)
-    if over and len(below) == 2 and below[0].strip() and below[1].rstrip() == line.rstrip():
-        return "over" + over[1], _plain(below[0]), number + 2
-    if over or not line.strip() or line[0].isspace() or not below:
+    next_lines = texts[number : number + 2]
+    overline = _ADORNMENT.match(line)
+    if overline and len(next_lines) == 2 and next_lines[0].strip() and next_lines[1].rstrip() == line.rstrip():
+        return "over" + overline[1], _strip_markup(next_lines[0]), number + 2
+    if overline or not line.strip() or line[0].isspace() or not next_lines:
         return None
-    under = _ADORNMENT.match(below[0])
-    if under is None or _MARKER.match(line):
+    underline = _ADORNMENT.match(next_lines[0])
+    if underline is None or _MARKER.match(line):
         return None
-    return under[1], _plain(line), number + 1
+    return underline[1], _strip_markup(line), number + 1
 
 
-def _with_labels(texts: Sequence[str], number: int, body: int) -> int:
+def _include_labels(texts: Sequence[str], number: int, body_start: int) -> int:
     """Return where a heading starts when the link targets right above it are counted in."""
-    first = number
-    above = number - 1
-    while above >= body and (not texts[above - 1].strip() or texts[above - 1].startswith(".. _")):
-        if texts[above - 1].strip():
-            first = above
-        above -= 1
-    return first
+    first_line = number
+    line_number = number - 1
+    while line_number >= body_start and (
+        not texts[line_number - 1].strip() or texts[line_number - 1].startswith(".. _")
+    ):
+        if texts[line_number - 1].strip():
+            first_line = line_number
+        line_number -= 1
+    return first_line
 
 
-def _plain(name: str) -> str:
+def _strip_markup(name: str) -> str:
     return " ".join(_MARKUP.sub(r"\2", _ROLE.sub(r"\1", name)).split()) or "(untitled)"
 
 
-def rst_blocks(lines: Lines, span: Span) -> list[Span]:
+def split_rst_blocks(lines: Lines, span: Span) -> list[Span]:
     """Divide a section where an unindented block or list item starts."""
     starts = [span.start]
     for number in range(span.start + 1, span.end + 1):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from knowledge.chunking.lines import Lines, Section, Span, chunks_of, root_name, rooted, spans_from
-from knowledge.chunking.rst import rst_blocks, rst_sections
+from knowledge.chunking.lines import Lines, Section, Span, complete_paths, get_root_title, spans_from, to_chunks
+from knowledge.chunking.rst import parse_rst_sections, split_rst_blocks
 from knowledge.ports import Chunk, Document
 
 _CELL = re.compile(r"#[ ]?%%(.*)$|#{20,}[ \t]*$")
@@ -19,51 +19,54 @@ def is_tutorial(lines: Lines, tree: ast.Module) -> bool:
     docstring = ast.get_docstring(tree)
     if not docstring or not _HEADING.search(docstring):
         return False
-    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    definition_types = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     return any(_CELL.match(line) for line in lines.lines) or not any(
-        isinstance(node, definitions) for node in tree.body
+        isinstance(node, definition_types) for node in tree.body
     )
 
 
-def chunk_tutorial(document: Document, lines: Lines, tree: ast.Module, first: int, tokens: int) -> list[Chunk]:
+def chunk_tutorial(document: Document, lines: Lines, tree: ast.Module, first_line: int, tokens: int) -> list[Chunk]:
     """Split by the headings in the prose, then by cells, then by the blocks of prose and code."""
-    script = _Script(lines, tree, first)
-    sections = rooted(rst_sections(script.prose), root_name(document))
-    return chunks_of(script.shown, sections, tokens, lambda section: script.split(section, tokens))
+    script = _Script(lines, tree, first_line)
+    sections = complete_paths(parse_rst_sections(script.prose), get_root_title(document))
+    return to_chunks(script.rendered_lines, sections, tokens, lambda section: script.split(section, tokens))
 
 
 class _Script:
     """The script as it reads: `shown` without comment marks, `prose` with the code blanked; the same line numbers."""
 
-    def __init__(self, lines: Lines, tree: ast.Module, first: int) -> None:
+    def __init__(self, lines: Lines, tree: ast.Module, first_line: int) -> None:
         texts = list(lines.lines)
         prose = [""] * len(texts)
-        texts[: first - 1] = [""] * (first - 1)
+        texts[: first_line - 1] = [""] * (first_line - 1)
         docstring = tree.body[0]
         end = docstring.end_lineno or docstring.lineno
         _unquote(texts, docstring.lineno, end)
         prose[docstring.lineno - 1 : end] = texts[docstring.lineno - 1 : end]
-        self.cells = [1]
-        inside = False
+        self.cell_starts = [1]
+        is_inside_cell = False
         for number in range(end + 1, len(texts) + 1):
             text = texts[number - 1]
-            cell = _CELL.match(text)
-            if cell:
-                self.cells.append(number)
-                prose[number - 1] = texts[number - 1] = (cell[1] or "").strip()
-            elif inside and text.startswith("#"):
+            cell_match = _CELL.match(text)
+            if cell_match:
+                self.cell_starts.append(number)
+                prose[number - 1] = texts[number - 1] = (cell_match[1] or "").strip()
+            elif is_inside_cell and text.startswith("#"):
                 prose[number - 1] = texts[number - 1] = text[1:].removeprefix(" ")
-            inside = bool(cell) or (inside and text.startswith("#"))
+            is_inside_cell = bool(cell_match) or (is_inside_cell and text.startswith("#"))
         self.prose = prose
-        self.shown = Lines(texts)
+        self.rendered_lines = Lines(texts)
 
     def split(self, section: Section, tokens: int) -> list[Span]:
-        starts = [section.start, *(cell for cell in self.cells if section.start < cell <= section.end)]
+        starts = [
+            section.start,
+            *(cell_start for cell_start in self.cell_starts if section.start < cell_start <= section.end),
+        ]
         spans = []
-        for cell in spans_from(starts, section.end):
-            whole = self.shown.size(cell.start, cell.end) <= tokens
+        for cell_span in spans_from(starts, section.end):
+            fits_in_chunk = self.rendered_lines.size(cell_span.start, cell_span.end) <= tokens
             # Both prose blocks and statements of the code start unindented after a blank line.
-            spans += [cell] if whole else rst_blocks(self.shown, cell)
+            spans += [cell_span] if fits_in_chunk else split_rst_blocks(self.rendered_lines, cell_span)
         return spans
 
 

@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import EmbeddingError, KimasError, SourceError, StoreError, StoreLocked
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import FaqSource, LinkedSource, SourceSettings
-from knowledge.ingestion.garbage_collection import forget_removed
-from knowledge.ingestion.stored_sources import made_by, stored
+from knowledge.ingestion.garbage_collection import purge_removed_sources
+from knowledge.ingestion.stored_sources import index_fingerprint, stored_sources
 from knowledge.ingestion.sync import Progress, SyncReport, refresh
 from knowledge.ports import Document, Embedder, Listing, Source, Store
 from knowledge.sources.factory import open_source
-from knowledge.stores.locked_store import WritesInTurn
+from knowledge.stores.locked_store import LockedStore
 
 if TYPE_CHECKING:
-    from core.storage.refresh_state import UpkeepRecord
+    from core.storage.refresh_state import RefreshStateRepository
 
 # Takes the names of the sources whose knowledge may have changed, at least one.
-News = Callable[[Collection[str]], Awaitable[None]]
+ChangeCallback = Callable[[Collection[str]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshed:
+class RefreshResult:
     """What a refresh did: a report per source that worked, and the reason by name for each that did not."""
 
     reports: tuple[SyncReport, ...]
@@ -36,7 +36,7 @@ class Refreshed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshing:
+class RefreshContext:
     """What refreshes work with. `record` takes note of them; `hide` takes the secrets out of what it is told.
 
     `gently` is for processes that answer questions meanwhile.
@@ -47,18 +47,18 @@ class Refreshing:
     embedder: Embedder
     data_dir: Path
     chunk_tokens: int
-    record: UpkeepRecord | None = None
-    hide: Callable[[str], str] = str
-    gently: bool = False
+    refresh_states: RefreshStateRepository | None = None
+    redact: Callable[[str], str] = str
+    throttled: bool = False
 
 
 async def refresh_source(
-    work: Refreshing,
+    context: RefreshContext,
     name: str,
     *,
-    progress: Callable[[Progress], None] | None = None,
-    news: News | None = None,
-    turn: asyncio.Semaphore | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_changed: ChangeCallback | None = None,
+    read_slots: asyncio.Semaphore | None = None,
 ) -> SyncReport:
     """Bring one source up to date, and note on record how that went.
 
@@ -67,50 +67,54 @@ async def refresh_source(
     `SourceError`, `EmbeddingError`, `StoreError`, and `StoreLocked` when another process is at it, which is not put on
     record.
     """
-    settings = work.sources[name]
-    async with source_lock(work.data_dir, name):
-        if work.record:
-            await work.record.begin(name, made_by(settings, work.chunk_tokens))
+    settings = context.sources[name]
+    async with source_lock(context.data_dir, name):
+        if context.refresh_states:
+            await context.refresh_states.mark_started(name, index_fingerprint(settings, context.chunk_tokens))
         try:
-            async with _InTurn(open_source(name, settings, work.data_dir, work.sources), turn) as source:
-                report = await _brought_up(work, source, settings, progress, partial(news, [name]) if news else None)
+            async with _ConcurrencyLimited(
+                open_source(name, settings, context.data_dir, context.sources), read_slots
+            ) as source:
+                report = await _sync(
+                    context, source, settings, on_progress, partial(on_changed, [name]) if on_changed else None
+                )
         except (asyncio.CancelledError, StoreLocked):
-            if work.record:
-                await work.record.broken_off(name)
+            if context.refresh_states:
+                await context.refresh_states.mark_aborted(name)
             raise
-        except Exception as fault:
-            await _note_failure(work, name, str(fault) or type(fault).__name__)
+        except Exception as error:
+            await _record_failure(context, name, str(error) or type(error).__name__)
             raise
-        await _note_success(work, report)
+        await _record_success(context, report)
     return report
 
 
-async def _brought_up(
-    work: Refreshing,
+async def _sync(
+    context: RefreshContext,
     source: Source,
     settings: SourceSettings,
-    progress: Callable[[Progress], None] | None,
-    first_batch: Callable[[], Awaitable[None]] | None,
+    on_progress: Callable[[Progress], None] | None,
+    on_first_batch: Callable[[], Awaitable[None]] | None,
 ) -> SyncReport:
     return await refresh(
         source,
-        WritesInTurn(work.store, work.data_dir),
-        work.embedder,
-        chunk_tokens=work.chunk_tokens,
+        LockedStore(context.store, context.data_dir),
+        context.embedder,
+        chunk_tokens=context.chunk_tokens,
         link=settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
-        progress=progress,
-        first_batch=first_batch,
-        gently=work.gently,
+        on_progress=on_progress,
+        on_first_batch=on_first_batch,
+        throttled=context.throttled,
     )
 
 
 async def refresh_sources(
-    work: Refreshing,
+    context: RefreshContext,
     names: Collection[str] = (),
     *,
-    progress: Callable[[Progress], None] | None = None,
-    news: News | None = None,
-) -> Refreshed:
+    on_progress: Callable[[Progress], None] | None = None,
+    on_changed: ChangeCallback | None = None,
+) -> RefreshResult:
     """Bring the named sources up to date, one after the other; without names all that are stored.
 
     The latter also forgets the sources that are no longer configured. A source that fails keeps its old knowledge and
@@ -118,30 +122,30 @@ async def refresh_sources(
     every source that may have changed, early in one that held nothing, and at the end with all others, which another
     process may have changed. Raises `UsageError`, `StoreError`, `StoreLocked` when other processes are at all of them.
     """
-    chosen = stored(work.sources, names)
-    untold = list(chosen)
+    source_names = stored_sources(context.sources, names)
+    names_to_notify = list(source_names)
     if not names:
-        await forget_removed(work.store, work.data_dir, chosen, work.record)
+        await purge_removed_sources(context.store, context.data_dir, source_names, context.refresh_states)
     reports, failures = list[SyncReport](), dict[str, KimasError]()
-    for name in chosen:
-        changed = True
+    for name in source_names:
+        is_changed = True
         try:
-            report = await refresh_source(work, name, progress=progress, news=news)
-        except (SourceError, EmbeddingError, StoreLocked) as fault:
-            logger(__name__).error("source.failed", source=name, error=str(fault))
-            failures[name] = fault
+            report = await refresh_source(context, name, on_progress=on_progress, on_changed=on_changed)
+        except (SourceError, EmbeddingError, StoreLocked) as error:
+            get_logger(__name__).error("source.failed", source=name, error=str(error))
+            failures[name] = error
         else:
             reports.append(report)
-            changed = has_changed(report)
-        if news and changed:
-            await news([name])
-            untold.remove(name)
-    if news and untold:
-        await news(untold)
-    locked = [fault for fault in failures.values() if isinstance(fault, StoreLocked)]
-    if locked and len(locked) == len(chosen):
-        raise locked[0]
-    return Refreshed(tuple(reports), {name: str(fault) for name, fault in failures.items()})
+            is_changed = has_changed(report)
+        if on_changed and is_changed:
+            await on_changed([name])
+            names_to_notify.remove(name)
+    if on_changed and names_to_notify:
+        await on_changed(names_to_notify)
+    lock_errors = [error for error in failures.values() if isinstance(error, StoreLocked)]
+    if lock_errors and len(lock_errors) == len(source_names):
+        raise lock_errors[0]
+    return RefreshResult(tuple(reports), {name: str(error) for name, error in failures.items()})
 
 
 def has_changed(report: SyncReport) -> bool:
@@ -149,59 +153,63 @@ def has_changed(report: SyncReport) -> bool:
     return bool(report.added or report.updated or report.deleted)
 
 
-async def _note_success(work: Refreshing, report: SyncReport) -> None:
+async def _record_success(context: RefreshContext, report: SyncReport) -> None:
     if report.stale:
-        logger(__name__).warning("source.stale", source=report.name, reason=report.stale)
-    if work.record is None:
+        get_logger(__name__).warning("source.stale", source=report.name, reason=report.stale)
+    if context.refresh_states is None:
         return
-    documents = report.added + report.updated + report.unchanged
+    document_count = report.added + report.updated + report.unchanged
     if report.stale:
-        error = work.hide(f"not up to date: {report.stale}")
-        changed, passages = has_changed(report), report.passages
-        await work.record.failed(report.name, error, passages=passages, documents=documents, changed=changed)
+        error = context.redact(f"not up to date: {report.stale}")
+        is_changed, passages = has_changed(report), report.passages
+        await context.refresh_states.mark_failed(
+            report.name, error, passages=passages, documents=document_count, changed=is_changed
+        )
         return
-    numbers = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged")}
-    counts = {**numbers, "skipped": dict(report.skipped), "seconds": round(report.seconds, 3)}
-    await work.record.succeeded(
-        report.name, passages=report.passages, documents=documents, counts=counts, changed=has_changed(report)
+    document_counts = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged")}
+    counts = {**document_counts, "skipped": dict(report.skipped), "seconds": round(report.seconds, 3)}
+    await context.refresh_states.mark_succeeded(
+        report.name, passages=report.passages, documents=document_count, counts=counts, changed=has_changed(report)
     )
 
 
-async def _note_failure(work: Refreshing, name: str, error: str) -> None:
-    if work.record is None:
+async def _record_failure(context: RefreshContext, name: str, error: str) -> None:
+    if context.refresh_states is None:
         return
-    before = await work.record.entry(name)
-    passages, documents = before.passages, before.documents
+    previous_state = await context.refresh_states.get_state(name)
+    passage_count, document_count = previous_state.passages, previous_state.documents
     try:
-        held = await work.store.manifest(name)
-        passages, documents = sum(one.passages for one in held.values()), len(held)
-    except StoreError as fault:
-        logger(__name__).warning("source.not_counted", source=name, error=str(fault))
-    changed = (passages, documents) != (before.passages, before.documents)
-    await work.record.failed(name, work.hide(error), passages=passages, documents=documents, changed=changed)
+        manifest = await context.store.manifest(name)
+        passage_count, document_count = sum(document.passage_count for document in manifest.values()), len(manifest)
+    except StoreError as store_error:
+        get_logger(__name__).warning("source.not_counted", source=name, error=str(store_error))
+    is_changed = (passage_count, document_count) != (previous_state.passages, previous_state.documents)
+    await context.refresh_states.mark_failed(
+        name, context.redact(error), passages=passage_count, documents=document_count, changed=is_changed
+    )
 
 
-class _InTurn:
+class _ConcurrencyLimited:
     """A source that, once listed, waits for its turn to be read; the turn ends with the block."""
 
-    def __init__(self, source: Source, turn: asyncio.Semaphore | None) -> None:
+    def __init__(self, source: Source, slots: asyncio.Semaphore | None) -> None:
         self.name = source.name
         self._source = source
-        self._turn = turn
-        self._taken = False
+        self._slots = slots
+        self._has_slot = False
 
     async def __aenter__(self) -> Source:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._turn and self._taken:
-            self._turn.release()
+        if self._slots and self._has_slot:
+            self._slots.release()
 
     async def listing(self) -> Listing:
         listing = await self._source.listing()
-        if self._turn:
-            await self._turn.acquire()
-            self._taken = True
+        if self._slots:
+            await self._slots.acquire()
+            self._has_slot = True
         return listing
 
     def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:

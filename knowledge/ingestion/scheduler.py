@@ -10,30 +10,30 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from core.errors import EmbeddingError, KimasError, SourceError, StoreLocked
-from core.observability.logs import logger
-from core.observability.recorder import Meter, Unmetered
+from core.observability.logs import get_logger
+from core.observability.recorder import MetricsRecorder, NullMetrics
 from core.runtime.tasks import task_group
-from core.runtime.timers import Alarms, open_alarms
+from core.runtime.timers import Timers, open_timers
 from core.settings import Settings
 from core.types import SourceState
-from knowledge.ingestion.garbage_collection import forget_removed
-from knowledge.ingestion.refresh import News, Refreshing, refresh_source
-from knowledge.ingestion.schedule import due, source_states, timetable
-from knowledge.ingestion.stored_sources import made_by, stored
+from knowledge.ingestion.garbage_collection import purge_removed_sources
+from knowledge.ingestion.refresh import ChangeCallback, RefreshContext, refresh_source
+from knowledge.ingestion.schedule import make_schedule, next_refresh_at, source_states
+from knowledge.ingestion.stored_sources import index_fingerprint, stored_sources
 
 if TYPE_CHECKING:
-    from core.storage.refresh_state import Entry, UpkeepRecord
+    from core.storage.refresh_state import RefreshState, RefreshStateRepository
     from knowledge.ingestion.sync import SyncReport
 
 # Sources that are listed at the same time (fetching waits for servers), and those that are read and embedded.
-FETCHING, READING = 8, 2
+FETCH_CONCURRENCY, INDEX_CONCURRENCY = 8, 2
 # How soon it is seen that another process has asked for a refresh, paused a source or refreshed it.
-LOOK_AGAIN = timedelta(minutes=1)
+POLL_INTERVAL = timedelta(minutes=1)
 # While another process is at a source, or when the database or the store refuses.
-LATER = timedelta(seconds=15)
+RETRY_DELAY = timedelta(seconds=15)
 
 
-class Keeper:
+class RefreshScheduler:
     """Implements `core.ports.Upkeep`. Refreshes sources when they are due for as long as `keeping` lasts.
 
     `work` notes down what it does in the same `record`. `news` is awaited with the names of the sources whose knowledge
@@ -43,42 +43,42 @@ class Keeper:
     def __init__(
         self,
         settings: Settings,
-        work: Refreshing,
-        record: UpkeepRecord,
-        news: News,
+        context: RefreshContext,
+        refresh_states: RefreshStateRepository,
+        on_changed: ChangeCallback,
         *,
-        meter: Meter | None = None,
-        look_again: timedelta = LOOK_AGAIN,
-        later: timedelta = LATER,
+        meter: MetricsRecorder | None = None,
+        poll_interval: timedelta = POLL_INTERVAL,
+        retry_delay: timedelta = RETRY_DELAY,
     ) -> None:
         self._settings = settings
-        self._work = work
-        self._record = record
-        self._news = news
-        self._meter = meter or Unmetered()
-        self._look_again = look_again
-        self._later = later
-        self._telling = asyncio.Lock()
-        self._fetching = asyncio.Semaphore(FETCHING)
-        self._reading = asyncio.Semaphore(READING)
-        self._names = stored(settings.sources)
-        self._rung = {name: asyncio.Event() for name in self._names}
+        self._context = context
+        self._refresh_states = refresh_states
+        self._on_changed = on_changed
+        self._meter = meter or NullMetrics()
+        self._poll_interval = poll_interval
+        self._retry_delay = retry_delay
+        self._notify_lock = asyncio.Lock()
+        self._fetch_slots = asyncio.Semaphore(FETCH_CONCURRENCY)
+        self._index_slots = asyncio.Semaphore(INDEX_CONCURRENCY)
+        self._source_names = stored_sources(settings.sources)
+        self._wake_events = {name: asyncio.Event() for name in self._source_names}
         self._changed_at: dict[str, datetime | None] = {}
-        self._started = datetime.now(UTC)
+        self._started_at = datetime.now(UTC)
 
     async def states(self) -> Sequence[SourceState]:
         """Return how every stored source stands, in the order of the configuration. Raises `StoreError`."""
-        entries = await self._record.entries()
-        return await asyncio.to_thread(source_states, self._settings, entries, self._started)
+        states = await self._refresh_states.get_states()
+        return await asyncio.to_thread(source_states, self._settings, states, self._started_at)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         """Ask for a refresh of the named sources (all when none is named); one that is on is followed by one more.
 
         What was asked for survives a restart. Raises `UsageError`, `StoreError`.
         """
-        chosen = stored(self._settings.sources, names)
-        await self._record.ask(chosen)
-        self._ring(chosen)
+        source_names = stored_sources(self._settings.sources, names)
+        await self._refresh_states.request_refresh(source_names)
+        self._wake(source_names)
 
     async def pause(self, name: str) -> None:
         """Refresh a source only when asked, until it is resumed. Raises `UsageError`, `StoreError`."""
@@ -89,126 +89,128 @@ class Keeper:
         await self._set_paused(name, False)
 
     @asynccontextmanager
-    async def keeping(self, *, forgetting: bool = True) -> AsyncIterator[None]:
+    async def run(self, *, purge_removed: bool = True) -> AsyncIterator[None]:
         """Refresh what is due for as long as the block lasts; leaving it breaks off what is on, which goes on later.
 
         `forgetting` says whether sources that are configured no more are forgotten.
         """
-        async with open_alarms() as alarms:
-            keeping = asyncio.create_task(self._keep(alarms, forgetting))
+        async with open_timers() as timers:
+            task = asyncio.create_task(self._run(timers, purge_removed))
             try:
                 yield
             finally:
-                keeping.cancel()
+                task.cancel()
                 with suppress(asyncio.CancelledError):
-                    await keeping
+                    await task
 
-    async def _keep(self, alarms: Alarms, forgetting: bool) -> None:
+    async def _run(self, timers: Timers, purge_removed: bool) -> None:
         async with task_group() as tasks:
-            if forgetting:
-                tasks.create_task(self._forget_removed())
-            for name in self._names:
-                tasks.create_task(self._tend(name, alarms))
+            if purge_removed:
+                tasks.create_task(self._purge_removed())
+            for name in self._source_names:
+                tasks.create_task(self._refresh_loop(name, timers))
 
-    async def _forget_removed(self) -> None:
+    async def _purge_removed(self) -> None:
         """Forget the sources that were configured at an earlier start; when it fails, the next start tries again."""
         try:
-            if gone := await forget_removed(self._work.store, self._work.data_dir, self._names, self._record):
-                await self._tell(gone)
-        except KimasError as fault:
-            logger(__name__).error("upkeep.failed", error=str(fault))
-        except Exception as fault:
+            if purged_names := await purge_removed_sources(
+                self._context.store, self._context.data_dir, self._source_names, self._refresh_states
+            ):
+                await self._notify(purged_names)
+        except KimasError as error:
+            get_logger(__name__).error("upkeep.failed", error=str(error))
+        except Exception as error:
             # The sources that are configured are to be kept up to date all the same.
-            logger(__name__).exception("upkeep.failed", error=str(fault) or type(fault).__name__)
+            get_logger(__name__).exception("upkeep.failed", error=str(error) or type(error).__name__)
 
-    async def _tend(self, name: str, alarms: Alarms) -> None:
+    async def _refresh_loop(self, name: str, timers: Timers) -> None:
         """Refresh one source whenever it is due: never two runs of it at once."""
-        ring = self._rung[name]
+        wake_event = self._wake_events[name]
         while True:
             try:
-                later = await self._look(name)
-            except KimasError as fault:
-                logger(__name__).error("upkeep.failed", source=name, error=str(fault))
-                later = datetime.now(UTC) + self._later
-            except Exception as fault:
+                next_check_at = await self._refresh_if_due(name)
+            except KimasError as error:
+                get_logger(__name__).error("upkeep.failed", source=name, error=str(error))
+                next_check_at = datetime.now(UTC) + self._retry_delay
+            except Exception as error:
                 # Whatever it is: a source must not stay as it is for good because its refresh went wrong once.
-                logger(__name__).exception("upkeep.failed", source=name, error=str(fault) or type(fault).__name__)
-                later = datetime.now(UTC) + self._later
-            alarms.set(name, later, ring.set)
-            await ring.wait()
-            ring.clear()
+                get_logger(__name__).exception("upkeep.failed", source=name, error=str(error) or type(error).__name__)
+                next_check_at = datetime.now(UTC) + self._retry_delay
+            timers.set(name, next_check_at, wake_event.set)
+            await wake_event.wait()
+            wake_event.clear()
 
-    async def _look(self, name: str) -> datetime:
+    async def _refresh_if_due(self, name: str) -> datetime:
         """Refresh a source that is due, and return when to look again."""
-        entry = await self._entry(name)
-        await self._hear(name, entry)
-        when, now = self._due(name, entry)
-        if when is None or when > now:
-            return min(when or now + self._look_again, now + self._look_again)
+        state = await self._load_state(name)
+        await self._detect_change(name, state)
+        refresh_at, now = self._next_refresh_at(name, state)
+        if refresh_at is None or refresh_at > now:
+            return min(refresh_at or now + self._poll_interval, now + self._poll_interval)
         try:
-            async with self._fetching:
+            async with self._fetch_slots:
                 # While it waited, somebody may have paused it or another process refreshed it.
-                when, now = self._due(name, await self._record.entry(name))
-                if when is not None and when <= now:
+                refresh_at, now = self._next_refresh_at(name, await self._refresh_states.get_state(name))
+                if refresh_at is not None and refresh_at <= now:
                     await self._refresh(name)
-        except StoreLocked as fault:
-            logger(__name__).info("source.busy", source=name, reason=str(fault))
-            return datetime.now(UTC) + self._later
-        except (SourceError, EmbeddingError) as fault:
-            logger(__name__).error("source.failed", source=name, error=str(fault))
+        except StoreLocked as error:
+            get_logger(__name__).info("source.busy", source=name, reason=str(error))
+            return datetime.now(UTC) + self._retry_delay
+        except (SourceError, EmbeddingError) as error:
+            get_logger(__name__).error("source.failed", source=name, error=str(error))
         # At once: what changed is to be told, and somebody may have asked for it again meanwhile.
         return datetime.now(UTC)
 
-    def _due(self, name: str, entry: Entry) -> tuple[datetime | None, datetime]:
+    def _next_refresh_at(self, name: str, state: RefreshState) -> tuple[datetime | None, datetime]:
         """Return when a source is due, and what time it is."""
         source, now = self._settings.sources[name], datetime.now(UTC)
-        table = timetable(source, self._settings.knowledge.refresh_minutes)
-        reads = made_by(source, self._work.chunk_tokens)
-        return due(name, entry, table, reads, now=now, started=self._started), now
+        schedule = make_schedule(source, self._settings.knowledge.refresh_minutes)
+        fingerprint = index_fingerprint(source, self._context.chunk_tokens)
+        return next_refresh_at(name, state, schedule, fingerprint, now=now, started_at=self._started_at), now
 
     async def _refresh(self, name: str) -> None:
         """Refresh a source, and count that however it ends; one that another process is at was not refreshed."""
-        started = time.monotonic()
+        started_at = time.monotonic()
         try:
-            report = await refresh_source(self._work, name, news=self._tell, turn=self._reading)
+            report = await refresh_source(self._context, name, on_changed=self._notify, read_slots=self._index_slots)
         except (asyncio.CancelledError, StoreLocked):
             raise
         except Exception:
-            self._meter.refreshed(name, "failed", time.monotonic() - started)
+            self._meter.record_refresh(name, "failed", time.monotonic() - started_at)
             raise
-        self._meter.refreshed(name, "stale" if report.stale else "succeeded", report.seconds)
+        self._meter.record_refresh(name, "stale" if report.stale else "succeeded", report.seconds)
         _log(report)
 
-    async def _entry(self, name: str) -> Entry:
+    async def _load_state(self, name: str) -> RefreshState:
         """Return a source's record, at the first look compared with the store, whose files somebody may remove."""
-        entry = await self._record.entry(name)
-        if name in self._changed_at or not entry.documents or await self._work.store.manifest(name):
-            return entry
-        await self._record.emptied([name])
-        return await self._record.entry(name)
+        state = await self._refresh_states.get_state(name)
+        if name in self._changed_at or not state.documents or await self._context.store.manifest(name):
+            return state
+        await self._refresh_states.mark_invalidated([name])
+        return await self._refresh_states.get_state(name)
 
-    async def _hear(self, name: str, entry: Entry) -> None:
+    async def _detect_change(self, name: str, state: RefreshState) -> None:
         """Tell of a change that was not told yet, whichever process made it."""
-        if self._changed_at.setdefault(name, entry.changed_at) != entry.changed_at:
-            await self._tell([name])
-            self._changed_at[name] = entry.changed_at
+        if self._changed_at.setdefault(name, state.changed_at) != state.changed_at:
+            await self._notify([name])
+            self._changed_at[name] = state.changed_at
 
-    async def _tell(self, names: Collection[str]) -> None:
-        async with self._telling:
-            await self._news(names)
+    async def _notify(self, names: Collection[str]) -> None:
+        async with self._notify_lock:
+            await self._on_changed(names)
 
     async def _set_paused(self, name: str, paused: bool) -> None:
-        stored(self._settings.sources, [name])
-        await self._record.pause(name, paused)
-        self._ring([name])
+        stored_sources(self._settings.sources, [name])
+        await self._refresh_states.set_paused(name, paused)
+        self._wake([name])
 
-    def _ring(self, names: Sequence[str]) -> None:
+    def _wake(self, names: Sequence[str]) -> None:
         for name in names:
-            self._rung[name].set()
+            self._wake_events[name].set()
 
 
 def _log(report: SyncReport) -> None:
-    logger(__name__).info(
+    get_logger(__name__).info(
         "source.refreshed",
         source=report.name,
         added=report.added,

@@ -19,18 +19,18 @@ from core.runtime.tasks import task_group
 from core.text.tokens import lexical_tokens
 from core.types import Passage
 from knowledge.chunking import chunk
-from knowledge.ingestion.stored_sources import FORMAT
-from knowledge.ports import Document, Embedder, Held, Listing, Row, Source, Store
+from knowledge.ingestion.stored_sources import INDEX_FORMAT
+from knowledge.ports import Document, Embedder, Listing, PassageRow, Source, Store, StoredDocument
 
 BATCH_PASSAGES = 2000
 # What waits to be swapped in is kept in memory, some 4 kB a passage; more than this is swapped in several commits.
 SWAP_PASSAGES = 20_000
 # Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
-EMBED_PASSAGES = 128
-DOCUMENTS_AHEAD = 64
+EMBED_BATCH_PASSAGES = 128
+PREFETCHED_DOCUMENTS = 64
 # Cutting documents is work of the interpreter, for which searches in other threads wait again and again: they took
 # twice as long. So many times as long as it had it a gentle refresh leaves it to them; embedding takes longer still.
-REST = 2.0
+THROTTLE_FACTOR = 2.0
 
 Stage = Literal["listing", "embedding", "writing", "done"]
 
@@ -63,7 +63,7 @@ class SyncReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _ChunkedDocument:
     """A document cut into passages, each with the text to embed and its lexical tokens."""
 
     path: str
@@ -74,11 +74,11 @@ class _Prepared:
 class _Batch:
     """Whole documents on their way into the store."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[PassageRow] = field(default_factory=list)
     empty: dict[str, str] = field(default_factory=dict)
     paths: set[str] = field(default_factory=set)
 
-    def take(self, other: _Batch) -> None:
+    def merge(self, other: _Batch) -> None:
         """Add what another batch holds."""
         self.rows += other.rows
         self.empty |= other.empty
@@ -92,11 +92,11 @@ async def refresh(
     *,
     chunk_tokens: int,
     link: str = "",
-    progress: Callable[[Progress], None] | None = None,
-    first_batch: Callable[[], Awaitable[None]] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_first_batch: Callable[[], Awaitable[None]] | None = None,
     batch_passages: int = BATCH_PASSAGES,
     swap_passages: int = SWAP_PASSAGES,
-    gently: bool = False,
+    throttled: bool = False,
 ) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
@@ -107,12 +107,24 @@ async def refresh(
     questions meanwhile.
     Raises `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
     """
-    report = progress or (lambda _: None)
+    report_progress = on_progress or (lambda _: None)
     # Fingerprints stand for content alone.
-    suffix = f":{FORMAT}:{chunk_tokens}" + (f":{hashlib.sha256(link.encode()).hexdigest()[:8]}" if link else "")
-    sizes = (batch_passages, swap_passages)
-    rest = REST if gently else 0.0
-    return await _Refresh(source, store, embedder, chunk_tokens, suffix, *sizes, rest, report, first_batch).run()
+    fingerprint_suffix = f":{INDEX_FORMAT}:{chunk_tokens}" + (
+        f":{hashlib.sha256(link.encode()).hexdigest()[:8]}" if link else ""
+    )
+    batch_sizes = (batch_passages, swap_passages)
+    throttle_factor = THROTTLE_FACTOR if throttled else 0.0
+    return await _Refresh(
+        source,
+        store,
+        embedder,
+        chunk_tokens,
+        fingerprint_suffix,
+        *batch_sizes,
+        throttle_factor,
+        report_progress,
+        on_first_batch,
+    ).run()
 
 
 @dataclass(slots=True)
@@ -123,154 +135,175 @@ class _Refresh:
     store: Store
     embedder: Embedder
     chunk_tokens: int
-    suffix: str
+    fingerprint_suffix: str
     batch_passages: int
     swap_passages: int
-    rest: float
-    report: Callable[[Progress], None]
-    first_batch: Callable[[], Awaitable[None]] | None
-    began: float = field(default_factory=time.monotonic)
-    wanted: Mapping[str, str] = field(default_factory=dict)
-    held: Mapping[str, Held] = field(default_factory=dict)
-    done: dict[str, int] = field(default_factory=dict)
-    moving: bool = False
-    total: int = 0
-    embedded: int = 0
+    throttle_factor: float
+    report_progress: Callable[[Progress], None]
+    on_first_batch: Callable[[], Awaitable[None]] | None
+    started_at: float = field(default_factory=time.monotonic)
+    target_fingerprints: Mapping[str, str] = field(default_factory=dict)
+    stored_documents: Mapping[str, StoredDocument] = field(default_factory=dict)
+    passage_counts: dict[str, int] = field(default_factory=dict)
+    has_deletions: bool = False
+    changed_count: int = 0
+    embedded_count: int = 0
 
     async def run(self) -> SyncReport:
-        self._tell("listing")
+        self._report_stage("listing")
         listing = await self.source.listing()
-        self.wanted = {path: fingerprint + self.suffix for path, fingerprint in listing.fingerprints.items()}
-        self.held = await self.store.manifest(self.source.name)
-        known = {path: held.fingerprint for path, held in self.held.items()}
-        changed = [path for path, fingerprint in self.wanted.items() if known.get(path) != fingerprint]
-        deleted = known.keys() - self.wanted.keys()
-        self.total = len(changed)
+        self.target_fingerprints = {
+            path: fingerprint + self.fingerprint_suffix for path, fingerprint in listing.fingerprints.items()
+        }
+        self.stored_documents = await self.store.manifest(self.source.name)
+        stored_fingerprints = {path: document.fingerprint for path, document in self.stored_documents.items()}
+        changed_paths = [
+            path
+            for path, fingerprint in self.target_fingerprints.items()
+            if stored_fingerprints.get(path) != fingerprint
+        ]
+        deleted_paths = stored_fingerprints.keys() - self.target_fingerprints.keys()
+        self.changed_count = len(changed_paths)
         # A document that has only moved is a new one and a deleted one: both belong into one step.
-        self.moving = bool(deleted)
-        if changed or deleted:
-            await self._update(listing, changed, deleted)
-        self._tell("done")
-        return self._summary(listing, deleted)
+        self.has_deletions = bool(deleted_paths)
+        if changed_paths or deleted_paths:
+            await self._update(listing, changed_paths, deleted_paths)
+        self._report_stage("done")
+        return self._make_report(listing, deleted_paths)
 
-    async def _update(self, listing: Listing, changed: Collection[str], deleted: Collection[str]) -> None:
-        prepared: asyncio.Queue[_Prepared | None] = asyncio.Queue(DOCUMENTS_AHEAD)
+    async def _update(self, listing: Listing, changed_paths: Collection[str], deleted_paths: Collection[str]) -> None:
+        chunked_documents: asyncio.Queue[_ChunkedDocument | None] = asyncio.Queue(PREFETCHED_DOCUMENTS)
         batches: asyncio.Queue[_Batch | None] = asyncio.Queue(1)
         async with task_group() as tasks:
-            tasks.create_task(self._prepare(listing, changed, prepared))
-            tasks.create_task(self._embed(prepared, batches, deleted))
-            tasks.create_task(self._write(batches))
+            tasks.create_task(self._chunk_documents(listing, changed_paths, chunked_documents))
+            tasks.create_task(self._embed_documents(chunked_documents, batches, deleted_paths))
+            tasks.create_task(self._write_batches(batches))
 
-    async def _prepare(
-        self, listing: Listing, changed: Collection[str], prepared: asyncio.Queue[_Prepared | None]
-    ) -> None:
-        if changed:
-            async for document in self.source.documents(listing, changed):
-                began = time.monotonic()
-                cut = await asyncio.to_thread(_cut, self.source.name, document, self.chunk_tokens)
-                await asyncio.sleep(self.rest * (time.monotonic() - began))
-                await prepared.put(cut)
-        await prepared.put(None)
-
-    async def _embed(
+    async def _chunk_documents(
         self,
-        prepared: asyncio.Queue[_Prepared | None],
-        batches: asyncio.Queue[_Batch | None],
-        deleted: Collection[str],
+        listing: Listing,
+        changed_paths: Collection[str],
+        chunked_documents: asyncio.Queue[_ChunkedDocument | None],
     ) -> None:
-        new, swap, waiting = _Batch(), _Batch(), list[_Prepared]()
-        while (document := await prepared.get()) is not None:
-            waiting.append(document)
-            if sum(len(one.passages) for one in waiting) < EMBED_PASSAGES:
+        if changed_paths:
+            async for document in self.source.documents(listing, changed_paths):
+                started_at = time.monotonic()
+                chunked_document = await asyncio.to_thread(
+                    _chunk_document, self.source.name, document, self.chunk_tokens
+                )
+                await asyncio.sleep(self.throttle_factor * (time.monotonic() - started_at))
+                await chunked_documents.put(chunked_document)
+        await chunked_documents.put(None)
+
+    async def _embed_documents(
+        self,
+        chunked_documents: asyncio.Queue[_ChunkedDocument | None],
+        batches: asyncio.Queue[_Batch | None],
+        deleted_paths: Collection[str],
+    ) -> None:
+        new_batch, swap_batch, pending_documents = _Batch(), _Batch(), list[_ChunkedDocument]()
+        while (document := await chunked_documents.get()) is not None:
+            pending_documents.append(document)
+            if sum(len(pending_document.passages) for pending_document in pending_documents) < EMBED_BATCH_PASSAGES:
                 continue
-            await self._add(waiting, new, swap)
-            waiting = []
-            if len(new.rows) >= self.batch_passages:
-                await batches.put(new)
-                new = _Batch()
-            if len(swap.rows) >= self.swap_passages:
-                await batches.put(swap)
-                swap = _Batch()
-        await self._add(waiting, new, swap)
-        swap.take(new)
-        swap.paths.update(deleted)
-        self._tell("writing")
-        await batches.put(swap)
+            await self._add_to_batches(pending_documents, new_batch, swap_batch)
+            pending_documents = []
+            if len(new_batch.rows) >= self.batch_passages:
+                await batches.put(new_batch)
+                new_batch = _Batch()
+            if len(swap_batch.rows) >= self.swap_passages:
+                await batches.put(swap_batch)
+                swap_batch = _Batch()
+        await self._add_to_batches(pending_documents, new_batch, swap_batch)
+        swap_batch.merge(new_batch)
+        swap_batch.paths.update(deleted_paths)
+        self._report_stage("writing")
+        await batches.put(swap_batch)
         await batches.put(None)
 
-    async def _add(self, documents: Collection[_Prepared], new: _Batch, swap: _Batch) -> None:
+    async def _add_to_batches(
+        self, documents: Collection[_ChunkedDocument], new_batch: _Batch, swap_batch: _Batch
+    ) -> None:
         """Embed whole documents into the batch of those that are not held, or of those that are."""
-        pieces = [(one.path, *piece) for one in documents for piece in one.passages]
-        for start in range(0, len(pieces), EMBED_PASSAGES):
-            part = pieces[start : start + EMBED_PASSAGES]
-            vectors = await self.embedder.embed([text for _, _, text, _ in part])
-            for (path, passage, _, tokens), vector in zip(part, vectors, strict=True):
-                batch = swap if self.moving or path in self.held else new
-                batch.rows.append(Row(passage, self.wanted[path], tokens, vector))
-            self.embedded += len(part)
-            self._tell("embedding")
+        embed_inputs = [
+            (document.path, *passage_input) for document in documents for passage_input in document.passages
+        ]
+        for start in range(0, len(embed_inputs), EMBED_BATCH_PASSAGES):
+            input_batch = embed_inputs[start : start + EMBED_BATCH_PASSAGES]
+            vectors = await self.embedder.embed([text for _, _, text, _ in input_batch])
+            for (path, passage, _, tokens), vector in zip(input_batch, vectors, strict=True):
+                batch = swap_batch if self.has_deletions or path in self.stored_documents else new_batch
+                batch.rows.append(PassageRow(passage, self.target_fingerprints[path], tokens, vector))
+            self.embedded_count += len(input_batch)
+            self._report_stage("embedding")
         for document in documents:
-            batch = swap if self.moving or document.path in self.held else new
+            batch = swap_batch if self.has_deletions or document.path in self.stored_documents else new_batch
             batch.paths.add(document.path)
-            self.done[document.path] = len(document.passages)
+            self.passage_counts[document.path] = len(document.passages)
             if not document.passages:
-                batch.empty[document.path] = self.wanted[document.path]
-        self._tell("embedding")
+                batch.empty[document.path] = self.target_fingerprints[document.path]
+        self._report_stage("embedding")
 
-    async def _write(self, batches: asyncio.Queue[_Batch | None]) -> None:
+    async def _write_batches(self, batches: asyncio.Queue[_Batch | None]) -> None:
         while (batch := await batches.get()) is not None:
             await self.store.replace(self.source.name, batch.paths, batch.rows, batch.empty)
             # After every batch: a first ingest takes minutes, and questions are answered from what is there already.
             await self.store.optimise()
-            if self.first_batch and not self.held and batch.rows:
-                await self.first_batch()
-                self.first_batch = None
+            if self.on_first_batch and not self.stored_documents and batch.rows:
+                await self.on_first_batch()
+                self.on_first_batch = None
 
-    def _tell(self, stage: Stage) -> None:
-        elapsed = time.monotonic() - self.began
-        rate = self.embedded / elapsed if elapsed > 0 else 0.0
-        self.report(Progress(self.source.name, stage, len(self.done), self.total, self.embedded, rate))
+    def _report_stage(self, stage: Stage) -> None:
+        elapsed = time.monotonic() - self.started_at
+        rate = self.embedded_count / elapsed if elapsed > 0 else 0.0
+        self.report_progress(
+            Progress(self.source.name, stage, len(self.passage_counts), self.changed_count, self.embedded_count, rate)
+        )
 
-    def _summary(self, listing: Listing, deleted: Collection[str]) -> SyncReport:
-        kept = [held.passages for path, held in self.held.items() if path in self.wanted and path not in self.done]
-        updated = len(self.done.keys() & self.held.keys())
+    def _make_report(self, listing: Listing, deleted_paths: Collection[str]) -> SyncReport:
+        unchanged_counts = [
+            document.passage_count
+            for path, document in self.stored_documents.items()
+            if path in self.target_fingerprints and path not in self.passage_counts
+        ]
+        updated_count = len(self.passage_counts.keys() & self.stored_documents.keys())
         return SyncReport(
             name=self.source.name,
-            added=len(self.done) - updated,
-            updated=updated,
-            deleted=len(deleted),
-            unchanged=len(self.wanted) - self.total,
-            passages=sum(kept) + sum(self.done.values()),
+            added=len(self.passage_counts) - updated_count,
+            updated=updated_count,
+            deleted=len(deleted_paths),
+            unchanged=len(self.target_fingerprints) - self.changed_count,
+            passages=sum(unchanged_counts) + sum(self.passage_counts.values()),
             skipped=dict(listing.skipped),
             stale=listing.stale,
-            seconds=time.monotonic() - self.began,
+            seconds=time.monotonic() - self.started_at,
         )
 
 
-def _cut(source: str, document: Document, chunk_tokens: int) -> _Prepared:
+def _chunk_document(source: str, document: Document, chunk_tokens: int) -> _ChunkedDocument:
     """Chunk a document. Its title goes into the embedded text, its title and path into the lexical tokens."""
     passages = []
-    for ordinal, piece in enumerate(chunk(document, chunk_tokens)):
-        title = piece.title or document.title or document.path
+    for ordinal, text_chunk in enumerate(chunk(document, chunk_tokens)):
+        title = text_chunk.title or document.title or document.path
         if document.edition:
             title += f" ({document.edition})"
-        url = document.url.replace("{start}", str(piece.start_line)).replace("{end}", str(piece.end_line))
+        url = document.url.replace("{start}", str(text_chunk.start_line)).replace("{end}", str(text_chunk.end_line))
         passage = Passage(
-            id=passage_id(source, document.path, ordinal),
+            id=make_passage_id(source, document.path, ordinal),
             source=source,
             path=document.path,
             title=title,
-            text=piece.text,
+            text=text_chunk.text,
             url=url,
             kind=document.kind,
-            start_line=piece.start_line,
-            end_line=piece.end_line,
+            start_line=text_chunk.start_line,
+            end_line=text_chunk.end_line,
         )
-        tokens = lexical_tokens(f"{document.path}\n{title}\n{piece.text}")
-        passages.append((passage, f"{title}\n{piece.text}", tokens))
-    return _Prepared(document.path, tuple(passages))
+        tokens = lexical_tokens(f"{document.path}\n{title}\n{text_chunk.text}")
+        passages.append((passage, f"{title}\n{text_chunk.text}", tokens))
+    return _ChunkedDocument(document.path, tuple(passages))
 
 
-def passage_id(source: str, path: str, ordinal: int) -> str:
+def make_passage_id(source: str, path: str, ordinal: int) -> str:
     """Return the id of a document's passage: the same on every machine and after every refresh, 16 hex digits."""
     return hashlib.sha256(f"{source}\0{path}\0{ordinal}".encode()).hexdigest()[:16]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from core.settings import HttpApiSource, LiveSource, RemoteRagSource, SearchApiSource, SourceSettings
 from knowledge.live.http_api import HttpApi
-from knowledge.live.quota import Allowance
+from knowledge.live.quota import DailyQuota
 from knowledge.live.remote_rag import RemoteRag
-from knowledge.live.search_api import as_http_api
+from knowledge.live.search_api import to_http_api_source
 
-__all__ = ["Live", "is_live", "open_live"]
+__all__ = ["LiveRetriever", "is_live", "open_live_source"]
 
-Live = HttpApi | RemoteRag
+LiveRetriever = HttpApi | RemoteRag
 
 
 def is_live(settings: SourceSettings) -> bool:
@@ -20,7 +20,7 @@ def is_live(settings: SourceSettings) -> bool:
     return isinstance(settings, LiveSource)
 
 
-def open_live(name: str, settings: SourceSettings, data_dir: Path | None = None) -> Live:
+def open_live_source(name: str, settings: SourceSettings, data_dir: Path | None = None) -> LiveRetriever:
     """Return a live source. Nothing is sent yet. With `data_dir`, its requests of a day are counted there.
 
     Raises `SourceError` for a mapping or template that is none, and for a wish that a search service cannot be told.
@@ -28,11 +28,11 @@ def open_live(name: str, settings: SourceSettings, data_dir: Path | None = None)
     if not isinstance(settings, LiveSource):
         raise TypeError(f"source {name} is not asked at question time")
     limit = settings.requests_per_day
-    allowance = Allowance(name, data_dir.expanduser() / "live" / f"{name}.json", limit) if data_dir and limit else None
+    quota = DailyQuota(name, data_dir.expanduser() / "live" / f"{name}.json", limit) if data_dir and limit else None
     if isinstance(settings, RemoteRagSource):
-        return RemoteRag(name, settings, allowance)
+        return RemoteRag(name, settings, quota)
     if isinstance(settings, SearchApiSource):
-        return HttpApi(name, as_http_api(settings, name), allowance)
+        return HttpApi(name, to_http_api_source(settings, name), quota)
     if not isinstance(settings, HttpApiSource):
         raise TypeError(f"source {name} is not asked at question time")
-    return HttpApi(name, settings, allowance)
+    return HttpApi(name, settings, quota)

@@ -10,71 +10,71 @@ from dataclasses import dataclass
 
 from core.types import Passage
 
-KEPT_QUERIES = 256
+MAX_CACHED_QUERIES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LiveResult:
     """What was found for a query; `whole` says whether it may be used again."""
 
     passages: Sequence[Passage]
-    whole: bool = True
+    is_complete: bool = True
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingRequest:
     """A request on its way, and how many wait for it."""
 
-    task: asyncio.Task[Found]
-    waiting: int = 0
+    task: asyncio.Task[LiveResult]
+    waiter_count: int = 0
 
 
-class Kept:
+class ResultCache:
     """The results of one source, each for `seconds`; with 0 nothing is kept and nothing is shared."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._found: OrderedDict[str, tuple[float, Sequence[Passage]]] = OrderedDict()
-        self._asked: dict[str, _Asked] = {}
+    def __init__(self, ttl_s: float) -> None:
+        self._ttl_s = ttl_s
+        self._entries: OrderedDict[str, tuple[float, Sequence[Passage]]] = OrderedDict()
+        self._pending: dict[str, _PendingRequest] = {}
 
-    async def result(self, query: str, ask: Callable[[str], Awaitable[Found]]) -> Sequence[Passage]:
+    async def get_or_fetch(self, query: str, fetch: Callable[[str], Awaitable[LiveResult]]) -> Sequence[Passage]:
         """Return what is kept for a query, else what `ask` finds: once for all who want it at the same time.
 
         Raises what `ask` does, for each of them. Whoever is cancelled leaves the others their answer; with the last one
         the request goes, too.
         """
-        kept = self._found.get(query)
-        if kept is not None and time.monotonic() - kept[0] < self._seconds:
-            return kept[1]
-        if self._seconds <= 0:
-            return (await ask(query)).passages
-        asked = self._asked.get(query)
-        if asked is None:
-            asked = self._asked[query] = _Asked(asyncio.create_task(self._ask(query, ask)))
-        asked.waiting += 1
+        entry = self._entries.get(query)
+        if entry is not None and time.monotonic() - entry[0] < self._ttl_s:
+            return entry[1]
+        if self._ttl_s <= 0:
+            return (await fetch(query)).passages
+        pending = self._pending.get(query)
+        if pending is None:
+            pending = self._pending[query] = _PendingRequest(asyncio.create_task(self._fetch(query, fetch)))
+        pending.waiter_count += 1
         try:
-            return (await asyncio.shield(asked.task)).passages
+            return (await asyncio.shield(pending.task)).passages
         finally:
-            asked.waiting -= 1
-            if not asked.waiting:
-                await self._leave(query, asked)
+            pending.waiter_count -= 1
+            if not pending.waiter_count:
+                await self._release(query, pending)
 
-    async def _ask(self, query: str, ask: Callable[[str], Awaitable[Found]]) -> Found:
-        found = await ask(query)
-        if found.whole:
-            self._found[query] = (time.monotonic(), found.passages)
-            self._found.move_to_end(query)
-            if len(self._found) > KEPT_QUERIES:
-                self._found.popitem(last=False)
-        return found
+    async def _fetch(self, query: str, fetch: Callable[[str], Awaitable[LiveResult]]) -> LiveResult:
+        result = await fetch(query)
+        if result.is_complete:
+            self._entries[query] = (time.monotonic(), result.passages)
+            self._entries.move_to_end(query)
+            if len(self._entries) > MAX_CACHED_QUERIES:
+                self._entries.popitem(last=False)
+        return result
 
-    async def _leave(self, query: str, asked: _Asked) -> None:
+    async def _release(self, query: str, pending: _PendingRequest) -> None:
         """Forget a request that nobody waits for any more; one that is still on its way is broken off."""
-        if self._asked.get(query) is asked:
-            del self._asked[query]
-        if not asked.task.done():
-            asked.task.cancel()
-            await asyncio.wait([asked.task])
-            if not asked.task.cancelled():
+        if self._pending.get(query) is pending:
+            del self._pending[query]
+        if not pending.task.done():
+            pending.task.cancel()
+            await asyncio.wait([pending.task])
+            if not pending.task.cancelled():
                 # Seen, so that asyncio does not complain of a failure that nobody wants to hear of.
-                asked.task.exception()
+                pending.task.exception()

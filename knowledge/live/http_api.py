@@ -14,49 +14,49 @@ from urllib.parse import quote
 from core.errors import SourceError
 from core.settings import HttpApiSource
 from core.types import Passage
-from knowledge.live.cache import Found, Kept
-from knowledge.live.quota import Allowance
-from knowledge.web.addresses import SCHEMES, shown
-from knowledge.web.client import Request, Response, WebClient, text_of
-from knowledge.web.secrets import key_of
+from knowledge.live.cache import LiveResult, ResultCache
+from knowledge.live.quota import DailyQuota
+from knowledge.web.addresses import SCHEMES, redact_url
+from knowledge.web.client import Request, Response, WebClient, to_text
+from knowledge.web.secrets import resolve_secret
 
 if TYPE_CHECKING:
     from jmespath.parser import ParsedResult
 
 PLACEHOLDERS = frozenset({"query", "limit", "page", "api_key"})
-MAX_TEXT = 4000
+MAX_TEXT_CHARS = 4000
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 _TAG = re.compile(
     r"<(?:script|style)\b.*?</(?:script|style)\s*>|<!--.*?-->|</?[a-zA-Z][^<>]*>", re.DOTALL | re.IGNORECASE
 )
 
 
-_DATED = re.compile(r"\n\(dated [^\n]{1,40}\)\Z")
+_DATE_LINE = re.compile(r"\n\(dated [^\n]{1,40}\)\Z")
 
 
 def split_date(text: str) -> tuple[str, str]:
     """Return the text of a result, and the line with its date that was put below it ("" where there is none)."""
-    found = _DATED.search(text)
-    return (text[: found.start()], found[0].strip()) if found else (text, "")
+    match = _DATE_LINE.search(text)
+    return (text[: match.start()], match[0].strip()) if match else (text, "")
 
 
 class HttpApi:
     """One API, asked at question time. `close` it in the end."""
 
-    def __init__(self, name: str, settings: HttpApiSource, allowance: Allowance | None = None) -> None:
+    def __init__(self, name: str, settings: HttpApiSource, quota: DailyQuota | None = None) -> None:
         self.name = name
         self._settings = settings
-        self._allowance = allowance
+        self._quota = quota
         self._client = WebClient(settings.allow_private)
-        self._mapping = {key: _compiled(name, key, getattr(settings, key)) for key in MAPPED}
-        self._kept = Kept(settings.cache_s)
-        for template in _texts([settings.url, settings.params, settings.headers, settings.body]):
+        self._expressions = {key: _compile_expression(name, key, getattr(settings, key)) for key in MAPPED_FIELDS}
+        self._cache = ResultCache(settings.cache_s)
+        for template in _collect_strings([settings.url, settings.params, settings.headers, settings.body]):
             _check_template(name, template)
 
     @property
-    def where(self) -> str:
+    def display_url(self) -> str:
         """The API's address as messages may show it."""
-        return shown(self._settings.url)
+        return redact_url(self._settings.url)
 
     async def search(self, query: str) -> Sequence[Passage]:
         """Return what the API finds for a query, best first, with its rank as score (1 down to 0).
@@ -65,134 +65,140 @@ class HttpApi:
         requests. Raises `SourceError` when the API cannot be reached, refuses, or answers with something else than what
         the mapping expects, when its key is missing, and when the requests of the day are used up.
         """
-        return await self._kept.result(query, self._ask)
+        return await self._cache.get_or_fetch(query, self._search_uncached)
 
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""
         await self._client.close()
 
-    async def _ask(self, query: str) -> Found:
+    async def _search_uncached(self, query: str) -> LiveResult:
         settings = self._settings
-        paged = any("{page}" in text for text in _texts([settings.url, settings.params, settings.body]))
-        numbers = range(settings.first_page, settings.first_page + (settings.pages if paged else 1))
+        is_paged = any("{page}" in text for text in _collect_strings([settings.url, settings.params, settings.body]))
+        page_numbers = range(settings.first_page, settings.first_page + (settings.pages if is_paged else 1))
         try:
-            key = await key_of(settings.api_key)
-        except SourceError as fault:
-            raise SourceError(f"source {self.name}: {fault}") from fault
-        if self._allowance:
-            await self._allowance.take(len(numbers))
-        pages = await asyncio.gather(*(self._page(query, number, key) for number in numbers))
-        distinct = {passage.id: passage for page in reversed(pages) for passage in reversed(page)}
-        return Found(list(reversed(distinct.values()))[: settings.limit])
+            key = await resolve_secret(settings.api_key)
+        except SourceError as error:
+            raise SourceError(f"source {self.name}: {error}") from error
+        if self._quota:
+            await self._quota.reserve(len(page_numbers))
+        pages = await asyncio.gather(*(self._fetch_page(query, number, key) for number in page_numbers))
+        passages_by_id = {passage.id: passage for page in reversed(pages) for passage in reversed(page)}
+        return LiveResult(list(reversed(passages_by_id.values()))[: settings.limit])
 
-    async def _page(self, query: str, page: int, key: str) -> list[Passage]:
+    async def _fetch_page(self, query: str, page: int, key: str) -> list[Passage]:
         try:
-            response = await self._client.fetch(self._request(query, page, key))
-        except SourceError as fault:
-            raise SourceError(f"source {self.name}: {fault}") from fault
-        found = self._read(response)
-        return [passage for passage in map(self._passage, found) if passage is not None]
+            response = await self._client.fetch(self._build_request(query, page, key))
+        except SourceError as error:
+            raise SourceError(f"source {self.name}: {error}") from error
+        results = self._parse_results(response)
+        return [passage for passage in map(self._to_passage, results) if passage is not None]
 
-    def _request(self, query: str, page: int, key: str) -> Request:
+    def _build_request(self, query: str, page: int, key: str) -> Request:
         settings = self._settings
         values = {"query": query, "limit": str(settings.limit), "page": str(page), "api_key": key}
         encoded = {name: quote(value, safe="") for name, value in values.items()}
-        params = {name: _filled(value, values) for name, value in settings.params.items()}
+        params = {name: _fill_template(value, values) for name, value in settings.params.items()}
         return Request(
-            _filled(settings.url, encoded),
+            _fill_template(settings.url, encoded),
             settings.method,
             {name: value for name, value in params.items() if value},
             # A header ends at a line break: what follows would be another header.
-            {name: " ".join(_filled(value, values).split()) for name, value in settings.headers.items()},
-            _filled_deep(settings.body, values) if settings.method == "POST" else None,
+            {name: " ".join(_fill_template(value, values).split()) for name, value in settings.headers.items()},
+            _fill_templates(settings.body, values) if settings.method == "POST" else None,
             settings.timeout_s,
         )
 
-    def _read(self, response: Response) -> Sequence[Mapping[str, Any]]:
-        where = shown(response.url)
+    def _parse_results(self, response: Response) -> Sequence[Mapping[str, Any]]:
+        display_url = redact_url(response.url)
         if response.status >= 400:
-            raise SourceError(f"source {self.name}: {where} answered with status {response.status}")
+            raise SourceError(f"source {self.name}: {display_url} answered with status {response.status}")
         try:
-            reply = json.loads(response.text())
-        except (ValueError, RecursionError) as fault:
-            kind = response.headers.get("content-type", "nothing").split(";")[0]
-            raise SourceError(f"source {self.name}: {where} answered with {kind} instead of JSON") from fault
-        found = self._value("results", reply)
-        if found is None:
+            payload = json.loads(response.text())
+        except (ValueError, RecursionError) as error:
+            content_type = response.headers.get("content-type", "nothing").split(";")[0]
+            raise SourceError(
+                f"source {self.name}: {display_url} answered with {content_type} instead of JSON"
+            ) from error
+        results = self._extract("results", payload)
+        if results is None:
             return []
-        if not isinstance(found, list):
+        if not isinstance(results, list):
             raise SourceError(f"source {self.name}: results ({self._settings.results}) is no list in the reply")
-        return [one for one in found if isinstance(one, dict)]
+        return [result for result in results if isinstance(result, dict)]
 
-    def _passage(self, result: Mapping[str, Any]) -> Passage | None:
-        text, title, link, date = (_plain(self._value(key, result)) for key in ("text", "title", "link", "date"))
+    def _to_passage(self, result: Mapping[str, Any]) -> Passage | None:
+        text, title, link, date = (
+            _to_plain_text(self._extract(key, result)) for key in ("text", "title", "link", "date")
+        )
         if not text and not title:
             return None
         link = link if link.split("://")[0].lower() in SCHEMES else ""
-        dated = f"{text}\n(dated {date[:40]})" if date else text
-        place = link or title
-        identity = hashlib.sha256("\n".join((self.name, place, text)).encode()).hexdigest()[:24]
-        return Passage(identity, self.name, place[:500], title[:300] or place[:300], dated[:MAX_TEXT], link, "web")
+        dated_text = f"{text}\n(dated {date[:40]})" if date else text
+        path = link or title
+        passage_id = hashlib.sha256("\n".join((self.name, path, text)).encode()).hexdigest()[:24]
+        return Passage(
+            passage_id, self.name, path[:500], title[:300] or path[:300], dated_text[:MAX_TEXT_CHARS], link, "web"
+        )
 
-    def _value(self, key: str, data: Any) -> Any:
+    def _extract(self, key: str, data: Any) -> Any:
         from jmespath.exceptions import JMESPathError
 
         try:
-            return self._mapping[key].search(data)
-        except JMESPathError as fault:
-            raise SourceError(f"source {self.name}: {key} cannot be read from the reply: {fault}") from fault
+            return self._expressions[key].search(data)
+        except JMESPathError as error:
+            raise SourceError(f"source {self.name}: {key} cannot be read from the reply: {error}") from error
 
 
-MAPPED = ("results", "title", "text", "link", "date")
+MAPPED_FIELDS = ("results", "title", "text", "link", "date")
 
 
-def _compiled(name: str, key: str, expression: str) -> ParsedResult:
+def _compile_expression(name: str, key: str, expression: str) -> ParsedResult:
     import jmespath
     from jmespath.exceptions import JMESPathError
 
     try:
         return jmespath.compile(expression)
-    except JMESPathError as fault:
-        raise SourceError(f"source {name}: {key} is no JMESPath expression: {expression}") from fault
+    except JMESPathError as error:
+        raise SourceError(f"source {name}: {key} is no JMESPath expression: {expression}") from error
 
 
 def _check_template(name: str, template: str) -> None:
     for match in _PLACEHOLDER.finditer(template):
         if match[1] and match[1] not in PLACEHOLDERS:
-            known = ", ".join(f"{{{one}}}" for one in sorted(PLACEHOLDERS))
+            placeholders = ", ".join(f"{{{placeholder}}}" for placeholder in sorted(PLACEHOLDERS))
             raise SourceError(
-                f"source {name}: {{{match[1]}}} is no placeholder; they are {known}. Write {{{{ for a brace"
+                f"source {name}: {{{match[1]}}} is no placeholder; they are {placeholders}. Write {{{{ for a brace"
             )
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
+def _fill_template(template: str, values: Mapping[str, str]) -> str:
     # In one pass: a query that itself holds {api_key} is data.
     return _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], template)
 
 
-def _filled_deep(value: Any, values: Mapping[str, str]) -> Any:
+def _fill_templates(value: Any, values: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
-        return {name: _filled_deep(one, values) for name, one in value.items()}
+        return {name: _fill_templates(item, values) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_filled_deep(one, values) for one in value]
+        return [_fill_templates(item, values) for item in value]
     if value in ("{limit}", "{page}"):
         return int(values[value.strip("{}")])
-    return _filled(value, values) if isinstance(value, str) else value
+    return _fill_template(value, values) if isinstance(value, str) else value
 
 
-def _texts(value: Any) -> list[str]:
+def _collect_strings(value: Any) -> list[str]:
     if isinstance(value, Mapping):
-        return [text for one in value.values() for text in _texts(one)]
+        return [text for item in value.values() for text in _collect_strings(item)]
     if isinstance(value, list | tuple):
-        return [text for one in value for text in _texts(one)]
+        return [text for item in value for text in _collect_strings(item)]
     return [value] if isinstance(value, str) else []
 
 
-def _plain(value: Any) -> str:
+def _to_plain_text(value: Any) -> str:
     """Return a value as plain text: lists joined, tags gone, entities resolved."""
     if isinstance(value, list):
-        return "\n".join(filter(None, map(_plain, value)))
+        return "\n".join(filter(None, map(_to_plain_text, value)))
     if value is None or isinstance(value, dict):
         return ""
-    text = html.unescape(_TAG.sub(" ", text_of(value))) if isinstance(value, str) else str(value)
+    text = html.unescape(_TAG.sub(" ", to_text(value))) if isinstance(value, str) else str(value)
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))

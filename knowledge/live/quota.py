@@ -12,43 +12,43 @@ from pathlib import Path
 from core.errors import SourceError
 
 # "2026-11-20 00000123": always as long, so that a count is replaced in one write.
-DIGITS = 8
+COUNT_DIGITS = 8
 
 
-class Allowance:
+class DailyQuota:
     """The requests of one source from midnight to midnight, where the machine is. The count is kept in `file`."""
 
-    def __init__(self, name: str, file: Path, limit: int, today: Callable[[], date] = date.today) -> None:
+    def __init__(self, name: str, file: Path, daily_limit: int, today: Callable[[], date] = date.today) -> None:
         self._name = name
         self._file = file
-        self._limit = limit
+        self._daily_limit = daily_limit
         self._today = today
 
-    async def take(self, requests: int) -> None:
+    async def reserve(self, request_count: int) -> None:
         """Count requests that are about to be sent. Raises `SourceError`, and counts none, when so many are not left.
 
         A count that cannot be kept is a `SourceError` too: nobody knows then how many were sent.
         """
-        await asyncio.to_thread(self._take, requests)
+        await asyncio.to_thread(self._reserve, request_count)
 
-    def _take(self, requests: int) -> None:
+    def _reserve(self, request_count: int) -> None:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as count:
+            with os.fdopen(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as counter_file:
                 # Held for as long as two system calls take; who closes the file lets go of it.
-                fcntl.flock(count, fcntl.LOCK_EX)
-                sent = self._sent(count.read()) + requests
-                if sent > self._limit:
+                fcntl.flock(counter_file, fcntl.LOCK_EX)
+                sent_count = self._parse_count(counter_file.read()) + request_count
+                if sent_count > self._daily_limit:
                     raise SourceError(
-                        f"source {self._name}: its requests_per_day ({self._limit}) are used up until midnight"
+                        f"source {self._name}: its requests_per_day ({self._daily_limit}) are used up until midnight"
                     )
-                count.seek(0)
-                count.write(f"{self._today().isoformat()} {sent:0{DIGITS}}".encode())
-        except OSError as fault:
+                counter_file.seek(0)
+                counter_file.write(f"{self._today().isoformat()} {sent_count:0{COUNT_DIGITS}}".encode())
+        except OSError as error:
             raise SourceError(
-                f"source {self._name}: its requests cannot be counted in {self._file}: {fault.strerror or fault}"
-            ) from fault
+                f"source {self._name}: its requests cannot be counted in {self._file}: {error.strerror or error}"
+            ) from error
 
-    def _sent(self, stored: bytes) -> int:
-        day, _, sent = stored.decode("ascii", "replace").partition(" ")
-        return int(sent) if day == self._today().isoformat() and sent.isdecimal() else 0
+    def _parse_count(self, content: bytes) -> int:
+        day, _, count = content.decode("ascii", "replace").partition(" ")
+        return int(count) if day == self._today().isoformat() and count.isdecimal() else 0

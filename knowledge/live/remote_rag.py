@@ -11,43 +11,43 @@ from typing import Any
 from urllib.parse import quote
 
 from core.errors import SourceError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.settings import RemoteRagSource
 from core.types import Passage
-from knowledge.live.cache import Found, Kept
-from knowledge.live.quota import Allowance
-from knowledge.web.addresses import SCHEMES, shown
-from knowledge.web.client import Request, Response, WebClient, line_of, read_json, text_of
-from knowledge.web.markup import without_hidden
-from knowledge.web.secrets import key_of
+from knowledge.live.cache import LiveResult, ResultCache
+from knowledge.live.quota import DailyQuota
+from knowledge.web.addresses import SCHEMES, redact_url
+from knowledge.web.client import Request, Response, WebClient, read_json, to_line, to_text
+from knowledge.web.markup import strip_hidden_markup
+from knowledge.web.secrets import resolve_secret
 
-MAX_TEXT = 4000
+MAX_TEXT_CHARS = 4000
 # How long a base without the enhanced call is asked in the standard way before it is tried again.
-STANDARD_S = 3600.0
-ABSENT = frozenset({404, 405})
-LISTS = ("results", "data", "list", "records")
-TEXTS = ("content", "text", "chunk")
-SCORES = ("score", "similarity")
-TITLES = ("title", "document_name", "doc_name", "file_name", "name")
-NESTED = ("metadata", "chunk", "document")
-LINKS = ("url", "link", "source_url")
+STANDARD_CALL_TTL_S = 3600.0
+NOT_SUPPORTED_STATUSES = frozenset({404, 405})
+LIST_KEYS = ("results", "data", "list", "records")
+TEXT_KEYS = ("content", "text", "chunk")
+SCORE_KEYS = ("score", "similarity")
+TITLE_KEYS = ("title", "document_name", "doc_name", "file_name", "name")
+NESTED_KEYS = ("metadata", "chunk", "document")
+LINK_KEYS = ("url", "link", "source_url")
 
 
 class RemoteRag:
     """One service, asked at question time. `close` it in the end."""
 
-    def __init__(self, name: str, settings: RemoteRagSource, allowance: Allowance | None = None) -> None:
+    def __init__(self, name: str, settings: RemoteRagSource, quota: DailyQuota | None = None) -> None:
         self.name = name
         self._settings = settings
-        self._allowance = allowance
+        self._quota = quota
         self._client = WebClient(settings.allow_private)
         self._standard_until: dict[str, float] = {}
-        self._kept = Kept(settings.cache_s)
+        self._cache = ResultCache(settings.cache_s)
 
     @property
-    def where(self) -> str:
+    def display_url(self) -> str:
         """The service's address as messages may show it."""
-        return shown(self._settings.base_url)
+        return redact_url(self._settings.base_url)
 
     async def search(self, query: str) -> Sequence[Passage]:
         """Return what all bases find for a query, best first, their scores (0 to 1) multiplied with the bases' weights.
@@ -56,129 +56,135 @@ class RemoteRag:
         a base failed, and whoever asks it meanwhile waits for the same requests. Raises `SourceError` when all bases
         fail, when the key is missing, and when the requests of the day are used up.
         """
-        return await self._kept.result(query, self._find)
+        return await self._cache.get_or_fetch(query, self._search_uncached)
 
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""
         await self._client.close()
 
-    async def _find(self, query: str) -> Found:
+    async def _search_uncached(self, query: str) -> LiveResult:
         bases = self._settings.bases
-        if self._allowance:
-            await self._allowance.take(len(bases))
-        outcomes = await asyncio.gather(*(self._outcome(base, query) for base in bases))
-        failures = [outcome for outcome in outcomes if isinstance(outcome, SourceError)]
-        if len(failures) == len(outcomes):
-            raise failures[0]
-        found = [passage for outcome in outcomes if not isinstance(outcome, SourceError) for passage in outcome]
+        if self._quota:
+            await self._quota.reserve(len(bases))
+        outcomes = await asyncio.gather(*(self._search_base(base, query) for base in bases))
+        errors = [outcome for outcome in outcomes if isinstance(outcome, SourceError)]
+        if len(errors) == len(outcomes):
+            raise errors[0]
+        candidates = [passage for outcome in outcomes if not isinstance(outcome, SourceError) for passage in outcome]
         # What several bases hold counts once, with its higher score: the last of an id stays.
-        distinct = {passage.id: passage for passage in sorted(found, key=lambda passage: passage.score)}
-        passages = sorted(distinct.values(), key=lambda passage: -passage.score)[: self._settings.limit]
-        return Found(passages, whole=not failures)
+        passages_by_id = {passage.id: passage for passage in sorted(candidates, key=lambda passage: passage.score)}
+        passages = sorted(passages_by_id.values(), key=lambda passage: -passage.score)[: self._settings.limit]
+        return LiveResult(passages, is_complete=not errors)
 
-    async def _outcome(self, base: str, query: str) -> list[Passage] | SourceError:
+    async def _search_base(self, base: str, query: str) -> list[Passage] | SourceError:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                found = _results(await read_json(await self._ask(base, query)), self.where)
+                results = _extract_results(await read_json(await self._call_base(base, query)), self.display_url)
         except TimeoutError:
-            fault = SourceError(
-                f"source {self.name}: {self.where} did not answer within {self._settings.timeout_s:g} s"
+            error = SourceError(
+                f"source {self.name}: {self.display_url} did not answer within {self._settings.timeout_s:g} s"
             )
-        except SourceError as reason:
-            fault = SourceError(f"source {self.name}: {reason}")
-            fault.__cause__ = reason
+        except SourceError as cause:
+            error = SourceError(f"source {self.name}: {cause}")
+            error.__cause__ = cause
         else:
-            return self._passages(base, found)
-        logger(__name__).warning("remote_rag.base_failed", source=self.name, base=base, error=str(fault))
-        return fault
+            return self._to_passages(base, results)
+        get_logger(__name__).warning("remote_rag.base_failed", source=self.name, base=base, error=str(error))
+        return error
 
-    async def _ask(self, base: str, query: str) -> Response:
+    async def _call_base(self, base: str, query: str) -> Response:
         """Make the enhanced call; the standard one where there is none, which is remembered once it has answered."""
         settings = self._settings
         try:
-            key = await key_of(settings.api_key)
-        except SourceError as fault:
-            raise SourceError(f"{self.where}: {fault}") from fault
-        tried = settings.enhanced and self._standard_until.get(base, 0.0) <= time.monotonic()
-        if tried:
+            key = await resolve_secret(settings.api_key)
+        except SourceError as error:
+            raise SourceError(f"{self.display_url}: {error}") from error
+        use_enhanced = settings.enhanced and self._standard_until.get(base, 0.0) <= time.monotonic()
+        if use_enhanced:
             flags = {"use_rerank": settings.use_rerank, "use_compression": settings.use_compression}
-            response = await self._client.fetch(self._request(base, "retrieve", key, {"query": query, **flags}))
-            if response.status not in ABSENT:
-                return _checked(response)
-        response = _checked(await self._client.fetch(self._request(base, "search", key, {"query": query})))
-        if tried:
-            self._standard_until[base] = time.monotonic() + STANDARD_S
+            response = await self._client.fetch(self._build_request(base, "retrieve", key, {"query": query, **flags}))
+            if response.status not in NOT_SUPPORTED_STATUSES:
+                return _raise_for_status(response)
+        response = _raise_for_status(
+            await self._client.fetch(self._build_request(base, "search", key, {"query": query}))
+        )
+        if use_enhanced:
+            self._standard_until[base] = time.monotonic() + STANDARD_CALL_TTL_S
         return response
 
-    def _request(self, base: str, call: str, key: str, asked: Mapping[str, Any]) -> Request:
+    def _build_request(self, base: str, endpoint: str, key: str, payload: Mapping[str, Any]) -> Request:
         settings = self._settings
         return Request(
-            f"{settings.base_url.rstrip('/')}/bases/{quote(base, safe='')}/{call}",
+            f"{settings.base_url.rstrip('/')}/bases/{quote(base, safe='')}/{endpoint}",
             "POST",
             headers={"Authorization": f"Bearer {key}"} if key else {},
-            body={**settings.body, "limit": settings.limit, **asked},
+            body={**settings.body, "limit": settings.limit, **payload},
             timeout_s=settings.timeout_s,
         )
 
-    def _passages(self, base: str, found: Sequence[Mapping[str, Any]]) -> list[Passage]:
+    def _to_passages(self, base: str, results: Sequence[Mapping[str, Any]]) -> list[Passage]:
         """Return the results of a base as passages. Those without a score get one by their rank."""
         # Relative to the heaviest base: no weight lifts a score above 1.
-        share = self._settings.bases[base] / max(1.0, *self._settings.bases.values())
+        weight = self._settings.bases[base] / max(1.0, *self._settings.bases.values())
         passages = []
-        for result, score in zip(found, _scores(found), strict=True):
-            text = without_hidden(_text(result, TEXTS)[: 2 * MAX_TEXT]).strip()[:MAX_TEXT]
+        for result, score in zip(results, _normalize_scores(results), strict=True):
+            text = strip_hidden_markup(_first_text(result, TEXT_KEYS)[: 2 * MAX_TEXT_CHARS]).strip()[:MAX_TEXT_CHARS]
             if not text:
                 continue
-            link = line_of(_text(result, LINKS), 2000)
+            link = to_line(_first_text(result, LINK_KEYS), 2000)
             link = link if link.split("://", maxsplit=1)[0].lower() in SCHEMES else ""
-            title = line_of(_text(result, TITLES)) or base
-            identity = hashlib.sha256("\n".join((self.name, link, text)).encode()).hexdigest()[:24]
+            title = to_line(_first_text(result, TITLE_KEYS)) or base
+            passage_id = hashlib.sha256("\n".join((self.name, link, text)).encode()).hexdigest()[:24]
             path = f"{base}/{link or title}"[:500]
-            passages.append(Passage(identity, self.name, path, title, text, link, "web", score=score * share))
+            passages.append(Passage(passage_id, self.name, path, title, text, link, "web", score=score * weight))
         return passages
 
 
-def _checked(response: Response) -> Response:
+def _raise_for_status(response: Response) -> Response:
     if response.status >= 300:
-        raise SourceError(f"{shown(response.url)} answered with status {response.status}")
+        raise SourceError(f"{redact_url(response.url)} answered with status {response.status}")
     return response
 
 
-def _results(reply: Any, where: str) -> list[Mapping[str, Any]]:
+def _extract_results(payload: Any, display_url: str) -> list[Mapping[str, Any]]:
     """Return the list of results of a reply, which may lie one level down. Raises `SourceError` for none."""
-    found = _list_in(reply)
-    if found is None and isinstance(reply, Mapping):
-        inner = (_list_in(reply[name]) for name in LISTS if isinstance(reply.get(name), Mapping))
-        found = next((one for one in inner if one is not None), None)
-    if found is None:
-        raise SourceError(f"{where} answered without a list under {', '.join(LISTS)}")
-    return [one for one in found if isinstance(one, Mapping)]
+    results = _find_list(payload)
+    if results is None and isinstance(payload, Mapping):
+        nested_lists = (_find_list(payload[name]) for name in LIST_KEYS if isinstance(payload.get(name), Mapping))
+        results = next((items for items in nested_lists if items is not None), None)
+    if results is None:
+        raise SourceError(f"{display_url} answered without a list under {', '.join(LIST_KEYS)}")
+    return [result for result in results if isinstance(result, Mapping)]
 
 
-def _list_in(reply: Any) -> list[Any] | None:
-    if isinstance(reply, list):
-        return reply
-    lists = (reply.get(name) for name in LISTS) if isinstance(reply, Mapping) else ()
-    return next((one for one in lists if isinstance(one, list)), None)
+def _find_list(payload: Any) -> list[Any] | None:
+    if isinstance(payload, list):
+        return payload
+    lists = (payload.get(name) for name in LIST_KEYS) if isinstance(payload, Mapping) else ()
+    return next((value for value in lists if isinstance(value, list)), None)
 
 
-def _text(result: Mapping[str, Any], names: Sequence[str]) -> str:
+def _first_text(result: Mapping[str, Any], keys: Sequence[str]) -> str:
     """Return the first text under these names: in the result, or in an object that it holds."""
-    places = [result, *(result[name] for name in NESTED if isinstance(result.get(name), Mapping))]
-    found = (text_of(place.get(name)) for place in places for name in names)
-    return next(filter(None, found), "")
+    mappings = [result, *(result[name] for name in NESTED_KEYS if isinstance(result.get(name), Mapping))]
+    texts = (to_text(mapping.get(name)) for mapping in mappings for name in keys)
+    return next(filter(None, texts), "")
 
 
-def _scores(results: Sequence[Mapping[str, Any]]) -> list[float]:
+def _normalize_scores(results: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return a score from 0 to 1 for each result: its own, divided by the highest where that is more than 1."""
-    own = [
-        next((score for name in SCORES if (score := _number(result.get(name))) is not None), None) for result in results
+    raw_scores = [
+        next((score for name in SCORE_KEYS if (score := _to_float(result.get(name))) is not None), None)
+        for result in results
     ]
-    highest = max([1.0, *(score for score in own if score is not None)])
-    return [1 - rank / len(own) if score is None else max(score, 0.0) / highest for rank, score in enumerate(own)]
+    max_score = max([1.0, *(score for score in raw_scores if score is not None)])
+    return [
+        1 - rank / len(raw_scores) if score is None else max(score, 0.0) / max_score
+        for rank, score in enumerate(raw_scores)
+    ]
 
 
-def _number(value: Any) -> float | None:
+def _to_float(value: Any) -> float | None:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

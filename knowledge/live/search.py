@@ -12,40 +12,42 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from core.errors import SourceError
-from core.observability.logs import logger
-from core.observability.recorder import LiveOutcome, Meter, Unmetered
+from core.observability.logs import get_logger
+from core.observability.recorder import LiveCallOutcome, MetricsRecorder, NullMetrics
 from core.runtime.tasks import task_group
 from core.settings import LiveSource, SourceSettings, StandingSource
 from core.text.tokens import query_tokens
 from core.types import Passage
-from knowledge.live import Live, open_live
+from knowledge.live import LiveRetriever, open_live_source
 
 
-def without_twins(stored: Sequence[Passage], live: Sequence[Passage], standing: Mapping[str, str]) -> list[Passage]:
+def deduplicate(
+    stored_passages: Sequence[Passage], live_passages: Sequence[Passage], standing_to_live: Mapping[str, str]
+) -> list[Passage]:
     """Return stored and live passages, those of a page that is among both from one side only: the more similar one.
 
     `standing` names the live source of each source of standing queries. A result without an address goes by its title.
     Passages of one side are never told to be twins: they are pieces of a document.
     """
-    sides: dict[tuple[str, str], dict[bool, list[Passage]]] = defaultdict(lambda: {True: [], False: []})
-    others = []
-    asked = set(standing.values())
-    for passage in (*stored, *live):
-        source = standing.get(passage.source, passage.source)
-        if source in asked:
-            sides[source, _page(passage)][passage.source in standing].append(passage)
+    groups: dict[tuple[str, str], dict[bool, list[Passage]]] = defaultdict(lambda: {True: [], False: []})
+    passages = []
+    live_sources = set(standing_to_live.values())
+    for passage in (*stored_passages, *live_passages):
+        source = standing_to_live.get(passage.source, passage.source)
+        if source in live_sources:
+            groups[source, _page_key(passage)][passage.source in standing_to_live].append(passage)
         else:
-            others.append(passage)
-    for side in sides.values():
-        others += side[_best(side[True]) >= _best(side[False])]
-    return others
+            passages.append(passage)
+    for group in groups.values():
+        passages += group[_best_similarity(group[True]) >= _best_similarity(group[False])]
+    return passages
 
 
-def _best(passages: Sequence[Passage]) -> float:
+def _best_similarity(passages: Sequence[Passage]) -> float:
     return max((passage.similarity for passage in passages), default=-2.0)
 
 
-def _page(passage: Passage) -> str:
+def _page_key(passage: Passage) -> str:
     """Return what is the same for two addresses of one page: host in lower case, no fragment, no slash at the end."""
     if not passage.url:
         return passage.title
@@ -59,7 +61,7 @@ def _page(passage: Passage) -> str:
 
 # What a word of middling rarity adds to a passage's BM25 score in a collection of some thousand passages. A live result
 # belongs to no collection that we could count in.
-TYPICAL_WEIGHT = 3.0
+TYPICAL_TERM_WEIGHT = 3.0
 
 Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 
@@ -77,15 +79,17 @@ class LiveSources:
         similarity: Similarity,
         *,
         data_dir: Path | None = None,
-        patience_s: float | None = None,
-        meter: Meter | None = None,
+        timeout_s: float | None = None,
+        metrics: MetricsRecorder | None = None,
     ) -> None:
-        self._settings = {name: one for name, one in sources.items() if isinstance(one, LiveSource)}
-        self._sources = {name: open_live(name, sources[name], data_dir) for name in self._settings}
-        self._standing = {name: one.of for name, one in sources.items() if isinstance(one, StandingSource)}
+        self._settings = {name: settings for name, settings in sources.items() if isinstance(settings, LiveSource)}
+        self._sources = {name: open_live_source(name, sources[name], data_dir) for name in self._settings}
+        self._standing_to_live = {
+            name: settings.of for name, settings in sources.items() if isinstance(settings, StandingSource)
+        }
         self._similarity = similarity
-        self._patience_s = patience_s
-        self._meter = meter or Unmetered()
+        self._timeout_s = timeout_s
+        self._metrics = metrics or NullMetrics()
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -93,8 +97,8 @@ class LiveSources:
     def __contains__(self, source: str) -> bool:
         return source in self._sources
 
-    async def beside(
-        self, sources: Collection[str], query: str, stored: Coroutine[Any, Any, Sequence[Passage]]
+    async def search_with_stored(
+        self, sources: Collection[str], query: str, stored_search: Coroutine[Any, Any, Sequence[Passage]]
     ) -> list[Passage]:
         """Return what is stored, and what the live ones of the sources find meanwhile.
 
@@ -102,27 +106,29 @@ class LiveSources:
         that are asked when needed are asked only where no stored passage is similar enough to the query. A page that
         standing queries have found, too, comes once.
         """
-        asked = [name for name in dict.fromkeys(sources) if name in self._sources]
-        always = [name for name in asked if self._settings[name].ask == "always"]
-        ends = None if self._patience_s is None else asyncio.get_running_loop().time() + self._patience_s
+        names = [name for name in dict.fromkeys(sources) if name in self._sources]
+        always_names = [name for name in names if self._settings[name].ask == "always"]
+        deadline = None if self._timeout_s is None else asyncio.get_running_loop().time() + self._timeout_s
         async with task_group() as tasks:
-            asking = tasks.create_task(self._in_time(always, query, ends))
-            kept = await stored
-            best = max((passage.similarity for passage in kept), default=-1.0)
-            needed = [name for name in asked if name not in always and best < self._settings[name].enough]
-            found = [*await self._in_time(needed, query, ends), *await asking]
-        return without_twins(kept, found, self._standing)
+            always_task = tasks.create_task(self._search_all_until(always_names, query, deadline))
+            stored_passages = await stored_search
+            best_similarity = max((passage.similarity for passage in stored_passages), default=-1.0)
+            on_demand_names = [
+                name for name in names if name not in always_names and best_similarity < self._settings[name].enough
+            ]
+            live_passages = [*await self._search_all_until(on_demand_names, query, deadline), *await always_task]
+        return deduplicate(stored_passages, live_passages, self._standing_to_live)
 
-    async def _in_time(self, names: Collection[str], query: str, ends: float | None) -> list[Passage]:
-        outcomes = await asyncio.gather(*(self._found_in_time(name, query, ends) for name in names))
-        return [passage for outcome in outcomes for passage in outcome]
+    async def _search_all_until(self, names: Collection[str], query: str, deadline: float | None) -> list[Passage]:
+        results = await asyncio.gather(*(self._search_until(name, query, deadline) for name in names))
+        return [passage for passages in results for passage in passages]
 
-    async def _found_in_time(self, name: str, query: str, ends: float | None) -> list[Passage]:
+    async def _search_until(self, name: str, query: str, deadline: float | None) -> list[Passage]:
         try:
-            async with asyncio.timeout_at(ends):
+            async with asyncio.timeout_at(deadline):
                 return await self.search([name], query)
         except TimeoutError:
-            logger(__name__).warning("live.cut", source=name, patience_s=self._patience_s)
+            get_logger(__name__).warning("live.cut", source=name, patience_s=self._timeout_s)
             return []
         except SourceError:
             # `search` has logged it; beside other sources that is nothing found.
@@ -134,52 +140,54 @@ class LiveSources:
         One that fails is logged and left out; when all of several fail, or the only one, the first failure leaves.
         Raises `SourceError`.
         """
-        asked = [self._sources[name] for name in dict.fromkeys(sources) if name in self._sources]
-        if not asked:
+        retrievers = [self._sources[name] for name in dict.fromkeys(sources) if name in self._sources]
+        if not retrievers:
             return []
-        outcomes = await asyncio.gather(*(self._asked(one, query) for one in asked), return_exceptions=True)
-        found: list[Passage] = []
-        failures: list[SourceError] = []
-        for one, outcome in zip(asked, outcomes, strict=True):
+        outcomes = await asyncio.gather(
+            *(self._search_source(retriever, query) for retriever in retrievers), return_exceptions=True
+        )
+        passages: list[Passage] = []
+        errors: list[SourceError] = []
+        for retriever, outcome in zip(retrievers, outcomes, strict=True):
             if isinstance(outcome, SourceError):
-                failures.append(outcome)
-                logger(__name__).warning("live.failed", source=one.name, error=str(outcome))
+                errors.append(outcome)
+                get_logger(__name__).warning("live.failed", source=retriever.name, error=str(outcome))
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:
-                found += outcome
-        if len(failures) == len(asked):
-            raise failures[0]
-        return await self._scored(query, found)
+                passages += outcome
+        if len(errors) == len(retrievers):
+            raise errors[0]
+        return await self._with_scores(query, passages)
 
-    async def _asked(self, source: Live, query: str) -> Sequence[Passage]:
+    async def _search_source(self, retriever: LiveRetriever, query: str) -> Sequence[Passage]:
         """Ask one source, and count how that ended."""
-        started = time.monotonic()
-        outcome: LiveOutcome = "cut"
+        started_at = time.monotonic()
+        outcome: LiveCallOutcome = "cut"
         try:
-            found = await source.search(query)
+            passages = await retriever.search(query)
             outcome = "answered"
         except Exception:
             outcome = "failed"
             raise
         finally:
-            self._meter.asked(source.name, outcome, time.monotonic() - started)
-        return found
+            self._metrics.record_live_call(retriever.name, outcome, time.monotonic() - started_at)
+        return passages
 
     async def close(self) -> None:
         """Let go of all connections. Idempotent."""
-        for one in self._sources.values():
-            await one.close()
+        for retriever in self._sources.values():
+            await retriever.close()
 
-    async def _scored(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
+    async def _with_scores(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
         texts = [f"{passage.title}\n{passage.text}" for passage in passages]
-        near = await self._similarity(query, texts)
-        wanted = set(query_tokens(query).split())
+        similarities = await self._similarity(query, texts)
+        query_terms = set(query_tokens(query).split())
         return [
             replace(
                 passage,
                 similarity=similarity,
-                lexical=TYPICAL_WEIGHT * len(wanted & set(query_tokens(text).split())),
+                lexical=TYPICAL_TERM_WEIGHT * len(query_terms & set(query_tokens(text).split())),
             )
-            for passage, similarity, text in zip(passages, near, texts, strict=True)
+            for passage, similarity, text in zip(passages, similarities, texts, strict=True)
         ]

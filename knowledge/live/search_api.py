@@ -17,16 +17,18 @@ GOOGLE_AGE = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
 BING_AGE = {"day": "Day", "week": "Week", "month": "Month", "year": "Month"}
 
 
-def as_http_api(settings: SearchApiSource, name: str = "") -> HttpApiSource:
+def to_http_api_source(settings: SearchApiSource, name: str = "") -> HttpApiSource:
     """Return the HTTP API that a search service is.
 
     Raises `SourceError`, with the source's name, for a wish that the service has no parameter for.
     """
     if settings.provider == "tavily" and settings.language:
         raise SourceError(f"source {name}: provider tavily cannot be told a language: leave language out")
-    shape = {"tavily": _tavily, "brave": _brave, "searxng": _searxng, "google": _google, "bing": _bing}
-    shared = {name: getattr(settings, name) for name in ("limit", "timeout_s", "cache_s", "allow_private", "api_key")}
-    return HttpApiSource.model_validate({"kind": "http_api", **shared, **shape[settings.provider](settings)})
+    builders = {"tavily": _tavily, "brave": _brave, "searxng": _searxng, "google": _google, "bing": _bing}
+    shared_fields = {
+        name: getattr(settings, name) for name in ("limit", "timeout_s", "cache_s", "allow_private", "api_key")
+    }
+    return HttpApiSource.model_validate({"kind": "http_api", **shared_fields, **builders[settings.provider](settings)})
 
 
 def _tavily(settings: SearchApiSource) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def _tavily(settings: SearchApiSource) -> dict[str, Any]:
     if settings.fresh:
         body["time_range"] = settings.fresh
     return {
-        "url": _at(settings, "https://api.tavily.com", "/search"),
+        "url": _build_url(settings, "https://api.tavily.com", "/search"),
         "method": "POST",
         "headers": {"Authorization": "Bearer {api_key}"},
         "body": body,
@@ -49,10 +51,10 @@ def _tavily(settings: SearchApiSource) -> dict[str, Any]:
 def _brave(settings: SearchApiSource) -> dict[str, Any]:
     age = BRAVE_AGE[settings.fresh] if settings.fresh else ""
     return {
-        "url": _at(settings, "https://api.search.brave.com", "/res/v1/web/search"),
+        "url": _build_url(settings, "https://api.search.brave.com", "/res/v1/web/search"),
         "headers": {"X-Subscription-Token": "{api_key}", "Accept": "application/json"},
         "params": {
-            "q": _restricted(settings),
+            "q": _restrict_query(settings),
             "count": "{limit}",
             "freshness": age,
             "search_lang": settings.language[:2],
@@ -65,9 +67,9 @@ def _brave(settings: SearchApiSource) -> dict[str, Any]:
 
 
 def _searxng(settings: SearchApiSource) -> dict[str, Any]:
-    params = {"q": _restricted(settings), "format": "json", "language": settings.language}
+    params = {"q": _restrict_query(settings), "format": "json", "language": settings.language}
     return {
-        "url": _at(settings, "", "/search"),
+        "url": _build_url(settings, "", "/search"),
         "params": params | {"time_range": settings.fresh or ""},
         "headers": {"Authorization": "Bearer {api_key}"} if settings.api_key else {},
         "results": "results",
@@ -78,11 +80,11 @@ def _searxng(settings: SearchApiSource) -> dict[str, Any]:
 
 def _google(settings: SearchApiSource) -> dict[str, Any]:
     return {
-        "url": _at(settings, "https://www.googleapis.com", "/customsearch/v1"),
+        "url": _build_url(settings, "https://www.googleapis.com", "/customsearch/v1"),
         "params": {
             "key": "{api_key}",
             "cx": settings.engine,
-            "q": _restricted(settings),
+            "q": _restrict_query(settings),
             # It refuses more than ten.
             "num": str(min(settings.limit, 10)),
             "dateRestrict": GOOGLE_AGE[settings.fresh] if settings.fresh else "",
@@ -97,10 +99,10 @@ def _google(settings: SearchApiSource) -> dict[str, Any]:
 
 def _bing(settings: SearchApiSource) -> dict[str, Any]:
     return {
-        "url": _at(settings, "", "/v7.0/search"),
+        "url": _build_url(settings, "", "/v7.0/search"),
         "headers": {"Ocp-Apim-Subscription-Key": "{api_key}"},
         "params": {
-            "q": _restricted(settings),
+            "q": _restrict_query(settings),
             "count": "{limit}",
             "freshness": BING_AGE[settings.fresh] if settings.fresh else "",
             "mkt": settings.language if "-" in settings.language else "",
@@ -113,11 +115,11 @@ def _bing(settings: SearchApiSource) -> dict[str, Any]:
     }
 
 
-def _at(settings: SearchApiSource, usual: str, path: str) -> str:
+def _build_url(settings: SearchApiSource, default_url: str, path: str) -> str:
     """Return the address of the API; braces in a configured one are meant as they stand."""
-    return (settings.base_url or usual).rstrip("/").replace("{", "{{").replace("}", "}}") + path
+    return (settings.base_url or default_url).rstrip("/").replace("{", "{{").replace("}", "}}") + path
 
 
-def _restricted(settings: SearchApiSource) -> str:
+def _restrict_query(settings: SearchApiSource) -> str:
     sites = " OR ".join(f"site:{site}" for site in settings.sites)
     return f"{{query}} ({sites})" if len(settings.sites) > 1 else f"{{query}} {sites}".strip()

@@ -12,13 +12,13 @@ from core.errors import ServiceError, SourceError
 from core.grounding.fusion import fuse
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
-from knowledge.reranking.scores import MOST_CHARACTERS, by_scores, judged_text
-from knowledge.web.addresses import shown
+from knowledge.reranking.scores import MAX_CHARACTERS, order_by_scores, rerank_input
+from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, Response, WebClient
-from knowledge.web.secrets import key_of
+from knowledge.web.secrets import resolve_secret
 
-RESULTS = ("results", "data", "list")
-SCORES = ("relevance_score", "score")
+RESULT_KEYS = ("results", "data", "list")
+SCORE_KEYS = ("relevance_score", "score")
 
 
 class ApiReranker:
@@ -38,25 +38,25 @@ class ApiReranker:
 
         Raises `ServiceError` when the service fails, is late or makes no sense, and when its key is missing.
         """
-        fused = fuse(passages, self._alpha)
-        asked = fused[: self._settings.top_n]
-        if len(fused) < 2 or not query.strip():
-            return fused
+        fused_passages = fuse(passages, self._alpha)
+        candidates = fused_passages[: self._settings.top_n]
+        if len(fused_passages) < 2 or not query.strip():
+            return fused_passages
         try:
-            key = await key_of(self._settings.api_key)
-            response = await self._client.fetch(self._request(query, asked, key))
-        except SourceError as fault:
-            raise ServiceError(f"the reranker failed: {fault}") from fault
-        return by_scores(fused, _scores(response, len(asked)))
+            key = await resolve_secret(self._settings.api_key)
+            response = await self._client.fetch(self._make_request(query, candidates, key))
+        except SourceError as error:
+            raise ServiceError(f"the reranker failed: {error}") from error
+        return order_by_scores(fused_passages, _parse_scores(response, len(candidates)))
 
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""
         await self._client.close()
 
-    def _request(self, query: str, passages: Sequence[Passage], key: str) -> Request:
+    def _make_request(self, query: str, passages: Sequence[Passage], key: str) -> Request:
         settings = self._settings
-        texts = list(map(judged_text, passages))
-        body: dict[str, Any] = {"query": query[:MOST_CHARACTERS], settings.texts_key: texts}
+        texts = list(map(rerank_input, passages))
+        body: dict[str, Any] = {"query": query[:MAX_CHARACTERS], settings.texts_key: texts}
         if settings.texts_key == "documents":
             body["top_n"] = len(texts)
         else:
@@ -67,34 +67,34 @@ class ApiReranker:
         return Request(settings.url, "POST", {}, headers, body, settings.timeout_s)
 
 
-def _scores(response: Response, count: int) -> Mapping[int, float]:
+def _parse_scores(response: Response, count: int) -> Mapping[int, float]:
     """Return the scores by position. Raises `ServiceError` for a refusal and for nonsense."""
-    where = shown(response.url)
+    service_url = redact_url(response.url)
     if response.status >= 400:
-        raise ServiceError(f"the reranker failed: {where} answered with status {response.status}")
+        raise ServiceError(f"the reranker failed: {service_url} answered with status {response.status}")
     try:
         reply = json.loads(response.text())
-    except (ValueError, RecursionError) as fault:
-        raise ServiceError(f"the reranker failed: {where} did not answer with JSON") from fault
+    except (ValueError, RecursionError) as error:
+        raise ServiceError(f"the reranker failed: {service_url} did not answer with JSON") from error
     if isinstance(reply, Mapping):
-        reply = next((reply[key] for key in RESULTS if isinstance(reply.get(key), list)), None)
-    found: dict[int, float] = {}
+        reply = next((reply[key] for key in RESULT_KEYS if isinstance(reply.get(key), list)), None)
+    scores: dict[int, float] = {}
     for result in reply if isinstance(reply, list) else ():
-        position, score = _read(result)
+        position, score = _parse_result(result)
         if position is not None and score is not None and 0 <= position < count:
-            found.setdefault(position, score)
-    if not found:
-        raise ServiceError(f"the reranker failed: {where} named no passage with a score")
-    return found
+            scores.setdefault(position, score)
+    if not scores:
+        raise ServiceError(f"the reranker failed: {service_url} named no passage with a score")
+    return scores
 
 
-def _read(result: object) -> tuple[int | None, float | None]:
+def _parse_result(result: object) -> tuple[int | None, float | None]:
     if not isinstance(result, Mapping):
         return None, None
-    score = next((result[key] for key in SCORES if key in result), None)
+    score = next((result[key] for key in SCORE_KEYS if key in result), None)
     position = result.get("index")
-    known = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < math.inf
+    is_valid_score = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < math.inf
     return (
         position if isinstance(position, int) and not isinstance(position, bool) else None,
-        float(score) if known and score is not None else None,
+        float(score) if is_valid_score and score is not None else None,
     )

@@ -20,16 +20,16 @@ from core.errors import ConfigurationError, ServiceError
 from core.grounding.fusion import fuse
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
-from knowledge.reranking.scores import by_scores, judged_text
+from knowledge.reranking.scores import order_by_scores, rerank_input
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MODELS = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
-TOKENIZER = "tokenizer.json"
+MODEL_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
+TOKENIZER_FILE = "tokenizer.json"
 # A question and a passage: what is longer adds time and hardly changes the score.
-MOST_TOKENS = 384
-BATCH = 8
+MAX_TOKENS = 384
+BATCH_SIZE = 8
 THREADS = 2
 
 
@@ -43,33 +43,35 @@ class CrossEncoderReranker:
         self._folder = settings.path or Path()
         self._top_n = settings.top_n
         self._alpha = alpha
-        self._model_file = _usable(self._folder)
-        self._loading: asyncio.Task[_Model] | None = None
+        self._model_file = _find_model_file(self._folder)
+        self._load_task: asyncio.Task[_Model] | None = None
         # One question after the other: side by side all of them would be late.
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Return the passages best first. Raises `ServiceError` when the model cannot be loaded or run."""
-        fused = fuse(passages, self._alpha)
-        if len(fused) < 2 or not query.strip():
-            return fused
-        if self._loading is None or (self._loading.done() and self._loading.exception()):
-            self._loading = asyncio.create_task(asyncio.to_thread(_load, self._model_file, self._folder / TOKENIZER))
+        fused_passages = fuse(passages, self._alpha)
+        if len(fused_passages) < 2 or not query.strip():
+            return fused_passages
+        if self._load_task is None or (self._load_task.done() and self._load_task.exception()):
+            self._load_task = asyncio.create_task(
+                asyncio.to_thread(_load_model, self._model_file, self._folder / TOKENIZER_FILE)
+            )
         # A question that is cut off leaves the model to those after it.
-        model = await asyncio.shield(self._loading)
-        texts = [judged_text(one) for one in fused[: self._top_n]]
-        given_up = threading.Event()
+        model = await asyncio.shield(self._load_task)
+        texts = [rerank_input(passage) for passage in fused_passages[: self._top_n]]
+        cancel_event = threading.Event()
         try:
-            async with self._turn:
-                return by_scores(fused, await asyncio.to_thread(model.scores, query, texts, given_up))
+            async with self._lock:
+                return order_by_scores(fused_passages, await asyncio.to_thread(model.score, query, texts, cancel_event))
         finally:
-            given_up.set()
+            cancel_event.set()
 
     async def close(self) -> None:
         """Let go of the model. Idempotent."""
-        if self._loading is not None:
-            await asyncio.gather(self._loading, return_exceptions=True)
-            self._loading = None
+        if self._load_task is not None:
+            await asyncio.gather(self._load_task, return_exceptions=True)
+            self._load_task = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,66 +79,66 @@ class _Model:
     session: Any
     tokenizer: Tokenizer
 
-    def scores(self, query: str, texts: Sequence[str], given_up: threading.Event) -> Mapping[int, float]:
+    def score(self, query: str, texts: Sequence[str], cancel_event: threading.Event) -> Mapping[int, float]:
         """Return a raw score per text, by position; fewer when it is given up. Blocking."""
-        names = {one.name for one in self.session.get_inputs()}
-        encoded = self.tokenizer.encode_batch([(query, text) for text in texts])
+        input_names = {model_input.name for model_input in self.session.get_inputs()}
+        encodings = self.tokenizer.encode_batch([(query, text) for text in texts])
         # Texts of a like length side by side: less of a batch is padding.
-        order = sorted(range(len(texts)), key=lambda position: sum(encoded[position].attention_mask))
-        found: dict[int, float] = {}
-        for start in range(0, len(order), BATCH):
-            batch = order[start : start + BATCH]
-            if given_up.is_set():
+        order = sorted(range(len(texts)), key=lambda position: sum(encodings[position].attention_mask))
+        scores: dict[int, float] = {}
+        for start in range(0, len(order), BATCH_SIZE):
+            batch = order[start : start + BATCH_SIZE]
+            if cancel_event.is_set():
                 break
-            length = max(sum(encoded[position].attention_mask) for position in batch)
+            length = max(sum(encodings[position].attention_mask) for position in batch)
             rows = {
-                "input_ids": [encoded[position].ids[:length] for position in batch],
-                "attention_mask": [encoded[position].attention_mask[:length] for position in batch],
-                "token_type_ids": [encoded[position].type_ids[:length] for position in batch],
+                "input_ids": [encodings[position].ids[:length] for position in batch],
+                "attention_mask": [encodings[position].attention_mask[:length] for position in batch],
+                "token_type_ids": [encodings[position].type_ids[:length] for position in batch],
             }
-            inputs = {name: np.array(values, np.int64) for name, values in rows.items() if name in names}
-            found.update(zip(batch, self._run(inputs, len(batch)), strict=True))
-        return found
+            inputs = {name: np.array(values, np.int64) for name, values in rows.items() if name in input_names}
+            scores.update(zip(batch, self._run(inputs, len(batch)), strict=True))
+        return scores
 
     def _run(self, inputs: Mapping[str, Any], count: int) -> Sequence[float]:
         try:
             logits = np.asarray(self.session.run(None, inputs)[0], np.float64).reshape(count, -1)
-        except Exception as fault:  # The runtime's exceptions have no root of their own.
-            raise ServiceError(f"the cross-encoder failed: {fault}") from fault
+        except Exception as error:  # The runtime's exceptions have no root of their own.
+            raise ServiceError(f"the cross-encoder failed: {error}") from error
         # Two classes are no and yes.
-        raw = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-        if not np.isfinite(raw).all():
+        scores = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+        if not np.isfinite(scores).all():
             raise ServiceError("the cross-encoder failed: its scores are no numbers")
-        return [float(score) for score in raw]
+        return [float(score) for score in scores]
 
 
-def _usable(folder: Path) -> Path:
+def _find_model_file(folder: Path) -> Path:
     """Return the model's file. Raises `ConfigurationError` for what is missing."""
-    where = "knowledge.search.reranker.path"
-    model = next((folder / name for name in MODELS if (folder / name).is_file()), None)
-    if model is None:
-        raise ConfigurationError([f"{where}: {folder} holds none of {', '.join(MODELS)}"])
-    if not (folder / TOKENIZER).is_file():
-        raise ConfigurationError([f"{where}: {folder} holds no {TOKENIZER}"])
+    setting = "knowledge.search.reranker.path"
+    model_file = next((folder / name for name in MODEL_FILES if (folder / name).is_file()), None)
+    if model_file is None:
+        raise ConfigurationError([f"{setting}: {folder} holds none of {', '.join(MODEL_FILES)}"])
+    if not (folder / TOKENIZER_FILE).is_file():
+        raise ConfigurationError([f"{setting}: {folder} holds no {TOKENIZER_FILE}"])
     if importlib.util.find_spec("onnxruntime") is None:
         raise ConfigurationError(
             ["knowledge.search.rerank: cross_encoder needs the package onnxruntime: pip install onnxruntime"]
         )
-    return model
+    return model_file
 
 
-def _load(model: Path, tokenizer: Path) -> _Model:
+def _load_model(model_file: Path, tokenizer_file: Path) -> _Model:
     try:
         # Not installed everywhere, so that nothing may import it by name.
         runtime: Any = importlib.import_module("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = THREADS
-        session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(str(model_file), options, providers=["CPUExecutionProvider"])
         from tokenizers import Tokenizer
 
-        words = Tokenizer.from_file(str(tokenizer))
-        words.enable_truncation(MOST_TOKENS, strategy="only_second")
-        words.enable_padding()
-    except Exception as fault:  # Neither library's exceptions have a root of their own.
-        raise ServiceError(f"the cross-encoder {model} cannot be loaded: {fault}") from fault
-    return _Model(session, words)
+        fast_tokenizer = Tokenizer.from_file(str(tokenizer_file))
+        fast_tokenizer.enable_truncation(MAX_TOKENS, strategy="only_second")
+        fast_tokenizer.enable_padding()
+    except Exception as error:  # Neither library's exceptions have a root of their own.
+        raise ServiceError(f"the cross-encoder {model_file} cannot be loaded: {error}") from error
+    return _Model(session, fast_tokenizer)

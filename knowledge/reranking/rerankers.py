@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from core.grounding.document_kinds import weigh_kinds
+from core.grounding.document_kinds import apply_kind_weights
 from core.grounding.fusion import fuse
 from core.settings import SearchSettings
 from core.types import Passage
 
 
-class OwnReranker(Protocol):
+class ClosableReranker(Protocol):
     """A `core.ports.Reranker` that whoever made it closes in the end."""
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
@@ -24,19 +24,19 @@ class OwnReranker(Protocol):
         ...
 
 
-def make_reranker(settings: SearchSettings) -> OwnReranker:
+def make_reranker(settings: SearchSettings) -> ClosableReranker:
     """Return the reranker that the settings name, with the weights of kinds on top.
 
     For `model` it is the fused order: the model's needs the budget of one answer (`core.answering.agents.reranker`).
     Raises `ConfigurationError` for a cross-encoder that cannot be used.
     """
-    chosen = _chosen(settings)
-    return WeightedReranker(chosen, settings.kind_weights) if settings.kind_weights else chosen
+    reranker = _make_unweighted(settings)
+    return WeightedReranker(reranker, settings.kind_weights) if settings.kind_weights else reranker
 
 
-def _chosen(settings: SearchSettings) -> OwnReranker:
+def _make_unweighted(settings: SearchSettings) -> ClosableReranker:
     if settings.rerank == "none":
-        return KeepOrder()
+        return NoOpReranker()
     if settings.rerank == "api":
         from knowledge.reranking.api import ApiReranker
 
@@ -65,14 +65,14 @@ class FusionReranker:
         """Hold nothing."""
 
 
-class KeepOrder:
+class NoOpReranker:
     """Leaves passages in the order in which the agents gave them, which becomes their score."""
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Return the passages as they come; one that several agents found comes once, at its first place."""
-        distinct = {passage.id: passage for passage in reversed(passages)}
-        ordered = list(reversed(distinct.values()))
-        return [replace(passage, score=1 - place / len(ordered)) for place, passage in enumerate(ordered)]
+        unique_passages = {passage.id: passage for passage in reversed(passages)}
+        ranking = list(reversed(unique_passages.values()))
+        return [replace(passage, score=1 - rank / len(ranking)) for rank, passage in enumerate(ranking)]
 
     async def close(self) -> None:
         """Hold nothing."""
@@ -81,13 +81,13 @@ class KeepOrder:
 class WeightedReranker:
     """Multiplies what another reranker makes of passages with the weights of their kinds."""
 
-    def __init__(self, reranker: OwnReranker, weights: Mapping[str, float]) -> None:
+    def __init__(self, reranker: ClosableReranker, weights: Mapping[str, float]) -> None:
         self._reranker = reranker
         self._weights = weights
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Return the passages in their weighed order. Raises what the other one does."""
-        return weigh_kinds(await self._reranker.rerank(query, passages), self._weights)
+        return apply_kind_weights(await self._reranker.rerank(query, passages), self._weights)
 
     async def close(self) -> None:
         """Close the other one."""

@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.errors import SourceError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.settings import SourceSettings, StandingSource
 from core.types import Passage
-from knowledge.ports import Held, Row, Store, Vectors
-from knowledge.sources.standing import Record, Result, folder_of, load, state_of
+from knowledge.ports import PassageRow, Store, StoredDocument, Vectors
+from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
 
 
-class Unexpired:
+class ExpiryFilteringStore:
     """Implements `Store` over another one, which it does not own: its `close` does nothing."""
 
     def __init__(
@@ -32,32 +32,38 @@ class Unexpired:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._standing = {name: one for name, one in sources.items() if isinstance(one, StandingSource)}
-        self._folders = {name: folder_of(data_dir, name) for name in self._standing}
+        self._standing_sources = {
+            name: source for name, source in sources.items() if isinstance(source, StandingSource)
+        }
+        self._folders = {name: get_record_folder(data_dir, name) for name in self._standing_sources}
         self._clock = clock
-        self._records: dict[str, tuple[tuple[int, int], Record]] = {}
+        self._records: dict[str, tuple[tuple[int, int], StandingRecord]] = {}
 
-    async def manifest(self, source: str) -> Mapping[str, Held]:
+    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what may be shown of a source, by path."""
-        held = await self._store.manifest(source)
-        if source not in self._standing:
-            return held
-        shown = await self._shown(source)
-        return {path: one for path, one in held.items() if path in shown}
+        manifest = await self._store.manifest(source)
+        if source not in self._standing_sources:
+            return manifest
+        visible_results = await self._load_visible_results(source)
+        return {path: document for path, document in manifest.items() if path in visible_results}
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
     ) -> Sequence[Passage]:
         """Search as the store does. A source of which nothing may be shown takes no place from the others."""
-        shown = {source: await self._shown(source) for source in sources if source in self._standing}
-        if not shown:
+        visible_results = {
+            source: await self._load_visible_results(source) for source in sources if source in self._standing_sources
+        }
+        if not visible_results:
             return await self._store.search(tokens, vector, sources, limit)
-        asked = [source for source in sources if shown.get(source, True)]
-        found = await self._store.search(tokens, vector, asked, limit) if asked else ()
+        searchable_sources = [source for source in sources if visible_results.get(source, True)]
+        passages = await self._store.search(tokens, vector, searchable_sources, limit) if searchable_sources else ()
         return [
-            _with_times(one, shown[one.source][one.path]) if one.source in shown else one
-            for one in found
-            if one.source not in shown or one.path in shown[one.source]
+            _append_times(passage, visible_results[passage.source][passage.path])
+            if passage.source in visible_results
+            else passage
+            for passage in passages
+            if passage.source not in visible_results or passage.path in visible_results[passage.source]
         ]
 
     async def vectors(self, source: str) -> Vectors:
@@ -65,7 +71,7 @@ class Unexpired:
         return await self._store.vectors(source)
 
     async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
         """Do as the store does."""
         await self._store.replace(source, paths, rows, empty)
@@ -77,24 +83,26 @@ class Unexpired:
     async def close(self) -> None:
         """Leave the store open: who opened it closes it."""
 
-    async def _shown(self, source: str) -> Mapping[str, Result]:
+    async def _load_visible_results(self, source: str) -> Mapping[str, StandingResult]:
         """Return the results of a standing source that may be shown, by path: none without a record to be read."""
-        folder, known = self._folders[source], self._records.get(source)
+        folder, cached_record = self._folders[source], self._records.get(source)
         try:
-            state, record = await asyncio.to_thread(_read, folder, known)
-        except SourceError as fault:
-            logger(__name__).warning("standing.hidden", source=source, error=str(fault))
+            state, record = await asyncio.to_thread(_read_record, folder, cached_record)
+        except SourceError as error:
+            get_logger(__name__).warning("standing.hidden", source=source, error=str(error))
             return {}
         self._records[source] = state, record
-        paths = record.fresh(self._standing[source].keep_hours, self._clock())
+        paths = record.fresh_paths(self._standing_sources[source].keep_hours, self._clock())
         return {path: record.results[path] for path in paths}
 
 
-def _with_times(passage: Passage, result: Result) -> Passage:
-    return replace(passage, text=f"{passage.text}\n{result.times}")
+def _append_times(passage: Passage, result: StandingResult) -> Passage:
+    return replace(passage, text=f"{passage.text}\n{result.time_note}")
 
 
-def _read(folder: Path, known: tuple[tuple[int, int], Record] | None) -> tuple[tuple[int, int], Record]:
+def _read_record(
+    folder: Path, cached_record: tuple[tuple[int, int], StandingRecord] | None
+) -> tuple[tuple[int, int], StandingRecord]:
     # Looked at before it is read: a record that comes in between is read again at the next search.
-    state = state_of(folder)
-    return known if known and known[0] == state else (state, load(folder))
+    state = get_file_version(folder)
+    return cached_record if cached_record and cached_record[0] == state else (state, load_record(folder))

@@ -18,16 +18,16 @@ from core.types import AgentScore
 from knowledge.ports import Vectors
 
 # More vectors than this do not move the centroids, they only take time.
-MOST_SAMPLES = 10_000
+MAX_SAMPLES = 10_000
 # Vectors closer than this (1 - cosine) are one and the same to a centroid; float32 errors are a tenth of it.
-SAME = 1e-5
-CANDIDATES = 5
+MIN_DISTANCE = 1e-5
+SEED_CANDIDATES = 5
 # The share of vectors that may still change their cluster when the centroids count as found.
-SETTLED = 0.002
+CONVERGENCE_SHARE = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MixInText:
     """One text that an agent's owner mixed in, of which kind it is, and what its cosine is multiplied with."""
 
     kind: str
@@ -46,138 +46,138 @@ class AgentIndex:
 
     name: str
     centroids: Vectors
-    mix_in: Vectors
+    mix_in_vectors: Vectors
     mix_in_weight: float
     scale: float
-    told: tuple[Told, ...] = ()
+    mix_in_texts: tuple[MixInText, ...] = ()
 
 
-def count_centroids(passages: int, most: int) -> int:
+def count_centroids(passage_count: int, limit: int) -> int:
     """Return how many centroids stand for so many passages: the root of eight times as many, and at most `most`.
 
     So a FAQ of 8 answers has all of its 8, 50 passages have 20, and 128 have 32: with more of them there is more to
     tell apart, but ever less. Never more than there are passages, and at least 1.
     """
-    return max(1, min(most, passages, round(math.sqrt(8 * passages))))
+    return max(1, min(limit, passage_count, round(math.sqrt(8 * passage_count))))
 
 
-def cluster(vectors: Vectors, centroids: int, *, seed: int = 0, rounds: int = 20) -> Vectors:
+def cluster(vectors: Vectors, max_centroids: int, *, seed: int = 0, max_iterations: int = 20) -> Vectors:
     """Return the centroids of spherical k-means as unit vectors, shape (k, d): the same for the same input and seed.
 
     `vectors` are unit vectors, shape (n, d); those that are no numbers are left out. k is `count_centroids`, and no
     more than there are different vectors; each is the mean of one vector at least. k is 0 only when no vector counts.
     """
-    random = np.random.default_rng(seed)
-    count = count_centroids(len(vectors), centroids)
-    if len(vectors) > MOST_SAMPLES:
-        vectors = vectors[np.sort(random.choice(len(vectors), MOST_SAMPLES, replace=False))]
+    generator = np.random.default_rng(seed)
+    centroid_count = count_centroids(len(vectors), max_centroids)
+    if len(vectors) > MAX_SAMPLES:
+        vectors = vectors[np.sort(generator.choice(len(vectors), MAX_SAMPLES, replace=False))]
     # A damaged vector would make its whole cluster, and what is compared with it, no number.
     vectors = vectors[np.isfinite(vectors).all(axis=1)]
     if not len(vectors):
         return vectors
-    means = _spread(vectors, count, random)
-    nearest = np.full(len(vectors), -1)
-    for _ in range(rounds):
+    means = _init_centroids(vectors, centroid_count, generator)
+    assignments = np.full(len(vectors), -1)
+    for _ in range(max_iterations):
         similarities = vectors @ means.T
-        before, nearest = nearest, similarities.argmax(axis=1)
-        _fill_empty(nearest, similarities.max(axis=1), len(means))
-        means = _means(vectors, nearest, means)
-        if np.count_nonzero(before != nearest) <= len(vectors) * SETTLED:
+        previous_assignments, assignments = assignments, similarities.argmax(axis=1)
+        _fill_empty_clusters(assignments, similarities.max(axis=1), len(means))
+        means = _compute_means(vectors, assignments, means)
+        if np.count_nonzero(previous_assignments != assignments) <= len(vectors) * CONVERGENCE_SHARE:
             break
     return means
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class RoutingScore:
     """What the score of an agent for a query is made of: its best cosine with either side, None for an empty one.
 
     Both cosines are weighted as the index is. `told` is what matched best of the mix-in.
     """
 
-    centroid: float | None
-    mix_in: float | None
+    centroid_cosine: float | None
+    mix_in_cosine: float | None
     mix_in_weight: float
     scale: float
-    told: Told | None = None
+    best_text: MixInText | None = None
 
     @property
     def score(self) -> float:
         """The scaled, mixed score. One side counts alone where the other is empty; minus infinity where both are."""
-        if self.centroid is None or self.mix_in is None:
-            only = self.mix_in if self.centroid is None else self.centroid
-            return -np.inf if only is None else self.scale * only
-        return self.scale * ((1 - self.mix_in_weight) * self.centroid + self.mix_in_weight * self.mix_in)
+        if self.centroid_cosine is None or self.mix_in_cosine is None:
+            cosine = self.mix_in_cosine if self.centroid_cosine is None else self.centroid_cosine
+            return -np.inf if cosine is None else self.scale * cosine
+        return self.scale * ((1 - self.mix_in_weight) * self.centroid_cosine + self.mix_in_weight * self.mix_in_cosine)
 
     @property
-    def mix_in_part(self) -> float | None:
+    def mix_in_contribution(self) -> float | None:
         """How much of the score comes from the mix-in; None where there is none."""
-        if self.mix_in is None:
+        if self.mix_in_cosine is None:
             return None
-        return self.scale * (1.0 if self.centroid is None else self.mix_in_weight) * self.mix_in
+        return self.scale * (1.0 if self.centroid_cosine is None else self.mix_in_weight) * self.mix_in_cosine
 
 
-def fit(query: Vectors, index: AgentIndex) -> Fit:
+def score_agent(query: Vectors, index: AgentIndex) -> RoutingScore:
     """Return how well a query (a unit vector, shape (d,)) fits an agent, with what that is made of."""
-    centroid = float((index.centroids @ query).max()) if len(index.centroids) else None
-    if not len(index.mix_in):
-        return Fit(centroid, None, index.mix_in_weight, index.scale)
-    cosines = index.mix_in @ query
-    best = int(cosines.argmax())
-    told = index.told[best] if index.told else None
-    return Fit(centroid, float(cosines[best]), index.mix_in_weight, index.scale, told)
+    centroid_cosine = float((index.centroids @ query).max()) if len(index.centroids) else None
+    if not len(index.mix_in_vectors):
+        return RoutingScore(centroid_cosine, None, index.mix_in_weight, index.scale)
+    cosines = index.mix_in_vectors @ query
+    best_row = int(cosines.argmax())
+    best_text = index.mix_in_texts[best_row] if index.mix_in_texts else None
+    return RoutingScore(centroid_cosine, float(cosines[best_row]), index.mix_in_weight, index.scale, best_text)
 
 
-def score(query: Vectors, index: AgentIndex) -> float:
+def compute_score(query: Vectors, index: AgentIndex) -> float:
     """Return how well a query (a unit vector, shape (d,)) fits an agent: its scaled, mixed best cosines.
 
     Centroids or mix-in count alone where the other is empty; minus infinity where both are.
     """
-    return fit(query, index).score
+    return score_agent(query, index).score
 
 
-def choose(query: Vectors, indexes: Sequence[AgentIndex], *, limit: int, threshold: float) -> list[AgentScore]:
+def select_agents(query: Vectors, indexes: Sequence[AgentIndex], *, limit: int, threshold: float) -> list[AgentScore]:
     """Return the `limit` best agents that score at least `threshold`, best first; of equals, by name.
 
     An agent with nothing to compare a query with is never chosen, and none is for a query that is no number.
     """
-    scores = [AgentScore(index.name, score(query, index)) for index in indexes]
-    chosen = [agent for agent in scores if agent.score >= threshold and agent.score > -np.inf]
-    return sorted(chosen, key=lambda agent: (-agent.score, agent.name))[:limit]
+    scores = [AgentScore(index.name, compute_score(query, index)) for index in indexes]
+    eligible_scores = [agent for agent in scores if agent.score >= threshold and agent.score > -np.inf]
+    return sorted(eligible_scores, key=lambda agent: (-agent.score, agent.name))[:limit]
 
 
-def _spread(vectors: Vectors, count: int, random: np.random.Generator) -> Vectors:
+def _init_centroids(vectors: Vectors, count: int, generator: np.random.Generator) -> Vectors:
     """Pick up to `count` different vectors far from each other (greedy k-means++).
 
     Each is the best of a few candidates, drawn by the square of their distance to those already picked.
     """
-    chosen = [int(random.integers(len(vectors)))]
-    distance = 1 - vectors @ vectors[chosen[0]]
-    while len(chosen) < count and distance.max() > SAME:
+    seed_indices = [int(generator.integers(len(vectors)))]
+    distance = 1 - vectors @ vectors[seed_indices[0]]
+    while len(seed_indices) < count and distance.max() > MIN_DISTANCE:
         # 1 - cosine is half the squared distance of unit vectors.
-        weights = np.where(distance > SAME, distance, 0).astype(np.float64)
-        candidates = random.choice(len(vectors), CANDIDATES, p=weights / weights.sum())
+        weights = np.where(distance > MIN_DISTANCE, distance, 0).astype(np.float64)
+        candidates = generator.choice(len(vectors), SEED_CANDIDATES, p=weights / weights.sum())
         distances = np.minimum(distance, 1 - vectors[candidates] @ vectors.T)
-        best = int(distances.sum(axis=1).argmin())
-        chosen.append(int(candidates[best]))
-        distance = distances[best]
-    return vectors[chosen]
+        best_candidate = int(distances.sum(axis=1).argmin())
+        seed_indices.append(int(candidates[best_candidate]))
+        distance = distances[best_candidate]
+    return vectors[seed_indices]
 
 
-def _fill_empty(nearest: np.ndarray, similarity: Vectors, count: int) -> None:
+def _fill_empty_clusters(assignments: np.ndarray, similarity: Vectors, count: int) -> None:
     """Give each cluster without a member the vector that fits its own cluster worst, in place."""
-    sizes = np.bincount(nearest, minlength=count)
-    worst = iter(similarity.argsort(kind="stable"))
-    for empty in np.flatnonzero(sizes == 0):
-        vector = next(vector for vector in worst if sizes[nearest[vector]] > 1)
-        sizes[nearest[vector]] -= 1
-        sizes[empty] += 1
-        nearest[vector] = empty
+    sizes = np.bincount(assignments, minlength=count)
+    worst_fitting = iter(similarity.argsort(kind="stable"))
+    for empty_cluster in np.flatnonzero(sizes == 0):
+        vector_index = next(vector_index for vector_index in worst_fitting if sizes[assignments[vector_index]] > 1)
+        sizes[assignments[vector_index]] -= 1
+        sizes[empty_cluster] += 1
+        assignments[vector_index] = empty_cluster
 
 
-def _means(vectors: Vectors, nearest: np.ndarray, means: Vectors) -> Vectors:
-    order = nearest.argsort(kind="stable")
-    starts = np.searchsorted(nearest[order], np.arange(len(means)))
+def _compute_means(vectors: Vectors, assignments: np.ndarray, means: Vectors) -> Vectors:
+    order = assignments.argsort(kind="stable")
+    starts = np.searchsorted(assignments[order], np.arange(len(means)))
     sums = np.add.reduceat(vectors[order], starts)
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     # Members that cancel each other out have no direction: such a cluster keeps its old one.
-    return np.where(norms > SAME, sums / np.maximum(norms, SAME), means).astype(np.float32)
+    return np.where(norms > MIN_DISTANCE, sums / np.maximum(norms, MIN_DISTANCE), means).astype(np.float32)

@@ -9,30 +9,30 @@ from typing import Literal
 import numpy as np
 
 from core.errors import EmbeddingError
-from core.grounding.document_kinds import kind_weight
+from core.grounding.document_kinds import get_kind_weight
 from core.grounding.fusion import fuse
 from core.settings import Settings
 from core.types import AgentScore, Passage
 from knowledge.ports import Embedder, Store
 from knowledge.retrieval.agent_index import make_indexes
-from knowledge.retrieval.library import KNOWN_SHARE
-from knowledge.retrieval.routing import Fit, fit
+from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
+from knowledge.retrieval.routing import RoutingScore, score_agent
 
-Way = Literal["vectors", "words", "option"]
+RoutingMethod = Literal["vectors", "words", "option"]
 
 
 @dataclass(frozen=True, slots=True)
-class AgentExplained:
+class AgentExplanation:
     """One agent: its score where it is asked, and what the vectors say of it (None where words decide)."""
 
     name: str
-    asked: bool
+    is_selected: bool
     score: float | None
-    fit: Fit | None
+    routing_score: RoutingScore | None
 
 
 @dataclass(frozen=True, slots=True)
-class PassageExplained:
+class PassageExplanation:
     """One passage in its final order.
 
     `agents` holds the score that each agent's own search gave it, `fused` the one over all that was found; `score` in
@@ -40,51 +40,59 @@ class PassageExplained:
     """
 
     passage: Passage
-    agents: Mapping[str, float]
-    fused: float
+    agent_scores: Mapping[str, float]
+    fused_score: float
     kind_weight: float
 
 
 async def explain_routing(
-    query: str, asked: Sequence[AgentScore], settings: Settings, store: Store, embedder: Embedder
-) -> tuple[Way, Sequence[AgentExplained]]:
+    query: str, selected_agents: Sequence[AgentScore], settings: Settings, store: Store, embedder: Embedder
+) -> tuple[RoutingMethod, Sequence[AgentExplanation]]:
     """Return by what a query was routed, and every agent, those that are asked first and the others by score."""
-    fits: dict[str, Fit] = {}
-    if embedder.known_share(query) >= KNOWN_SHARE:
+    routing_scores: dict[str, RoutingScore] = {}
+    if embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE:
         try:
             vector = (await embedder.embed([query]))[0]
-            fits = {one.name: fit(vector, one) for one in await make_indexes(settings, store, embedder)}
+            routing_scores = {
+                index.name: score_agent(vector, index) for index in await make_indexes(settings, store, embedder)
+            }
         except EmbeddingError:
             # The question was routed by words for the same reason: that is what is told.
-            fits = {}
-    scores = {agent.name: agent.score for agent in asked}
-    others = sorted(
+            routing_scores = {}
+    scores = {agent.name: agent.score for agent in selected_agents}
+    unselected_names = sorted(
         (name for name in settings.retrieval_agents() if name not in scores),
-        key=lambda name: -fits[name].score if name in fits else np.inf,
+        key=lambda name: -routing_scores[name].score if name in routing_scores else np.inf,
     )
-    explained = [
-        AgentExplained(
-            name, name in scores, scores.get(name, fits[name].score if name in fits else None), fits.get(name)
+    explanations = [
+        AgentExplanation(
+            name,
+            name in scores,
+            scores.get(name, routing_scores[name].score if name in routing_scores else None),
+            routing_scores.get(name),
         )
-        for name in (*scores, *others)
+        for name in (*scores, *unselected_names)
     ]
-    return "vectors" if fits else "words", explained
+    return "vectors" if routing_scores else "words", explanations
 
 
 def explain_passages(
-    ranked: Sequence[Passage], found: Mapping[str, Sequence[Passage]], settings: Settings
-) -> Sequence[PassageExplained]:
+    ranked_passages: Sequence[Passage], results_by_agent: Mapping[str, Sequence[Passage]], settings: Settings
+) -> Sequence[PassageExplanation]:
     """Return the scores behind each ranked passage. `found` is what each agent's search gave."""
     search = settings.knowledge.search
-    everything = [passage for passages in found.values() for passage in passages]
-    fused = {passage.id: passage.score for passage in fuse(everything, search.alpha)}
-    by_agent: dict[str, dict[str, float]] = {}
-    for agent, passages in found.items():
+    candidates = [passage for passages in results_by_agent.values() for passage in passages]
+    fused_scores = {passage.id: passage.score for passage in fuse(candidates, search.alpha)}
+    scores_by_passage: dict[str, dict[str, float]] = {}
+    for agent, passages in results_by_agent.items():
         for passage in passages:
-            by_agent.setdefault(passage.id, {})[agent] = passage.score
+            scores_by_passage.setdefault(passage.id, {})[agent] = passage.score
     return [
-        PassageExplained(
-            passage, by_agent[passage.id], fused[passage.id], kind_weight(passage.kind, search.kind_weights)
+        PassageExplanation(
+            passage,
+            scores_by_passage[passage.id],
+            fused_scores[passage.id],
+            get_kind_weight(passage.kind, search.kind_weights),
         )
-        for passage in ranked
+        for passage in ranked_passages
     ]

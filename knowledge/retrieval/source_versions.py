@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Collection, Mapping
 
-from knowledge.ports import Held, Store
+from knowledge.ports import Store, StoredDocument
 
 
 class SourceVersions:
@@ -15,26 +15,26 @@ class SourceVersions:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[float, str]] = {}
-        self._reading = asyncio.Lock()
+        self._cache: dict[str, tuple[float, str]] = {}
+        self._lock = asyncio.Lock()
 
-    async def of(self, sources: Collection[str], oldest_s: float) -> Mapping[str, str]:
+    async def get_versions(self, sources: Collection[str], max_age_s: float) -> Mapping[str, str]:
         """Return the version of each source as it was at most `oldest_s` seconds ago; "" for one that holds nothing.
 
         Raises `StoreError`.
         """
-        since = time.monotonic() - oldest_s
-        async with self._reading:
+        oldest_allowed = time.monotonic() - max_age_s
+        async with self._lock:
             for source in sources:
-                if source not in self._known or self._known[source][0] < since:
-                    began = time.monotonic()
+                if source not in self._cache or self._cache[source][0] < oldest_allowed:
+                    read_at = time.monotonic()
                     manifest = await self._store.manifest(source)
-                    self._known[source] = began, await asyncio.to_thread(_version, manifest)
-        return {source: self._known[source][1] for source in sources}
+                    self._cache[source] = read_at, await asyncio.to_thread(_hash_manifest, manifest)
+        return {source: self._cache[source][1] for source in sources}
 
 
-def _version(manifest: Mapping[str, Held]) -> str:
+def _hash_manifest(manifest: Mapping[str, StoredDocument]) -> str:
     if not manifest:
         return ""
-    lines = "\n".join(sorted(f"{held.fingerprint}\0{path}" for path, held in manifest.items()))
+    lines = "\n".join(sorted(f"{document.fingerprint}\0{path}" for path, document in manifest.items()))
     return hashlib.sha256(lines.encode()).hexdigest()[:32]

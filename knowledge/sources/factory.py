@@ -26,9 +26,9 @@ from knowledge.sources.feed.source import Feed
 from knowledge.sources.files import FilesFolder
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import GitRepository
-from knowledge.sources.plugin import PluggedIn
+from knowledge.sources.plugin import PluginSource
 from knowledge.sources.standing import StandingQueries
-from knowledge.sources.taught import Learned
+from knowledge.sources.taught import TaughtAnswers
 from knowledge.sources.website.source import Website
 
 __all__ = ["open_source"]
@@ -47,8 +47,12 @@ def open_source(
     if isinstance(settings, FilesSource | FaqSource):
         return FilesFolder(name, settings) if isinstance(settings, FilesSource) else FaqFile(name, settings)
     if isinstance(settings, WebsiteSource | FeedSource):
-        pages = data_dir.expanduser() / "web" / name
-        return Website(name, settings, pages) if isinstance(settings, WebsiteSource) else Feed(name, settings, pages)
+        page_directory = data_dir.expanduser() / "web" / name
+        return (
+            Website(name, settings, page_directory)
+            if isinstance(settings, WebsiteSource)
+            else Feed(name, settings, page_directory)
+        )
     if isinstance(settings, GithubSource | GitlabSource):
         return ForgeProject(name, settings, data_dir.expanduser() / "forge" / name)
     if isinstance(settings, GitSource):
@@ -56,5 +60,7 @@ def open_source(
     if isinstance(settings, StandingSource):
         return StandingQueries(name, settings, sources.get(settings.of), data_dir)
     if isinstance(settings, OwnSource | LearnedSource):
-        return PluggedIn(name, settings, data_dir) if isinstance(settings, OwnSource) else Learned(name, data_dir)
+        return (
+            PluginSource(name, settings, data_dir) if isinstance(settings, OwnSource) else TaughtAnswers(name, data_dir)
+        )
     raise SourceError(f"source {name} is asked at question time: there is nothing to read in")

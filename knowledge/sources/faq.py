@@ -17,19 +17,19 @@ from core.errors import SourceError
 from core.settings import FaqSource
 from core.settings.yaml_file import read_yaml
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.documents import decode, fill, fingerprint
+from knowledge.sources.common.documents import decode, fill_template, fingerprint
 
-_NAMES = {
+_SPELLINGS_BY_FIELD = {
     "question": "question questions q query prompt title 问题 問題 提问 提問 问 问句 标准问题",
     "answer": "answer answers a response reply text 答案 回答 答复 答覆 答 解答 标准答案",
     "url": "url link source 链接 鏈接 網址 网址 地址",
     "tags": "tags tag keywords keyword category 标签 標籤 关键词 分类",
 }
-_SPELLINGS = {field: spellings.split() for field, spellings in _NAMES.items()}
+_SPELLINGS = {field: spellings.split() for field, spellings in _SPELLINGS_BY_FIELD.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FaqEntry:
     """One question with its answer. `line` is where it starts in the file, 1-based."""
 
     question: str
@@ -39,10 +39,10 @@ class Entry:
     line: int = 1
 
 
-Read = tuple[list[Entry], int]
+ParsedEntries = tuple[list[FaqEntry], int]
 
 
-def read_entries(path: Path) -> Read:
+def read_entries(path: Path) -> ParsedEntries:
     """Return the entries of a file in their order, and how many lacked a question or an answer.
 
     Raises `ValueError` with file and line when the file is broken, `OSError` when it cannot be read.
@@ -57,37 +57,37 @@ def read_entries(path: Path) -> Read:
         case ".json":
             return _from_json(path)
         case suffix:
-            known = ".yaml, .yml, .csv, .tsv, .json, .jsonl, .ndjson"
-            raise ValueError(f"{path}: {suffix or 'no suffix'} is not a known FAQ format (known: {known})")
+            known_suffixes = ".yaml, .yml, .csv, .tsv, .json, .jsonl, .ndjson"
+            raise ValueError(f"{path}: {suffix or 'no suffix'} is not a known FAQ format (known: {known_suffixes})")
 
 
-def _from_yaml(path: Path) -> Read:
+def _from_yaml(path: Path) -> ParsedEntries:
     file = read_yaml(path)
-    above, rows = _rows(path, file.data)
-    return _collect((row, file.line_of((*above, key))) for key, row in rows)
+    parent_path, rows = _rows(path, file.data)
+    return _collect((row, file.get_line((*parent_path, key))) for key, row in rows)
 
 
-def _from_json(path: Path) -> Read:
+def _from_json(path: Path) -> ParsedEntries:
     return _collect((row, 1) for _, row in _rows(path, _parse(path, decode(path.read_bytes()), 1))[1])
 
 
-def _from_json_lines(path: Path) -> Read:
+def _from_json_lines(path: Path) -> ParsedEntries:
     lines = enumerate(decode(path.read_bytes()).split("\n"), 1)
     return _collect((_parse(path, line, number), number) for number, line in lines if line.strip())
 
 
-def _parse(path: Path, text: str, first: int) -> Any:
+def _parse(path: Path, text: str, first_line: int) -> Any:
     try:
         # Numbers stay as they are spelled: all of them are text here.
         return json.loads(text, parse_int=str, parse_float=str)
     except json.JSONDecodeError as error:
-        line = first + error.lineno - 1
+        line = first_line + error.lineno - 1
         raise ValueError(f"{path}:{line}:{error.colno}: not valid JSON: {error.msg}") from error
     except RecursionError as error:
-        raise ValueError(f"{path}:{first}: is nested too deeply") from error
+        raise ValueError(f"{path}:{first_line}: is nested too deeply") from error
 
 
-def _from_csv(path: Path) -> Read:
+def _from_csv(path: Path) -> ParsedEntries:
     text = decode(path.read_bytes())
     header = text.partition("\n")[0]
     delimiter = max(",;\t", key=header.count)
@@ -95,7 +95,7 @@ def _from_csv(path: Path) -> Read:
     rows: list[tuple[Any, int]] = []
     try:
         names = next(reader, [])
-        if not _fields(dict.fromkeys(names, "")).keys() >= {"question", "answer"}:
+        if not _match_fields(dict.fromkeys(names, "")).keys() >= {"question", "answer"}:
             raise ValueError(f"{path}:1: the header names no question and answer columns (it says: {header.strip()!r})")
         start = reader.line_num + 1
         for cells in reader:
@@ -112,47 +112,47 @@ def _rows(path: Path, data: Any) -> tuple[tuple[str | int, ...], list[tuple[str 
 
     A list of entries, a mapping from question to answer, or either of them under one name (`faq:`).
     """
-    above: tuple[str | int, ...] = ()
+    parent_path: tuple[str | int, ...] = ()
     if isinstance(data, dict) and len(data) == 1 and isinstance(next(iter(data.values())), list | dict):
         name, data = next(iter(data.items()))
-        above = (name,)
+        parent_path = (name,)
     if data is None:
-        return above, []
+        return parent_path, []
     if isinstance(data, list):
-        return above, list(enumerate(data))
+        return parent_path, list(enumerate(data))
     if isinstance(data, dict):
-        return above, [(key, {"question": key, "answer": value}) for key, value in data.items()]
+        return parent_path, [(key, {"question": key, "answer": value}) for key, value in data.items()]
     raise ValueError(f"{path}:1: expected a list of questions with answers, or a mapping from question to answer")
 
 
-def _collect(rows: Iterable[tuple[Any, int]]) -> Read:
+def _collect(rows: Iterable[tuple[Any, int]]) -> ParsedEntries:
     entries = []
     incomplete = 0
     for row, line in rows:
-        fields = _fields(row) if isinstance(row, Mapping) else {}
-        question, answer = _plain(fields.get("question")), _plain(fields.get("answer"))
+        fields = _match_fields(row) if isinstance(row, Mapping) else {}
+        question, answer = _to_plain_text(fields.get("question")), _to_plain_text(fields.get("answer"))
         if question and answer:
-            url, tags = _plain(fields.get("url")), _tags(fields.get("tags"))
-            entries.append(Entry(" ".join(question.split()), answer, url, tags, line))
+            url, tags = _to_plain_text(fields.get("url")), _parse_tags(fields.get("tags"))
+            entries.append(FaqEntry(" ".join(question.split()), answer, url, tags, line))
         else:
             incomplete += 1
     return entries, incomplete
 
 
-def _fields(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _match_fields(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a row under our names; the more exact spelling of a field wins."""
-    given = {str(key).strip().lower(): value for key, value in row.items()}
-    known = ((field, next((word for word in words if word in given), "")) for field, words in _SPELLINGS.items())
-    return {field: given[word] for field, word in known if word}
+    values = {str(key).strip().lower(): value for key, value in row.items()}
+    matches = ((field, next((word for word in words if word in values), "")) for field, words in _SPELLINGS.items())
+    return {field: values[word] for field, word in matches if word}
 
 
-def _plain(value: Any) -> str:
+def _to_plain_text(value: Any) -> str:
     return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
 
 
-def _tags(value: Any) -> tuple[str, ...]:
-    items = value if isinstance(value, list) else _plain(value).replace("，", ",").replace(";", ",").split(",")
-    return tuple(tag for tag in map(_plain, items) if tag)
+def _parse_tags(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else _to_plain_text(value).replace("，", ",").replace(";", ",").split(",")
+    return tuple(tag for tag in map(_to_plain_text, items) if tag)
 
 
 _SLUG_CHARS = 40
@@ -160,7 +160,7 @@ _SLUG_CHARS = 40
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    entries: dict[str, Entry]
+    entries: dict[str, FaqEntry]
     skipped: dict[str, int]
 
 
@@ -184,25 +184,25 @@ class FaqFile:
         for path in paths:
             entry = contents.entries.get(path)
             if entry is not None and path in listing.fingerprints:
-                yield Document(path, _text(entry), "faq", entry.question, self._url(entry))
+                yield Document(path, _to_text(entry), "faq", entry.question, self._url(entry))
 
-    def _url(self, entry: Entry) -> str:
+    def _url(self, entry: FaqEntry) -> str:
         if entry.url:
             return entry.url
         line = str(entry.line)
-        return fill(self._settings.link, self._path.name).replace("{start}", line).replace("{end}", line)
+        return fill_template(self._settings.link, self._path.name).replace("{start}", line).replace("{end}", line)
 
     def _read(self) -> _Contents:
         try:
-            found, incomplete = read_entries(self._path)
+            parsed_entries, incomplete = read_entries(self._path)
         except ValueError as error:
             raise SourceError(f"source {self.name}: {error}") from error
         except OSError as error:
-            problem = error.strerror or str(error)
-            raise SourceError(f"source {self.name}: {self._path} cannot be read: {problem}. Check path.") from error
+            reason = error.strerror or str(error)
+            raise SourceError(f"source {self.name}: {self._path} cannot be read: {reason}. Check path.") from error
         skipped: Counter[str] = Counter({"incomplete entry": incomplete} if incomplete else {})
-        entries: dict[str, Entry] = {}
-        for entry in found:
+        entries: dict[str, FaqEntry] = {}
+        for entry in parsed_entries:
             path = f"{self._path.name}#{_slug(entry.question)}"
             if path in entries and entries[path].answer == entry.answer:
                 skipped["duplicate"] += 1
@@ -214,12 +214,12 @@ class FaqFile:
         return _Contents(entries, dict(skipped))
 
 
-def _text(entry: Entry) -> str:
+def _to_text(entry: FaqEntry) -> str:
     tags = f"\n\nTags: {', '.join(entry.tags)}" if entry.tags else ""
     return f"{entry.question}\n\n{entry.answer}{tags}"
 
 
-def _content_hash(entry: Entry) -> str:
+def _content_hash(entry: FaqEntry) -> str:
     return fingerprint("\0".join((entry.question, entry.answer, entry.url, *entry.tags)).encode())
 
 

@@ -18,10 +18,10 @@ from knowledge.ports import Document, Listing, Source
 
 # Installed packages offer sources of their own under this group.
 SOURCES_GROUP = "kimas.sources"
-_TEXTS = ("path", "text", "kind", "title", "url")
+_TEXT_FIELDS = ("path", "text", "kind", "title", "url")
 
 
-class MakeSource(Protocol):
+class SourceFactory(Protocol):
     """What an entry point of the group `kimas.sources` is: a class or a function that makes a `Source`."""
 
     def __call__(self, name: str, options: Mapping[str, Any], data_dir: Path) -> Source:
@@ -29,7 +29,7 @@ class MakeSource(Protocol):
         ...
 
 
-class PluggedIn:
+class PluginSource:
     """Implements `Source` with what a package offers. It is loaded at the first listing."""
 
     def __init__(self, name: str, settings: OwnSource, data_dir: Path) -> None:
@@ -38,63 +38,65 @@ class PluggedIn:
         self._options = settings.options
         self._timeout = settings.timeout_s
         self._folder = data_dir.expanduser() / "own" / name
-        self._made: Source | None = None
+        self._source: Source | None = None
 
     async def listing(self) -> Listing:
         """Let the plug-in list. Raises `SourceError` for whatever it raises, and for what is no listing of anything."""
-        with self._blamed("listing"):
+        with self._wrap_plugin_errors("listing"):
             async with asyncio.timeout(self._timeout):
-                if self._made is None:
+                if self._source is None:
                     # Its import and its start may take long.
-                    self._made = await asyncio.to_thread(self._make)
-                listing = await self._made.listing()
+                    self._source = await asyncio.to_thread(self._load_source)
+                listing = await self._source.listing()
             _check_listing(listing)
             return listing
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield what the plug-in yields of these paths. Raises `SourceError` as `listing` does."""
-        wanted = set(paths)
-        with self._blamed("reading"):
-            if self._made is None:
-                self._made = await asyncio.to_thread(self._make)
-            documents = self._made.documents(listing, paths)
+        remaining_paths = set(paths)
+        with self._wrap_plugin_errors("reading"):
+            if self._source is None:
+                self._source = await asyncio.to_thread(self._load_source)
+            documents = self._source.documents(listing, paths)
             async with AsyncExitStack() as stack:
                 if isinstance(documents, AsyncGenerator):
                     await stack.enter_async_context(aclosing(documents))
-                while (document := await self._next(documents)) is not None:
-                    _check_document(document, wanted)
-                    wanted.discard(document.path)
+                while (document := await self._next_document(documents)) is not None:
+                    _check_document(document, remaining_paths)
+                    remaining_paths.discard(document.path)
                     yield document
 
-    async def _next(self, documents: AsyncIterator[Document]) -> Document | None:
+    async def _next_document(self, documents: AsyncIterator[Document]) -> Document | None:
         async with asyncio.timeout(self._timeout):
             try:
                 return await anext(documents)
             except StopAsyncIteration:
                 return None
 
-    def _make(self) -> Source:
-        make: MakeSource = find_plugin(self._plugin).load()
+    def _load_source(self) -> Source:
+        factory: SourceFactory = find_plugin(self._plugin).load()
         self._folder.mkdir(parents=True, exist_ok=True)
-        return make(self.name, self._options, self._folder)
+        return factory(self.name, self._options, self._folder)
 
     @contextmanager
-    def _blamed(self, step: str) -> Iterator[None]:
-        before = _cancellations()
+    def _wrap_plugin_errors(self, step: str) -> Iterator[None]:
+        cancellations_before = _count_cancellations()
         try:
             yield
         except GeneratorExit:
             raise
-        except BaseException as fault:  # Whatever somebody else's code raises, other sources go on.
-            if isinstance(fault, KeyboardInterrupt) or _cancellations() > before:
+        except BaseException as error:  # Whatever somebody else's code raises, other sources go on.
+            if isinstance(error, KeyboardInterrupt) or _count_cancellations() > cancellations_before:
                 raise
-            said = str(fault) if isinstance(fault, SourceError) else f"{type(fault).__name__}: {fault}"
-            if isinstance(fault, TimeoutError) and not str(fault):
-                said = f"no answer within {self._timeout:g} s"
-            raise SourceError(f"source {self.name}: its plug-in {self._plugin!r} failed in {step}: {said}") from fault
+            message = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
+            if isinstance(error, TimeoutError) and not str(error):
+                message = f"no answer within {self._timeout:g} s"
+            raise SourceError(
+                f"source {self.name}: its plug-in {self._plugin!r} failed in {step}: {message}"
+            ) from error
 
 
-def _cancellations() -> int:
+def _count_cancellations() -> int:
     """Return how often the task that runs was cancelled from outside: what else looks so is a fault of the code."""
     task = asyncio.current_task()
     return task.cancelling() if task else 0
@@ -102,11 +104,11 @@ def _cancellations() -> int:
 
 def find_plugin(plugin: str) -> EntryPoint:
     """Return the entry point of a name, not loaded. Blocking. Raises `SourceError` that lists those there are."""
-    offered = {one.name: one for one in entry_points(group=SOURCES_GROUP)}
-    if plugin not in offered:
-        known = ", ".join(sorted(offered)) or "none"
-        raise SourceError(f"no installed package offers {plugin!r} under {SOURCES_GROUP} (known: {known})")
-    return offered[plugin]
+    plugins = {entry_point.name: entry_point for entry_point in entry_points(group=SOURCES_GROUP)}
+    if plugin not in plugins:
+        names = ", ".join(sorted(plugins)) or "none"
+        raise SourceError(f"no installed package offers {plugin!r} under {SOURCES_GROUP} (known: {names})")
+    return plugins[plugin]
 
 
 def _check_listing(listing: object) -> None:
@@ -126,14 +128,14 @@ def _check_listing(listing: object) -> None:
         raise ValueError("it lists nothing")
 
 
-def _check_document(document: object, wanted: Collection[str]) -> None:
+def _check_document(document: object, expected_paths: Collection[str]) -> None:
     """Raise `TypeError` or `ValueError` for what is no document, or was not asked for."""
     if not isinstance(document, Document):
         raise TypeError(f"it returned a {type(document).__name__} in place of a Document")
-    for field in _TEXTS:
+    for field in _TEXT_FIELDS:
         text = getattr(document, field)
         if not isinstance(text, str):
             raise TypeError(f"it returned a document whose {field} is a {type(text).__name__}")
         text.encode()
-    if document.path not in wanted:
+    if document.path not in expected_paths:
         raise ValueError(f"it returned {document.path!r}, which was not asked for or came twice")

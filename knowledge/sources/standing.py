@@ -16,17 +16,17 @@ from typing import Any
 from core.errors import SourceError
 from core.settings import LiveSource, SourceSettings, StandingSource
 from core.types import Passage
-from knowledge.live import Live, open_live
+from knowledge.live import LiveRetriever, open_live_source
 from knowledge.live.http_api import split_date
 from knowledge.ports import Document, Listing
-from knowledge.web.client import line_of
+from knowledge.web.client import to_line
 
-RECORD = "results.json"
+RECORD_FILE = "results.json"
 HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class StandingResult:
     """One result: a text at a place. `seen` is when it was last found, in seconds since 1970.
 
     `dated` is the line in which the service then told its age. `queries` are those that it answers as far as is known:
@@ -41,123 +41,127 @@ class Result:
     queries: tuple[str, ...]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it was found: its address, or its title where it has none."""
         return self.url or self.title
 
     @property
-    def times(self) -> str:
+    def time_note(self) -> str:
         """Say when it was last found, and how old it was then as far as that is known."""
-        found = time.strftime("(found %Y-%m-%d %H:%M UTC)", time.gmtime(self.seen))
-        return f"{self.dated}\n{found}" if self.dated else found
+        found_line = time.strftime("(found %Y-%m-%d %H:%M UTC)", time.gmtime(self.seen))
+        return f"{self.dated}\n{found_line}" if self.dated else found_line
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StandingRecord:
     """All results by path, and when each query was last answered, in seconds since 1970."""
 
-    results: Mapping[str, Result] = field(default_factory=dict)
+    results: Mapping[str, StandingResult] = field(default_factory=dict)
     asked: Mapping[str, float] = field(default_factory=dict)
 
-    def fresh(self, keep_hours: float, now: float) -> frozenset[str]:
+    def fresh_paths(self, keep_hours: float, now: float) -> frozenset[str]:
         """Return the paths of the results that may be shown: seen within so many hours."""
-        oldest = now - keep_hours * HOUR_S
-        return frozenset(path for path, one in self.results.items() if one.seen > oldest)
+        cutoff = now - keep_hours * HOUR_S
+        return frozenset(path for path, result in self.results.items() if result.seen > cutoff)
 
-    def standing(self, queries: Collection[str], keep_hours: float, now: float) -> frozenset[str]:
+    def fresh_paths_for(self, queries: Collection[str], keep_hours: float, now: float) -> frozenset[str]:
         """Return the paths of the fresh results that answer one of these queries."""
-        fresh = self.fresh(keep_hours, now)
-        return frozenset(path for path in fresh if not set(queries).isdisjoint(self.results[path].queries))
+        fresh_paths = self.fresh_paths(keep_hours, now)
+        return frozenset(path for path in fresh_paths if not set(queries).isdisjoint(self.results[path].queries))
 
-    def answered(self, query: str, passages: Sequence[Passage], now: float) -> Record:
+    def with_answer(self, query: str, passages: Sequence[Passage], now: float) -> StandingRecord:
         """Return the record with what a query found. A result with another text than at the last time replaces it."""
-        found = {path_of(passage): _result(passage, query, now) for passage in passages}
+        new_results = {to_path(passage): _to_result(passage, query, now) for passage in passages}
         results = dict(self.results)
-        before = Counter(one.place for one in results.values() if query in one.queries)
-        places = Counter(one.place for one in found.values())
-        for path, one in results.items():
+        previous_counts = Counter(result.location for result in results.values() if query in result.queries)
+        new_counts = Counter(result.location for result in new_results.values())
+        for path, result in results.items():
             # A place with several texts, such as a document of a retrieval service: nobody knows which replaced which.
-            single = before[one.place] == places[one.place] == 1
-            if query in one.queries and path not in found and single:
-                results[path] = replace(one, queries=tuple(other for other in one.queries if other != query))
-        for path, one in found.items():
-            before_now = results[path].queries if path in results else ()
-            results[path] = replace(one, queries=(*(other for other in before_now if other != query), query))
-        return Record(results, {**self.asked, query: now})
+            is_single = previous_counts[result.location] == new_counts[result.location] == 1
+            if query in result.queries and path not in new_results and is_single:
+                results[path] = replace(
+                    result, queries=tuple(other_query for other_query in result.queries if other_query != query)
+                )
+        for path, result in new_results.items():
+            previous_queries = results[path].queries if path in results else ()
+            results[path] = replace(
+                result, queries=(*(other_query for other_query in previous_queries if other_query != query), query)
+            )
+        return StandingRecord(results, {**self.asked, query: now})
 
-    def without(self, oldest: float) -> Record:
+    def without_older_than(self, cutoff: float) -> StandingRecord:
         """Return the record without what was last seen or asked before a time."""
-        return Record(
-            {path: one for path, one in self.results.items() if one.seen > oldest},
-            {query: when for query, when in self.asked.items() if when > oldest},
+        return StandingRecord(
+            {path: result for path, result in self.results.items() if result.seen > cutoff},
+            {query: answered_at for query, answered_at in self.asked.items() if answered_at > cutoff},
         )
 
 
-def path_of(passage: Passage) -> str:
+def to_path(passage: Passage) -> str:
     """Return the path under which a result is stored: its address and a hash of what it says."""
     # Without its date: services say "2 hours ago", and that alone makes no other result.
     text, _ = split_date(passage.text)
-    said = hashlib.sha256(f"{passage.url}\n{passage.title}\n{text}".encode()).hexdigest()[:12]
-    return f"{(passage.url or passage.title)[:400]} {said}"
+    digest = hashlib.sha256(f"{passage.url}\n{passage.title}\n{text}".encode()).hexdigest()[:12]
+    return f"{(passage.url or passage.title)[:400]} {digest}"
 
 
-def load(folder: Path) -> Record:
+def load_record(folder: Path) -> StandingRecord:
     """Read the record in a folder. An empty one stands for none, and for a damaged one: all is asked anew then."""
     try:
-        stored = json.loads((folder / RECORD).read_text("utf-8"))
-        results = {path: _read(one) for path, one in stored["results"].items()}
-        return Record(results, {str(query): float(when) for query, when in stored["asked"].items()})
+        data = json.loads((folder / RECORD_FILE).read_text("utf-8"))
+        results = {path: _parse_result(value) for path, value in data["results"].items()}
+        return StandingRecord(results, {str(query): float(answered_at) for query, answered_at in data["asked"].items()})
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError):
-        return Record()
-    except OSError as fault:
-        raise SourceError(f"{folder / RECORD} cannot be read: {fault.strerror}") from fault
+        return StandingRecord()
+    except OSError as error:
+        raise SourceError(f"{folder / RECORD_FILE} cannot be read: {error.strerror}") from error
 
 
-def save(folder: Path, record: Record) -> None:
+def save_record(folder: Path, record: StandingRecord) -> None:
     """Replace the record in a folder, in one step. Raises `SourceError`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        fresh = folder / f"{RECORD}.new"
-        fresh.write_text(json.dumps(asdict(record)), "utf-8")
-        os.replace(fresh, folder / RECORD)
-    except OSError as fault:
-        raise SourceError(f"{folder / RECORD} cannot be written: {fault.strerror}") from fault
+        temp_file = folder / f"{RECORD_FILE}.new"
+        temp_file.write_text(json.dumps(asdict(record)), "utf-8")
+        os.replace(temp_file, folder / RECORD_FILE)
+    except OSError as error:
+        raise SourceError(f"{folder / RECORD_FILE} cannot be written: {error.strerror}") from error
 
 
-def state_of(folder: Path) -> tuple[int, int]:
+def get_file_version(folder: Path) -> tuple[int, int]:
     """Return what differs as soon as another record lies in a folder; zeros for none."""
     try:
-        found = (folder / RECORD).stat()
+        file_stat = (folder / RECORD_FILE).stat()
     except OSError:
         return 0, 0
-    return found.st_ino, found.st_mtime_ns
+    return file_stat.st_ino, file_stat.st_mtime_ns
 
 
-def _result(passage: Passage, query: str, now: float) -> Result:
-    text, dated = split_date(passage.text)
-    return Result(passage.title, text or passage.title, passage.url, dated, now, (query,))
+def _to_result(passage: Passage, query: str, now: float) -> StandingResult:
+    text, date_line = split_date(passage.text)
+    return StandingResult(passage.title, text or passage.title, passage.url, date_line, now, (query,))
 
 
-def _read(stored: Mapping[str, Any]) -> Result:
-    return Result(
-        title=str(stored["title"]),
-        text=str(stored["text"]),
-        url=str(stored["url"]),
-        dated=str(stored["dated"]),
-        seen=float(stored["seen"]),
-        queries=tuple(map(str, stored["queries"])),
+def _parse_result(data: Mapping[str, Any]) -> StandingResult:
+    return StandingResult(
+        title=str(data["title"]),
+        text=str(data["text"]),
+        url=str(data["url"]),
+        dated=str(data["dated"]),
+        seen=float(data["seen"]),
+        queries=tuple(map(str, data["queries"])),
     )
 
 
-MOST_QUERIES = 1000
-MOST_CHARS = 400
+MAX_QUERIES = 1000
+MAX_QUERY_CHARS = 400
 # Queries asked at once: a service that people's questions go to as well must not be flooded.
-AT_ONCE = 4
+MAX_CONCURRENT_QUERIES = 4
 # How much longer than it is shown a result stays on record, so that a refresh still knows of what it has to delete.
-RECORD_S = 7 * 24 * HOUR_S
+RECORD_TTL_S = 7 * 24 * HOUR_S
 
 
-def folder_of(data_dir: Path, name: str) -> Path:
+def get_record_folder(data_dir: Path, name: str) -> Path:
     """Return where a source of standing queries keeps its record."""
     return data_dir.expanduser() / "standing" / name
 
@@ -169,19 +173,19 @@ class StandingQueries:
         self,
         name: str,
         settings: StandingSource,
-        live: SourceSettings | None,
+        live_settings: SourceSettings | None,
         data_dir: Path,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if not isinstance(live, LiveSource):
+        if not isinstance(live_settings, LiveSource):
             raise SourceError(f"source {name}: of: {settings.of} is no source that is asked at question time")
         self.name = name
         self._settings = settings
         # In a refresh nobody waits, and an earlier answer is no news.
         changes = {"limit": settings.limit, "timeout_s": settings.timeout_s, "cache_s": 0}
-        self._live: SourceSettings = live.model_copy(update=changes)
+        self._live_settings: SourceSettings = live_settings.model_copy(update=changes)
         self._data_dir = data_dir
-        self._folder = folder_of(data_dir, name)
+        self._folder = get_record_folder(data_dir, name)
         self._clock = clock
 
     async def listing(self) -> Listing:
@@ -190,73 +194,75 @@ class StandingQueries:
         A query that fails keeps its earlier results; `stale` says why. Raises `SourceError` when nothing is known, or
         the file of queries cannot be read.
         """
-        queries = await asyncio.to_thread(self._queries)
-        record = await asyncio.to_thread(load, self._folder)
-        live = open_live(self._settings.of, self._live, self._data_dir)
+        queries = await asyncio.to_thread(self._load_queries)
+        record = await asyncio.to_thread(load_record, self._folder)
+        retriever = open_live_source(self._settings.of, self._live_settings, self._data_dir)
         try:
-            record, failures = await self._asked(live, queries, record)
+            record, errors = await self._run_queries(retriever, queries, record)
         finally:
-            await live.close()
+            await retriever.close()
         now = self._clock()
-        record = record.without(now - self._settings.keep_hours * HOUR_S - RECORD_S)
-        stale = f"{len(failures)} of {len(queries)} queries failed: {failures[0]}" if failures else ""
+        record = record.without_older_than(now - self._settings.keep_hours * HOUR_S - RECORD_TTL_S)
+        stale = f"{len(errors)} of {len(queries)} queries failed: {errors[0]}" if errors else ""
         if not record.results:
-            reason = stale or f"{live.where} found nothing for {len(queries)} queries"
+            reason = stale or f"{retriever.display_url} found nothing for {len(queries)} queries"
             raise SourceError(f"source {self.name}: {reason}")
         # Before the passages are written: what is not on record is not shown.
-        await asyncio.to_thread(save, self._folder, record)
-        paths = record.standing(queries, self._settings.keep_hours, now)
+        await asyncio.to_thread(save_record, self._folder, record)
+        paths = record.fresh_paths_for(queries, self._settings.keep_hours, now)
         return Listing({path: path.rpartition(" ")[2] for path in paths}, stale=stale)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield results as they were last found."""
-        results = (await asyncio.to_thread(load, self._folder)).results
+        results = (await asyncio.to_thread(load_record, self._folder)).results
         for path in paths:
             result = results.get(path)
             if path in listing.fingerprints and result is not None:
                 # Without times, which would change with each refresh: who searches puts them in.
                 yield Document(path, result.text, "web", result.title, result.url)
 
-    async def _asked(self, live: Live, queries: Sequence[str], record: Record) -> tuple[Record, Sequence[SourceError]]:
+    async def _run_queries(
+        self, retriever: LiveRetriever, queries: Sequence[str], record: StandingRecord
+    ) -> tuple[StandingRecord, Sequence[SourceError]]:
         """Return the record with the new answers, and why queries failed; after a whole row of failures the rest do.
 
         Those come first that were not answered for the longest time: so none is always the one cut off by a limit.
         """
-        failures: list[SourceError] = []
-        due = sorted(queries, key=lambda query: record.asked.get(query, 0.0))
-        for start in range(0, len(due), AT_ONCE):
-            row = due[start : start + AT_ONCE]
-            outcomes = await asyncio.gather(*(self._outcome(live, query) for query in row))
-            failed = [outcome for outcome in outcomes if isinstance(outcome, SourceError)]
-            failures += failed
-            for query, outcome in zip(row, outcomes, strict=True):
+        errors: list[SourceError] = []
+        ordered_queries = sorted(queries, key=lambda query: record.asked.get(query, 0.0))
+        for start in range(0, len(ordered_queries), MAX_CONCURRENT_QUERIES):
+            batch = ordered_queries[start : start + MAX_CONCURRENT_QUERIES]
+            outcomes = await asyncio.gather(*(self._run_query(retriever, query) for query in batch))
+            batch_errors = [outcome for outcome in outcomes if isinstance(outcome, SourceError)]
+            errors += batch_errors
+            for query, outcome in zip(batch, outcomes, strict=True):
                 if not isinstance(outcome, SourceError):
-                    record = record.answered(query, outcome, self._clock())
-            if len(failed) == len(row):
-                return record, [*failures, *failed[:1] * (len(due) - start - len(row))]
-        return record, failures
+                    record = record.with_answer(query, outcome, self._clock())
+            if len(batch_errors) == len(batch):
+                return record, [*errors, *batch_errors[:1] * (len(ordered_queries) - start - len(batch))]
+        return record, errors
 
-    async def _outcome(self, live: Live, query: str) -> Sequence[Passage] | SourceError:
+    async def _run_query(self, retriever: LiveRetriever, query: str) -> Sequence[Passage] | SourceError:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                return await live.search(query)
-        except SourceError as fault:
-            return fault
+                return await retriever.search(query)
+        except SourceError as error:
+            return error
         except TimeoutError:
-            return SourceError(f"{live.where} did not answer within {self._settings.timeout_s:g} s")
+            return SourceError(f"{retriever.display_url} did not answer within {self._settings.timeout_s:g} s")
 
-    def _queries(self) -> Sequence[str]:
+    def _load_queries(self) -> Sequence[str]:
         """Return all queries, each once. Blocking. Raises `SourceError`."""
         lines: Sequence[str] = ()
         file = self._settings.queries_file
         if file:
             try:
                 lines = file.read_text("utf-8").splitlines()
-            except (OSError, UnicodeDecodeError) as fault:
-                reason = getattr(fault, "strerror", None) or "it is no UTF-8 text"
-                raise SourceError(f"source {self.name}: {file} cannot be read: {reason}") from fault
-        told = [line_of(line, MOST_CHARS) for line in lines if not line.lstrip().startswith("#")]
-        queries = list(dict.fromkeys(filter(None, (*map(str.strip, self._settings.queries), *told))))
-        if not 0 < len(queries) <= MOST_QUERIES:
-            raise SourceError(f"source {self.name}: {len(queries)} queries; there may be 1 to {MOST_QUERIES}")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+                raise SourceError(f"source {self.name}: {file} cannot be read: {reason}") from error
+        file_queries = [to_line(line, MAX_QUERY_CHARS) for line in lines if not line.lstrip().startswith("#")]
+        queries = list(dict.fromkeys(filter(None, (*map(str.strip, self._settings.queries), *file_queries))))
+        if not 0 < len(queries) <= MAX_QUERIES:
+            raise SourceError(f"source {self.name}: {len(queries)} queries; there may be 1 to {MAX_QUERIES}")
         return queries

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import SourceError, StoreError
-from core.storage.lessons import Lesson, Lessons
+from core.storage.lessons import TaughtAnswer, TaughtAnswerRepository
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import fingerprint
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.storage.engine import Database
 
 
-class Learned:
+class TaughtAnswers:
     """What was approved, each answer a document named after who approved it and when."""
 
     def __init__(self, name: str, data_dir: Path) -> None:
@@ -27,27 +27,32 @@ class Learned:
 
     async def listing(self) -> Listing:
         """List the approved answers. Raises `SourceError` when the database cannot be read."""
-        return Listing({path: _fingerprint(lesson) for path, lesson in (await self._approved()).items()})
+        return Listing(
+            {path: _fingerprint(taught_answer) for path, taught_answer in (await self._load_approved()).items()}
+        )
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield the answers as they are now; one that was rejected meanwhile is left out."""
-        approved = await self._approved()
+        answers = await self._load_approved()
         for path in paths:
-            if path in listing.fingerprints and path in approved:
-                yield Document(path, _text(approved[path]), "faq", approved[path].question)
+            if path in listing.fingerprints and path in answers:
+                yield Document(path, _to_text(answers[path]), "faq", answers[path].question)
 
-    async def _approved(self) -> dict[str, Lesson]:
+    async def _load_approved(self) -> dict[str, TaughtAnswer]:
         # Looking makes nothing: before the first question there is no database.
         if not await asyncio.to_thread(self._path.exists):
             return {}
         try:
-            async with self._opened() as database:
-                return {_name(lesson): lesson for lesson in await Lessons(database).list("approved")}
+            async with self._open_database() as database:
+                return {
+                    _to_document_path(taught_answer): taught_answer
+                    for taught_answer in await TaughtAnswerRepository(database).list_answers("approved")
+                }
         except StoreError as error:
             raise SourceError(f"source {self.name}: {error}") from error
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Database]:
+    async def _open_database(self) -> AsyncIterator[Database]:
         from core.storage.engine import Database
 
         database = await Database.open(self._path)
@@ -57,15 +62,15 @@ class Learned:
             await database.close()
 
 
-def _name(lesson: Lesson) -> str:
-    day = f"{lesson.reviewed_at.replace(tzinfo=UTC):%Y-%m-%d}" if lesson.reviewed_at else "an unknown day"
-    who = " ".join(lesson.reviewer.replace("/", " ").split())[:60] or "somebody"
-    return f"answer {lesson.number}, approved by {who} on {day}"
+def _to_document_path(taught_answer: TaughtAnswer) -> str:
+    day = f"{taught_answer.reviewed_at.replace(tzinfo=UTC):%Y-%m-%d}" if taught_answer.reviewed_at else "an unknown day"
+    reviewer = " ".join(taught_answer.reviewer.replace("/", " ").split())[:60] or "somebody"
+    return f"answer {taught_answer.number}, approved by {reviewer} on {day}"
 
 
-def _text(lesson: Lesson) -> str:
-    return f"{lesson.question}\n\n{lesson.answer}"
+def _to_text(taught_answer: TaughtAnswer) -> str:
+    return f"{taught_answer.question}\n\n{taught_answer.answer}"
 
 
-def _fingerprint(lesson: Lesson) -> str:
-    return fingerprint("\0".join((lesson.question, lesson.answer)).encode())
+def _fingerprint(taught_answer: TaughtAnswer) -> str:
+    return fingerprint("\0".join((taught_answer.question, taught_answer.answer)).encode())

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.errors import StoreError
-from knowledge.ports import Held, Row, Store
+from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores.lance.rows import lance_rows
 from knowledge.stores.lance.store import LanceStore
 from knowledge.stores.weaviate import WeaviateStore
@@ -16,7 +16,7 @@ BATCH_PASSAGES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyReport:
     """What copying one source has changed in the other store, in documents; `passages` are those written."""
 
     name: str
@@ -29,35 +29,46 @@ class Copied:
 
 async def copy_source(
     origin: Store, target: Store, source: str, dimension: int, *, batch_passages: int = BATCH_PASSAGES
-) -> Copied:
+) -> CopyReport:
     """Make the target hold of a source what the origin holds; documents that it has already are left alone.
 
     `dimension` is the length of their vectors; about `batch_passages` are written in one commit. The origin is only
     read. A copy that is interrupted, by a kill as well, goes on where it was. Raises `StoreError`; what was written
     before stays, and is complete per document.
     """
-    began = time.monotonic()
-    held, there = await origin.manifest(source), await target.manifest(source)
-    changed = {path: one for path, one in held.items() if there.get(path) != one}
-    gone = there.keys() - held.keys()
-    passages = 0
-    for paths in _batches(changed, batch_passages):
-        filled = [path for path in paths if changed[path].passages]
-        read = await _rows(origin, source, filled, dimension) if filled else []
-        if {row.passage.path for row in read} != set(filled):
+    started_at = time.monotonic()
+    origin_documents, target_documents = await origin.manifest(source), await target.manifest(source)
+    changed_documents = {
+        path: document for path, document in origin_documents.items() if target_documents.get(path) != document
+    }
+    deleted_paths = target_documents.keys() - origin_documents.keys()
+    passage_count = 0
+    for paths in _batch_paths(changed_documents, batch_passages):
+        paths_with_passages = [path for path in paths if changed_documents[path].passage_count]
+        rows = await _rows(origin, source, paths_with_passages, dimension) if paths_with_passages else []
+        if {row.passage.path for row in rows} != set(paths_with_passages):
             raise StoreError(f"source {source} has changed while it was copied: copy it again")
-        empty = {path: changed[path].fingerprint for path in paths if not changed[path].passages}
-        await target.replace(source, paths, read, empty)
-        passages += len(read)
-    if gone:
-        await target.replace(source, gone, [])
-    if changed or gone:
+        empty = {
+            path: changed_documents[path].fingerprint for path in paths if not changed_documents[path].passage_count
+        }
+        await target.replace(source, paths, rows, empty)
+        passage_count += len(rows)
+    if deleted_paths:
+        await target.replace(source, deleted_paths, [])
+    if changed_documents or deleted_paths:
         await target.optimise()
-    unchanged = len(held) - len(changed)
-    return Copied(source, len(changed), len(gone), unchanged, passages, time.monotonic() - began)
+    unchanged_count = len(origin_documents) - len(changed_documents)
+    return CopyReport(
+        source,
+        len(changed_documents),
+        len(deleted_paths),
+        unchanged_count,
+        passage_count,
+        time.monotonic() - started_at,
+    )
 
 
-async def _rows(origin: Store, source: str, paths: Collection[str], dimension: int) -> Sequence[Row]:
+async def _rows(origin: Store, source: str, paths: Collection[str], dimension: int) -> Sequence[PassageRow]:
     if isinstance(origin, LanceStore):
         return await lance_rows(origin, source, paths, dimension)
     if isinstance(origin, WeaviateStore):
@@ -65,15 +76,15 @@ async def _rows(origin: Store, source: str, paths: Collection[str], dimension: i
     raise StoreError(f"{type(origin).__name__} cannot be copied from")
 
 
-def _batches(documents: Mapping[str, Held], most: int) -> Iterator[Sequence[str]]:
+def _batch_paths(documents: Mapping[str, StoredDocument], max_passages: int) -> Iterator[Sequence[str]]:
     """Yield the paths in groups of `most` passages, or of one document; documents without any passage count as one."""
     batch: list[str] = []
-    weight = 0
-    for path, held in documents.items():
-        if batch and weight + max(1, held.passages) > most:
+    passage_count = 0
+    for path, document in documents.items():
+        if batch and passage_count + max(1, document.passage_count) > max_passages:
             yield batch
-            batch, weight = [], 0
+            batch, passage_count = [], 0
         batch.append(path)
-        weight += max(1, held.passages)
+        passage_count += max(1, document.passage_count)
     if batch:
         yield batch

@@ -7,22 +7,22 @@ from pathlib import Path
 
 from core.runtime.locks import writing_lock
 from core.types import Passage
-from knowledge.ports import Held, Row, Store, Vectors
+from knowledge.ports import PassageRow, Store, StoredDocument, Vectors
 
 
-class WritesInTurn:
+class LockedStore:
     """A `Store` whose writes wait for those of other processes."""
 
     def __init__(self, store: Store, data_dir: Path) -> None:
         self._store = store
         self._data_dir = data_dir
 
-    async def manifest(self, source: str) -> Mapping[str, Held]:
+    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
         return await self._store.manifest(source)
 
     async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
         """Write when it is our turn."""
         async with writing_lock(self._data_dir):

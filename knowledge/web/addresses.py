@@ -11,7 +11,7 @@ from core.errors import SourceError
 SCHEMES = ("http", "https")
 
 
-def check_url(url: str, allowed: Collection[str]) -> None:
+def check_url(url: str, allowed_hosts: Collection[str]) -> None:
     """Refuse what is no web address, carries credentials, or names a private address literally.
 
     Names are checked again when they are resolved. `allowed` are host names whose private addresses are wanted.
@@ -20,13 +20,13 @@ def check_url(url: str, allowed: Collection[str]) -> None:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
-    except ValueError as fault:
-        raise SourceError(f"{shown(url)} is no web address: {fault}") from fault
+    except ValueError as error:
+        raise SourceError(f"{redact_url(url)} is no web address: {error}") from error
     if parts.scheme.lower() not in SCHEMES or not host:
-        raise SourceError(f"{shown(url)} is no web address: it must begin with http:// or https://")
+        raise SourceError(f"{redact_url(url)} is no web address: it must begin with http:// or https://")
     if parts.username or parts.password:
-        raise SourceError(f"{shown(url)} holds a user name or a password: use headers and an api_key instead")
-    if host not in allowed and _is_literal(host):
+        raise SourceError(f"{redact_url(url)} holds a user name or a password: use headers and an api_key instead")
+    if host not in allowed_hosts and _is_ip_literal(host):
         check_address(host, ipaddress.ip_address(host.split("%")[0]))
 
 
@@ -40,7 +40,7 @@ def check_address(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Addr
         )
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return an address as messages may show it: without credentials, query and fragment."""
     try:
         parts = urlsplit(url)
@@ -49,7 +49,7 @@ def shown(url: str) -> str:
         return "the address"
 
 
-def _is_literal(host: str) -> bool:
+def _is_ip_literal(host: str) -> bool:
     try:
         ipaddress.ip_address(host.split("%", maxsplit=1)[0])
     except ValueError:

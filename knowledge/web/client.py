@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from core.errors import SourceError
-from knowledge.web.addresses import check_address, check_url, shown
+from knowledge.web.addresses import check_address, check_url, redact_url
 
 if TYPE_CHECKING:
     import aiohttp
     from aiohttp.abc import AbstractResolver
 
-REDIRECTS = 5
-MOVED = frozenset({301, 302, 303, 307, 308})
-AGENT = "KIMAs/0.1 (+question answering bot)"
-CHUNK = 64 * 1024
+MAX_REDIRECTS = 5
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+USER_AGENT = "KIMAs/0.1 (+question answering bot)"
+CHUNK_BYTES = 64 * 1024
 # What may travel to another host with a redirect. Any other header may hold a secret, whatever it is called.
-HARMLESS_HEADERS = frozenset({"accept", "accept-language", "if-modified-since", "if-none-match", "user-agent"})
-PORTS = {"http": 80, "https": 443}
+SAFE_HEADERS = frozenset({"accept", "accept-language", "if-modified-since", "if-none-match", "user-agent"})
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
-Check = Callable[[str], None]
+RedirectCheck = Callable[[str], None]
 
 
-class TooLong(SourceError):
+class ResponseTooLarge(SourceError):
     """A reply holds more than the request allows."""
 
 
@@ -45,7 +45,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     timeout_s: float = 10.0
-    kb: int = 2048
+    max_kb: int = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class WebClient:
     `resolver` finds the addresses of names in place of the system's; what it finds is checked like the system's.
     """
 
-    def __init__(self, allowed: Collection[str] = (), resolver: AbstractResolver | None = None) -> None:
-        self._allowed = frozenset(allowed)
+    def __init__(self, allowed_hosts: Collection[str] = (), resolver: AbstractResolver | None = None) -> None:
+        self._allowed_hosts = frozenset(allowed_hosts)
         self._resolver = resolver
         self._session: aiohttp.ClientSession | None = None
 
@@ -92,7 +92,7 @@ class WebClient:
             await self._session.close()
             self._session = None
 
-    async def fetch(self, request: Request, check: Check | None = None) -> Response:
+    async def fetch(self, request: Request, check_redirect: RedirectCheck | None = None) -> Response:
         """Send a request and return the whole reply, whatever its status.
 
         Redirects are followed, each checked like the first address, and by `check`, which is told where each one leads
@@ -100,47 +100,47 @@ class WebClient:
         headers follow and never a body, so that no secret does. Raises `SourceError` for a refused address, a redirect
         that would take the body elsewhere, a reply that is too late and a failed connection, and `TooLong`.
         """
-        where = shown(request.url)
+        display_url = redact_url(request.url)
         try:
             async with asyncio.timeout(request.timeout_s):
-                return await self._follow(request, check)
-        except TimeoutError as fault:
-            raise SourceError(f"{where} did not answer within {request.timeout_s:g} s") from fault
+                return await self._follow_redirects(request, check_redirect)
+        except TimeoutError as error:
+            raise SourceError(f"{display_url} did not answer within {request.timeout_s:g} s") from error
 
-    async def _follow(self, request: Request, check: Check | None) -> Response:
-        step = request
-        for _ in range(REDIRECTS + 1):
-            check_url(step.url, self._allowed)
-            reply = await self._exchange(step)
-            target = reply.headers.get("location", "")
-            if reply.status not in MOVED or not target:
-                return reply
-            step = _redirected(step, reply.status, _target(step.url, target))
-            if check is not None:
-                check(step.url)
-        raise SourceError(f"{shown(request.url)} redirects more than {REDIRECTS} times")
+    async def _follow_redirects(self, request: Request, check_redirect: RedirectCheck | None) -> Response:
+        current = request
+        for _ in range(MAX_REDIRECTS + 1):
+            check_url(current.url, self._allowed_hosts)
+            response = await self._send(current)
+            location = response.headers.get("location", "")
+            if response.status not in REDIRECT_STATUSES or not location:
+                return response
+            current = _to_redirect_request(current, response.status, _resolve_location(current.url, location))
+            if check_redirect is not None:
+                check_redirect(current.url)
+        raise SourceError(f"{redact_url(request.url)} redirects more than {MAX_REDIRECTS} times")
 
-    async def _exchange(self, request: Request) -> Response:
+    async def _send(self, request: Request) -> Response:
         import aiohttp
 
-        where = shown(request.url)
-        headers = {"User-Agent": AGENT, **request.headers}
+        display_url = redact_url(request.url)
+        headers = {"User-Agent": USER_AGENT, **request.headers}
         params = dict(request.params) or None
         try:
-            async with self._opened().request(
+            async with self._get_session().request(
                 request.method, request.url, params=params, headers=headers, json=request.body, allow_redirects=False
-            ) as reply:
-                content = await _read(reply, request.kb, where)
-                found = {name.lower(): value for name, value in reply.headers.items()}
-                return Response(reply.status, str(reply.url), found, content)
-        except (aiohttp.ClientError, ValueError) as fault:
-            raise SourceError(f"{where}: {_reason(fault)}") from fault
+            ) as response:
+                content = await _read_limited(response, request.max_kb, display_url)
+                response_headers = {name.lower(): value for name, value in response.headers.items()}
+                return Response(response.status, str(response.url), response_headers, content)
+        except (aiohttp.ClientError, ValueError) as error:
+            raise SourceError(f"{display_url}: {_describe_error(error)}") from error
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _get_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
         if self._session is None:
-            resolver = guarded(self._resolver or aiohttp.ThreadedResolver(), self._allowed)
+            resolver = guard_resolver(self._resolver or aiohttp.ThreadedResolver(), self._allowed_hosts)
             connector = aiohttp.TCPConnector(resolver=resolver, limit_per_host=8, ttl_dns_cache=60)
             # No cookies are kept, and no proxy of the environment may see what is asked.
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
@@ -148,64 +148,64 @@ class WebClient:
 
 
 @asynccontextmanager
-async def web_client(allowed: Collection[str] = ()) -> AsyncIterator[WebClient]:
+async def web_client(allowed_hosts: Collection[str] = ()) -> AsyncIterator[WebClient]:
     """Open a client for the block."""
-    async with WebClient(allowed) as client:
+    async with WebClient(allowed_hosts) as client:
         yield client
 
 
-def _target(url: str, location: str) -> str:
+def _resolve_location(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
-    except ValueError as fault:
-        raise SourceError(f"{shown(url)} redirects to what is no web address") from fault
+    except ValueError as error:
+        raise SourceError(f"{redact_url(url)} redirects to what is no web address") from error
 
 
-def _redirected(request: Request, status: int, url: str) -> Request:
+def _to_redirect_request(request: Request, status: int, url: str) -> Request:
     # The target carries its own query.
-    moved = replace(request, url=url, params={})
+    new_request = replace(request, url=url, params={})
     if status == 303 or (status in (301, 302) and request.method == "POST"):
-        moved = replace(moved, method="GET", body=None)
+        new_request = replace(new_request, method="GET", body=None)
     if _origin(url) == _origin(request.url):
-        return moved
-    if moved.body is not None:
-        told = f"{shown(request.url)} redirects to {shown(url)}, where the body of a request is not sent"
-        raise SourceError(f"{told}. If it is meant, configure that address")
-    kept = {name: value for name, value in moved.headers.items() if name.lower() in HARMLESS_HEADERS}
-    return replace(moved, headers=kept)
+        return new_request
+    if new_request.body is not None:
+        message = f"{redact_url(request.url)} redirects to {redact_url(url)}, where the body of a request is not sent"
+        raise SourceError(f"{message}. If it is meant, configure that address")
+    headers = {name: value for name, value in new_request.headers.items() if name.lower() in SAFE_HEADERS}
+    return replace(new_request, headers=headers)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
     try:
         parts = urlsplit(url)
-        return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme)
+        return parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         # Nobody's: the next step refuses it.
         return "", "", None
 
 
-async def _read(reply: aiohttp.ClientResponse, kb: int, where: str) -> bytes:
+async def _read_limited(response: aiohttp.ClientResponse, max_kb: int, display_url: str) -> bytes:
     """Read a reply piece by piece: its length may be a lie, and compressed content may grow without end."""
     content = bytearray()
-    async for piece in reply.content.iter_chunked(CHUNK):
-        content += piece
-        if len(content) > kb * 1024:
-            raise TooLong(f"{where} sent more than the {kb} kB that are allowed")
+    async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+        content += chunk
+        if len(content) > max_kb * 1024:
+            raise ResponseTooLarge(f"{display_url} sent more than the {max_kb} kB that are allowed")
     return bytes(content)
 
 
-def _reason(fault: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Say what went wrong without the address, whose query may hold a key."""
     import aiohttp
 
-    if isinstance(fault, aiohttp.ClientConnectorError):
-        if isinstance(fault.os_error.__cause__, SourceError):
-            return str(fault.os_error.__cause__)
-        return f"the connection failed ({fault.os_error.strerror or type(fault.os_error).__name__})"
-    return f"the connection failed ({type(fault).__name__})"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error.os_error.__cause__, SourceError):
+            return str(error.os_error.__cause__)
+        return f"the connection failed ({error.os_error.strerror or type(error.os_error).__name__})"
+    return f"the connection failed ({type(error).__name__})"
 
 
-def guarded(resolver: AbstractResolver, allowed: Collection[str]) -> AbstractResolver:
+def guard_resolver(resolver: AbstractResolver, allowed_hosts: Collection[str]) -> AbstractResolver:
     """Return a resolver that gives what another one finds, as long as every address is public.
 
     The connection goes to the very address that was checked here, so that a name cannot change its mind in between.
@@ -214,15 +214,15 @@ def guarded(resolver: AbstractResolver, allowed: Collection[str]) -> AbstractRes
 
     class GuardedResolver(AbstractResolver):
         async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[Any]:
-            found = await resolver.resolve(host, port, family)
-            if host not in allowed:
-                for one in found:
+            addresses = await resolver.resolve(host, port, family)
+            if host not in allowed_hosts:
+                for address in addresses:
                     try:
-                        check_address(host, ipaddress.ip_address(one["host"].split("%")[0]))
-                    except SourceError as fault:
+                        check_address(host, ipaddress.ip_address(address["host"].split("%")[0]))
+                    except SourceError as error:
                         # aiohttp hands on this kind alone, with its cause.
-                        raise OSError(None, str(fault)) from fault
-            return list(found)
+                        raise OSError(None, str(error)) from error
+            return list(addresses)
 
         async def close(self) -> None:
             await resolver.close()
@@ -231,7 +231,7 @@ def guarded(resolver: AbstractResolver, allowed: Collection[str]) -> AbstractRes
 
 
 # Line breaks and tabs are text; the rest is not seen, and breaks files and terminals.
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
 
 
 async def read_json(response: Response) -> Any:
@@ -239,21 +239,23 @@ async def read_json(response: Response) -> Any:
     try:
         # Off the event loop: a reply may hold megabytes.
         return await asyncio.to_thread(json.loads, response.text())
-    except (ValueError, RecursionError) as fault:
-        kind = response.headers.get("content-type", "nothing").split(";")[0]
-        raise SourceError(f"{shown(response.url)} answered with {kind[:60]} instead of JSON") from fault
+    except (ValueError, RecursionError) as error:
+        content_type = response.headers.get("content-type", "nothing").split(";")[0]
+        raise SourceError(f"{redact_url(response.url)} answered with {content_type[:60]} instead of JSON") from error
 
 
-def text_of(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Return a text without control characters; nothing for what is no text.
 
     JSON may hold half of a surrogate pair, which no file can: a question mark stands for it.
     """
     if not isinstance(value, str):
         return ""
-    return _CONTROL.sub("", value.replace("\r\n", "\n").replace("\r", "\n")).encode("utf-8", "replace").decode()
+    return (
+        _CONTROL_CHARACTERS.sub("", value.replace("\r\n", "\n").replace("\r", "\n")).encode("utf-8", "replace").decode()
+    )
 
 
-def line_of(value: Any, longest: int = 300) -> str:
+def to_line(value: Any, max_chars: int = 300) -> str:
     """Return a text as one line of at most `longest` characters."""
-    return " ".join(text_of(value).split())[:longest]
+    return " ".join(to_text(value).split())[:max_chars]

@@ -8,19 +8,19 @@ from core.errors import SourceError
 from core.settings.base import Secret
 
 
-async def key_of(secret: Secret | None) -> str:
+async def resolve_secret(secret: Secret | None) -> str:
     """Return a key, or nothing where none is configured. Raises `SourceError` for one that is missing or empty."""
     if secret is None:
         return ""
     # A file may lie on a disk that is slow.
-    return _read(secret) if secret.file is None else await asyncio.to_thread(_read, secret)
+    return _read_secret(secret) if secret.file is None else await asyncio.to_thread(_read_secret, secret)
 
 
-def _read(secret: Secret) -> str:
+def _read_secret(secret: Secret) -> str:
     try:
         value = secret.value()
-    except (KeyError, OSError, UnicodeDecodeError) as fault:
-        raise SourceError(f"api_key: {secret.missing() or 'it was missing a moment ago'}") from fault
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"api_key: {secret.missing_reason() or 'it was missing a moment ago'}") from error
     if not value:
-        raise SourceError(f"api_key: {secret.missing()}")
+        raise SourceError(f"api_key: {secret.missing_reason()}")
     return value

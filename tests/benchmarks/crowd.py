@@ -73,8 +73,8 @@ async def _crowd(app: App, size: int) -> Crowd:
         await asyncio.sleep(SPREAD_S * number / size)
         watch = StopWatch()
         question = f"How does conversation {number} of {size} handle the retries of a request that timed out?"
-        reply = await answer(Question(question), watch, app.parts)
-        assert not reply.extractive, reply.trace
+        reply = await answer(Question(question), watch, app.deps)
+        assert not reply.is_extractive, reply.trace
         crowd.first_ms.append(watch.first_ms)
 
     await asyncio.gather(*map(one, range(size)))

@@ -50,23 +50,23 @@ async def measure(folder: Path) -> list[Figure]:
     async with LanguageModelPeer(reply=reply_to, ttft_s=TTFT_S, tokens_per_s=RATE) as peer:
         deployment = Deployment(folder, {**known, "models": {"main": {"base_url": peer.base_url, "model": "peer"}}})
         async with open_app(load_settings([deployment.config])) as app:
-            model, prompts = app.parts.model, app.parts.prompts
+            model, prompts = app.deps.model, app.deps.prompts
             assert model is not None
-            await answer(Question(ALONE), StopWatch(), app.parts)
+            await answer(Question(ALONE), StopWatch(), app.deps)
             leaning: list[float] = []
             for question in [*REWRITES] * ROUNDS:
                 begun = time.perf_counter()
                 turns = [Turn("user", question)]
-                budget = Budget(app.parts.settings.budget)
+                budget = Budget(app.deps.settings.budget)
                 await model.complete(prompts.fill("rewrite"), turns, role="light", budget=budget)
                 whole = time.perf_counter() - begun
                 watch = StopWatch()
-                await answer(Question(question, HISTORY), watch, app.parts)
+                await answer(Question(question, HISTORY), watch, app.deps)
                 leaning.append((watch.first_ms / 1000 - TTFT_S) / whole)
             alone: list[float] = []
             for _ in range(ROUNDS):
                 watch = StopWatch()
-                await answer(Question(ALONE, HISTORY), watch, app.parts)
+                await answer(Question(ALONE, HISTORY), watch, app.deps)
                 alone.append((watch.first_ms / 1000 - TTFT_S) / whole)
     return [
         Figure("history: first token less the model's, of a whole rewrite call, p50", 100 * median(leaning), "%", 60),

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.runtime.locks import being_refreshed
+from core.runtime.locks import is_refreshing
 from tests.benchmarks.figures import Figure
 from tests.deployment import Deployment
 
@@ -95,7 +95,7 @@ async def ingest_and_kill(deployment: Deployment, after_s: float = math.inf) -> 
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    while process.returncode is None and not being_refreshed(deployment.folder / "data", "source-0"):
+    while process.returncode is None and not is_refreshing(deployment.folder / "data", "source-0"):
         await asyncio.sleep(LOOK_S)
     began = time.monotonic()
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bots.daemon.bootstrap import open_app
 from core.answering.pipeline import answer
-from core.llm.client import Endpoint
+from core.llm.client import OpenAIClient
 from core.settings.loader import load_settings
 from core.types import Question, Reply
 from tests.benchmarks.corpus import ingested
@@ -69,7 +69,7 @@ async def measure(folder: Path) -> list[Figure]:
             for number in range(QUESTIONS):
                 watch = StopWatch()
                 question = f"How does the session number {number} handle timeouts and retries of requests?"
-                await answer(Question(question), watch, app.parts)
+                await answer(Question(question), watch, app.deps)
                 ours.append(watch.first_ms)
         bare = await _bare(base_url)
     direct = TTFT_S * 1000
@@ -82,7 +82,7 @@ async def measure(folder: Path) -> list[Figure]:
 
 
 async def _bare(base_url: str) -> list[float]:
-    endpoint = Endpoint.open(base_url, "", 30)
+    endpoint = OpenAIClient.open(base_url, "", 30)
     times: list[float] = []
     for number in range(QUESTIONS):
         started = time.perf_counter()

@@ -18,15 +18,15 @@ import numpy as np
 
 from core.text.tokens import lexical_tokens, query_tokens
 from core.types import Passage
-from knowledge.ingestion.stored_sources import FORMAT
-from knowledge.ports import Row, Vectors
+from knowledge.ingestion.stored_sources import INDEX_FORMAT
+from knowledge.ports import PassageRow, Vectors
 
 DIMENSION, TOPICS = 384, 300
 # A vector's own part beside its topic: the cosine of two of a topic is about 0.67.
 OWN_PART = 0.7
 # As a refresh would have written it: what it lists as "1" has not changed.
 CHUNK_TOKENS = 200
-FINGERPRINT = f"1:{FORMAT}:{CHUNK_TOKENS}"
+FINGERPRINT = f"1:{INDEX_FORMAT}:{CHUNK_TOKENS}"
 CHARACTERS, PER_DOCUMENT = 700, 10
 SMALLEST, LARGEST = 2_000, 60_000
 # What a docstring promises is much like what somebody asks for.
@@ -71,7 +71,7 @@ def documents() -> Iterator[tuple[str, list[str]]]:
                 yield f"{place}/{name}/{start}", pieces[start : start + PER_DOCUMENT]
 
 
-def rows(count: int) -> Iterator[tuple[str, list[Row]]]:
+def rows(count: int) -> Iterator[tuple[str, list[PassageRow]]]:
     """Yield the rows of about `count` passages in whole documents, each with its source."""
     topics, made = Topics(1), 0
     for number, (path, pieces) in enumerate(documents()):
@@ -83,7 +83,9 @@ def rows(count: int) -> Iterator[tuple[str, list[Row]]]:
         yield (
             source,
             [
-                Row(Passage(f"{number}-{at}", source, path, path, text), FINGERPRINT, _tokens(path, text), vector)
+                PassageRow(
+                    Passage(f"{number}-{at}", source, path, path, text), FINGERPRINT, _tokens(path, text), vector
+                )
                 for at, (text, vector) in enumerate(zip(pieces, vectors, strict=True))
             ],
         )
@@ -93,9 +95,9 @@ def _tokens(path: str, text: str) -> str:
     return lexical_tokens(f"{path}\n{text}")
 
 
-def batches(count: int, size: int = 2000) -> Iterator[tuple[str, list[Row]]]:
+def batches(count: int, size: int = 2000) -> Iterator[tuple[str, list[PassageRow]]]:
     """Yield the same in batches of about `size` passages of one source each, as a refresh writes them."""
-    waiting: dict[str, list[Row]] = {source: [] for source in SOURCES}
+    waiting: dict[str, list[PassageRow]] = {source: [] for source in SOURCES}
     for source, document in rows(count):
         waiting[source] += document
         if len(waiting[source]) >= size:

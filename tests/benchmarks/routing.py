@@ -10,7 +10,7 @@ import numpy as np
 from core.settings import EmbeddingSettings, Settings
 from core.types import Passage
 from knowledge.embedding import open_embedder
-from knowledge.ports import Row
+from knowledge.ports import PassageRow
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.stores.lance.store import open_lance
 from tests.benchmarks.figures import Figure, median, percentile
@@ -60,10 +60,10 @@ def _settings(names: list[str], folder: Path) -> Settings:
     return Settings.model_validate({"sources": sources, "agents": agents})
 
 
-def _rows(name: str, seed: int, dimension: int) -> list[Row]:
+def _rows(name: str, seed: int, dimension: int) -> list[PassageRow]:
     dice = np.random.default_rng(seed)
     topics = dice.normal(size=(TOPICS, dimension))
     vectors = topics[dice.integers(TOPICS, size=PASSAGES)] + dice.normal(size=(PASSAGES, dimension)) * 0.7
     units = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     passages = [Passage(f"{name}-{at}", name, "all.md", f"part {at}", "text") for at in range(PASSAGES)]
-    return [Row(passage, "1", "text", unit) for passage, unit in zip(passages, units, strict=True)]
+    return [PassageRow(passage, "1", "text", unit) for passage, unit in zip(passages, units, strict=True)]

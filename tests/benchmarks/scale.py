@@ -139,7 +139,7 @@ class Changed:
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return self.topics.near(len(texts[0]), len(texts))
 
-    def known_share(self, text: str) -> float:
+    def vocabulary_coverage(self, text: str) -> float:
         return 1.0
 
     async def close(self) -> None:
@@ -190,7 +190,7 @@ async def _refreshed(
 
     background = [asyncio.create_task(times.watch()), *(asyncio.create_task(search(lane)) for lane in range(lanes))]
     began = time.perf_counter()
-    report = await refresh(changed, store, changed, chunk_tokens=CHUNK_TOKENS, gently=True)
+    report = await refresh(changed, store, changed, chunk_tokens=CHUNK_TOKENS, throttled=True)
     if lanes == 1:
         found["refresh"] = time.perf_counter() - began
     for task in background:

@@ -14,7 +14,7 @@ from core.settings import EmbeddingSettings
 from core.text.tokens import lexical_tokens, query_tokens
 from core.types import Passage
 from knowledge.embedding import open_embedder
-from knowledge.ports import Row
+from knowledge.ports import PassageRow
 from knowledge.stores.lance.store import open_lance
 from tests.benchmarks.corpus import installed
 from tests.benchmarks.figures import Figure, median, percentile
@@ -58,9 +58,9 @@ async def measure(folder: Path) -> list[Figure]:
     ]
 
 
-def _row(dice: random.Random, words: list[str], topics: np.ndarray, batch: int, at: int) -> Row:
+def _row(dice: random.Random, words: list[str], topics: np.ndarray, batch: int, at: int) -> PassageRow:
     text = " ".join(dice.choices(words, k=60))
     vector = topics[dice.randrange(len(topics))] + np.random.default_rng(at).normal(size=topics.shape[1]) * 0.7
     unit = (vector / np.linalg.norm(vector)).astype(np.float32)
     passage = Passage(f"{batch}-{at}", "code", f"{batch}.py", f"part {at}", text)
-    return Row(passage, "1", lexical_tokens(text), unit)
+    return PassageRow(passage, "1", lexical_tokens(text), unit)

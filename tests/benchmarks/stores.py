@@ -132,7 +132,7 @@ async def _open(place: str) -> Any:
     if place.startswith("/"):
         return await open_lance(Path(place), "drawn", DIMENSION)
     # A killed writer keeps its claim for a moment only: the rest of two minutes would be waiting.
-    return await open_weaviate(settings(place), "drawn", DIMENSION, claim_seconds=3)
+    return await open_weaviate(settings(place), "drawn", DIMENSION, lease_duration_s=3)
 
 
 async def _main(origin: str, target: str) -> None:

@@ -20,7 +20,7 @@ from knowledge.ingestion.sync import SyncReport, refresh
 from knowledge.ports import Embedder, Vectors
 from knowledge.sources.factory import open_source
 from knowledge.stores.lance.store import open_lance
-from knowledge.stores.locked_store import WritesInTurn
+from knowledge.stores.locked_store import LockedStore
 from tests.benchmarks.corpus import repository_of_500_files
 from tests.benchmarks.figures import Figure
 
@@ -40,7 +40,7 @@ class Overheard:
 
     def __post_init__(self) -> None:
         self.name, self.dimension = self.embedder.name, self.embedder.dimension
-        self.known_share, self.close = self.embedder.known_share, self.embedder.close
+        self.vocabulary_coverage, self.close = self.embedder.vocabulary_coverage, self.embedder.close
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         self.texts += texts
@@ -100,7 +100,7 @@ async def _refreshed(folder: Path, embedder: Embedder, number: int) -> SyncRepor
     settings = GitSource(kind="git", url=str(folder / "repository"), include=INCLUDED)
     store = await open_lance(place / "passages", embedder.name, embedder.dimension)
     try:
-        turns = WritesInTurn(store, place)
+        turns = LockedStore(store, place)
         source = open_source("code", settings, place)
         return await refresh(source, turns, embedder, chunk_tokens=CHUNK_TOKENS)
     finally:

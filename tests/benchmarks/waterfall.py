@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bots.daemon.bootstrap import open_app
-from core.answering.context.dependencies import Parts
+from core.answering.context.dependencies import AnswerDependencies
 from core.answering.pipeline import answer
-from core.ports import ChatModel, Form, Role
+from core.ports import ChatModel, ModelRole, ResponseSchema
 from core.runtime.budget import Budget
 from core.settings import Strategy
 from core.settings.loader import load_settings
@@ -73,7 +73,7 @@ class Recorder:
         self.budget: Budget | None = None
 
     async def stream(
-        self, system: str, turns: Sequence[Turn], *, role: Role, budget: Budget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: Budget, agent: str = ""
     ) -> AsyncGenerator[str]:
         self.budget, started, first = budget, budget.elapsed_ms(), 0.0
         pieces = self._model.stream(system, turns, role=role, budget=budget, agent=agent)
@@ -90,14 +90,16 @@ class Recorder:
         system: str,
         turns: Sequence[Turn],
         *,
-        role: Role,
+        role: ModelRole,
         budget: Budget,
-        form: Form | None = None,
+        response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
         self.budget, started = budget, budget.elapsed_ms()
         try:
-            return await self._model.complete(system, turns, role=role, budget=budget, form=form, agent=agent)
+            return await self._model.complete(
+                system, turns, role=role, budget=budget, response_schema=response_schema, agent=agent
+            )
         finally:
             self.bars.append(Bar(f"model: {agent}", started, budget.elapsed_ms() - started))
 
@@ -110,7 +112,7 @@ async def measure(folder: Path) -> list[Figure]:
         config = Deployment(folder, {**known, "models": {"main": model}, "budget": {"deadline_s": 60}}).config
         async with open_app(load_settings([config])) as app:
             for case in CASES:
-                parts = _only(case.strategy, app.parts)
+                parts = _only(case.strategy, app.deps)
                 runs = [await _run(case, parts) for _ in range(WARM_UP + RUNS)][WARM_UP:]
                 typical = sorted(runs, key=lambda run: run.first_token_ms)[RUNS // 2]
                 await asyncio.to_thread((PICTURES / f"waterfall-{case.name}.svg").write_text, draw(typical), "utf-8")
@@ -135,16 +137,16 @@ def _reply(body: Body) -> str:
     return REPLIES.get(agent, REPLIES["write"])
 
 
-def _only(strategy: Strategy, parts: Parts) -> Parts:
+def _only(strategy: Strategy, parts: AnswerDependencies) -> AnswerDependencies:
     strategies = parts.settings.strategies.model_copy(update={"allowed": (strategy,)})
     return replace(parts, settings=parts.settings.model_copy(update={"strategies": strategies}))
 
 
-async def _run(case: Case, parts: Parts) -> Waterfall:
+async def _run(case: Case, parts: AnswerDependencies) -> Waterfall:
     assert parts.model is not None
     recorder, watch = Recorder(parts.model), StopWatch()
     reply = await answer(case.question, watch, replace(parts, model=recorder))
-    assert not reply.extractive, reply.trace
+    assert not reply.is_extractive, reply.trace
     assert recorder.budget is not None
     calls = {bar.name.removeprefix("model: ") for bar in recorder.bars}
     stages = [

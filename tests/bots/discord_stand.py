@@ -8,23 +8,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.connection import Pace
+from bots.discord.connection import DiscordIntervals
 from core.errors import StoreError
 from core.settings import DiscordSettings, Secret
 from core.types import Message
 from tests.peers.discord import DiscordPeer
 
 # Short pauses, so that tests are fast, and long limits, so that none of them is a matter of how fast the machine is.
-PACE = Pace(
+PACE = DiscordIntervals(
     retry_s=0.02,
-    longest_retry_s=0.1,
+    max_retry_s=0.1,
     edit_s=0.1,
     typing_s=0.1,
-    patience_s=25,
-    identify_s=0.02,
-    steady_s=0.5,
-    acknowledge_s=30,
-    unanswered_s=60,
+    retry_timeout_s=25,
+    identify_delay_s=0.02,
+    stable_after_s=0.5,
+    acknowledge_timeout_s=30,
+    unanswered_timeout_s=60,
 )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import text
 
 from bots.http.adapter import HttpAdapter
-from bots.http.client import Pace
-from core.messaging.processor import Answer, Intake
+from bots.http.client import HttpIntervals
+from core.messaging.processor import AnswerFunction, MessageProcessor
 from core.ports import Library, Sink
 from core.settings import HttpSettings, Settings
 from core.storage.messages import Journal
@@ -21,7 +21,7 @@ from core.types import Citation, Question, Reply
 from tests.core.stand import settings
 from tests.peers.callback import SECRET, CallbackPeer
 
-QUICK = Pace(partial_s=0.01, retry_s=0.01, longest_retry_s=0.05, patience_s=30, parting_s=0.5)
+QUICK = HttpIntervals(partial_s=0.01, retry_s=0.01, max_retry_s=0.05, retry_timeout_s=30, shutdown_grace_s=0.5)
 CITED = (Citation(1, "p", "docs", "Install", "install.md", "https://example.org/install"),)
 
 
@@ -49,7 +49,7 @@ async def echo(question: Question, sink: Sink) -> Reply:
 class Stand:
     peer: CallbackPeer
     adapter: HttpAdapter
-    intake: Intake
+    intake: MessageProcessor
     journal: Journal
 
     async def send(self, *events: object) -> list[int]:
@@ -59,7 +59,7 @@ class Stand:
         assert await self.intake.drain(60) == 0
 
     async def state(self, number: str = "1") -> tuple[str, str]:
-        async with self.journal._reading() as connection:
+        async with self.journal._connect() as connection:
             query = text("SELECT state, reason FROM messages WHERE id = :id")
             row = (await connection.execute(query, {"id": number})).one()
         return str(row.state), str(row.reason)
@@ -75,7 +75,7 @@ def http_settings(peer: CallbackPeer, folder: Path, **changes: object) -> HttpSe
 @asynccontextmanager
 async def standing(
     folder: Path,
-    answer: Answer = echo,
+    answer: AnswerFunction = echo,
     *,
     http: dict[str, object] | None = None,
     configuration: Settings | None = None,
@@ -88,9 +88,9 @@ async def standing(
         async with peer or CallbackPeer() as network:
             adapter = HttpAdapter(http_settings(network, folder, **(http or {})), QUICK)
             await adapter.open()
-            intake = Intake(configuration or settings(**changes), journal, answer, library)
+            intake = MessageProcessor(configuration or settings(**changes), journal, answer, library)
             await intake.resume(adapter)
-            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
             try:
                 async with asyncio.timeout(30):
                     await adapter.ready.wait()

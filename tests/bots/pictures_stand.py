@@ -11,8 +11,8 @@ from pathlib import Path
 from sqlalchemy import select
 
 from core.answering.pipeline import answer
-from core.llm.role_models import RoleModels
-from core.messaging.processor import Intake
+from core.llm.role_models import RoleChatModel
+from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
@@ -28,12 +28,12 @@ SEEN = "ModuleNotFoundError: No module named 'kimas'"
 class Stand:
     model: ScriptedPeer
     journal: Journal
-    intake: Intake
+    intake: MessageProcessor
 
     async def outcomes(self) -> list[tuple[str, str]]:
         """Return state and reason of every message, in the order in which they came."""
         query = select(messages.c.state, messages.c.reason).order_by(messages.c.number)
-        async with self.journal.database.reading() as connection:
+        async with self.journal.database.connect() as connection:
             return [(row.state, row.reason) for row in (await connection.execute(query)).all()]
 
     async def settled(self, count: int, timeout: float = 30) -> list[tuple[str, str]]:
@@ -53,15 +53,15 @@ async def standing(folder: Path, adapter: Adapter, *, sees: bool = True, **chang
         configuration: Settings = settings(
             models={"main": endpoint, **({"vision": endpoint} if sees else {})}, context={"select": False}, **changes
         )
-        models = RoleModels.open(configuration.models)
+        models = RoleChatModel.open(configuration.models)
         journal = await Journal.open(folder / "journal.db")
 
         async def answered(question: Question, sink: Sink) -> Reply:
             return await answer(question, sink, parts(model=models, configuration=configuration))
 
-        intake = Intake(configuration, journal, answered, ShelfLibrary())
+        intake = MessageProcessor(configuration, journal, answered, ShelfLibrary())
         await adapter.open()
-        listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+        listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
         try:
             yield Stand(model, journal, intake)
             assert not listening.done(), listening.exception()

@@ -24,9 +24,9 @@ from aiohttp import web
 from sqlalchemy import select
 
 from core.answering.pipeline import answer
-from core.llm.role_models import RoleModels
-from core.messaging.processor import Intake
-from core.ports import Adapter, Receive, Sink
+from core.llm.role_models import RoleChatModel
+from core.messaging.processor import MessageProcessor
+from core.ports import Adapter, MessageHandler, Sink
 from core.settings import Settings
 from core.settings.yaml_file import read_yaml
 from core.storage.messages import Journal
@@ -153,12 +153,12 @@ class SlowLibrary(ShelfLibrary):
     passages: Sequence[Passage] = (NEWS, RULES)
     clock: Clock = field(default_factory=Clock)
 
-    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
+    async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         if agent == "news":
-            number = number_in(f"{query} {dense}")
+            number = number_in(f"{query} {dense_query}")
             with self.clock.timed(number, "search"):
                 await asyncio.sleep(SCALE * drawn(number).search)
-        return await super().search(agent, query, limit, dense=dense)
+        return await super().search(agent, query, limit, dense_query=dense_query)
 
 
 def scaled(base_url: str, chats: Sequence[str]) -> Settings:
@@ -207,7 +207,7 @@ class Sight:
     told: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     written: dict[str, float] = field(default_factory=dict)
 
-    def receiver(self, receive: Receive) -> Receive:
+    def receiver(self, receive: MessageHandler) -> MessageHandler:
         async def take(message: Message) -> None:
             await receive(message)
             if message.reference.get(BY_BOT):
@@ -308,7 +308,7 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
         model.clock = series.clock
         model.tokens_per_s = TOKENS_PER_S / SCALE
         settings = scaled(model.base_url, network.chats)
-        models = RoleModels.open(settings.models)
+        models = RoleChatModel.open(settings.models)
         assert models is not None
         line = parts(SlowLibrary(clock=series.clock), models, settings)
 
@@ -318,8 +318,8 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
         journal = await Journal.open(folder / "journal.db")
         try:
             await models.warm_up()
-            intake, adapter = Intake(settings, journal, comment), make(settings)
-            async with listening(adapter, series.sight.receiver(intake.receiver(adapter)), intake, network):
+            intake, adapter = MessageProcessor(settings, journal, comment), make(settings)
+            async with listening(adapter, series.sight.receiver(intake.handler_for(adapter)), intake, network):
                 await _run_all(series)
             series.ends = {number: await end_of(journal, post) for number, post in series.posts.items()}
         finally:
@@ -329,7 +329,9 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
 
 
 @asynccontextmanager
-async def listening(adapter: Adapter, receive: Receive, intake: Intake, network: Network) -> AsyncIterator[None]:
+async def listening(
+    adapter: Adapter, receive: MessageHandler, intake: MessageProcessor, network: Network
+) -> AsyncIterator[None]:
     """Have the adapter listen; what the bot has begun is brought to its end after it."""
     await adapter.open()
     task = asyncio.create_task(adapter.listen(receive))
@@ -365,6 +367,6 @@ async def _run_all(series: Series) -> None:
 async def end_of(journal: Journal, post: str) -> tuple[str, str]:
     """Return the state of a message in the journal, and the reason for it."""
     query = select(messages.c.state, messages.c.reason).where(messages.c.id == post)
-    async with journal.database.reading() as connection:
+    async with journal.database.connect() as connection:
         row = (await connection.execute(query)).one()
     return str(row.state), str(row.reason)

@@ -19,15 +19,15 @@ class Delivered:
         self.told: list[str] = []
         self.down = False
 
-    async def posting(self) -> None:
+    async def mark_posting(self) -> None:
         if self.down:
             raise StoreError("the journal is locked")
         self.told.append("posting")
 
-    async def refused(self) -> None:
+    async def mark_rejected(self) -> None:
         self.told.append("refused")
 
-    async def posted(self, reply_id: str) -> None:
+    async def mark_posted(self, reply_id: str) -> None:
         self.told.append(reply_id)
 
 

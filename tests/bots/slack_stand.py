@@ -8,15 +8,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.errors import Pace
+from bots.slack.errors import SlackIntervals
 from core.errors import StoreError
 from core.settings import Secret, SlackSettings
 from core.types import ConversationKey, Message
 from tests.peers.slack import SlackPeer
 
 # Short pauses, so that tests are fast, and long limits, so that none of them is a matter of how fast the machine is.
-PACE = Pace(
-    post_s=0.02, edit_s=0.05, append_s=0.05, ping_s=30, answer_s=30, retry_s=0.02, longest_retry_s=0.1, patience_s=25
+PACE = SlackIntervals(
+    post_s=0.02,
+    edit_s=0.05,
+    append_s=0.05,
+    ping_s=30,
+    request_timeout_s=30,
+    retry_s=0.02,
+    max_retry_s=0.1,
+    retry_timeout_s=25,
 )
 
 

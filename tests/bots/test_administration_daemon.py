@@ -53,7 +53,7 @@ async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pyt
         async def reread() -> Settings:
             return await asyncio.to_thread(load_settings, [file])
 
-        running = asyncio.create_task(run(await reread(), reread=reread))
+        running = asyncio.create_task(run(await reread(), reload_settings=reread))
         try:
             assert "rotate_keys" in await told(telegram, "How do I change the signing key?")
             why = await told(telegram, "/why")

@@ -13,7 +13,7 @@ from bots.daemon.bootstrap import open_app
 from core.settings import Settings
 from core.storage.engine import Database
 from core.types import Passage
-from knowledge.ports import Held, Row, Store, Vectors
+from knowledge.ports import PassageRow, Store, StoredDocument, Vectors
 from tests.knowledge.conftest import WordEmbedder, embedder, store
 
 __all__ = ["embedder", "store"]
@@ -26,11 +26,11 @@ class Watched:
     store: Store
     read: list[str] = field(default_factory=list)
 
-    async def manifest(self, source: str) -> Mapping[str, Held]:
+    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         return await self.store.manifest(source)
 
     async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
         await self.store.replace(source, paths, rows, empty)
 
@@ -63,7 +63,7 @@ async def test_a_refresh_by_hand_reads_the_vectors_of_its_source_alone(
     settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder
 ) -> None:
     watched = Watched(store)
-    async with open_app(settings, embedder=embedder, store=watched, answers=False) as app:
+    async with open_app(settings, embedder=embedder, store=watched, with_answers=False) as app:
         await app.refresh()
         watched.read.clear()
         (tmp_path / "fruit" / "a.md").write_text("A plum is purple.", "utf-8")
@@ -78,16 +78,16 @@ async def test_the_daemon_reads_the_vectors_of_the_source_that_changed_alone(
     watched = Watched(store)
     database = await Database.open(tmp_path / "journal.db")
     try:
-        async with open_app(settings, embedder=embedder, store=watched, answers=False) as app:
-            async with app.keeper(database).keeping(), asyncio.timeout(60):
-                states = app.keeper(database).states
+        async with open_app(settings, embedder=embedder, store=watched, with_answers=False) as app:
+            async with app.make_refresh_scheduler(database).run(), asyncio.timeout(60):
+                states = app.make_refresh_scheduler(database).states
                 while not all(one.last_success and not one.running for one in await states()):
                     await asyncio.sleep(0.02)
             await app.library.reload()
             # Another one, for which nothing is due and nothing is untold, however slow the first one was.
-            keeper = app.keeper(database)
+            keeper = app.make_refresh_scheduler(database)
             watched.read.clear()
-            async with keeper.keeping(), asyncio.timeout(60):
+            async with keeper.run(), asyncio.timeout(60):
                 (tmp_path / "fruit" / "a.md").write_text("A plum is purple.", "utf-8")
                 await keeper.refresh(["fruit"])
                 # Before the change is known, no agent may be near enough to be named at all.

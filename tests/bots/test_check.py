@@ -33,7 +33,9 @@ def settings(tmp_path: Path, **parts: Any) -> Settings:
 
 
 async def found(chosen: Settings, subject: str, *, live: bool = False, probes: tuple[Probe, ...] = ()) -> Finding:
-    findings = [one for one in await check(chosen, live=live, probes=probes, probe_s=5) if one.subject == subject]
+    findings = [
+        one for one in await check(chosen, live=live, probes=probes, probe_timeout_s=5) if one.subject == subject
+    ]
     assert findings, f"nothing was said about {subject}"
     return findings[-1]
 
@@ -208,7 +210,7 @@ async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Pat
         return ""
 
     probes = (Probe("good", good), Probe("bad", bad), Probe("wordless", wordless), Probe("slow", slow))
-    findings = await check(settings(tmp_path), live=True, probes=probes, probe_s=2)
+    findings = await check(settings(tmp_path), live=True, probes=probes, probe_timeout_s=2)
     assert findings[-4:] == [
         Finding("ok", "good", "answered"),
         Finding("error", "bad", "refused by https://api.telegram.org/bot[redacted]/getMe"),

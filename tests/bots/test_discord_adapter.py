@@ -366,7 +366,7 @@ async def test_a_server_that_drops_every_connection_is_not_stormed(peer: Discord
         await peer.wait_until(lambda: len(peer.gateway.handshakes) >= 2, 30)
     # The pauses come to their longest soon, and are at least half as long as they may be.
     for count, at in enumerate(times):
-        assert count <= 8 + (at - began) / (PACE.longest_retry_s / 2)
+        assert count <= 8 + (at - began) / (PACE.max_retry_s / 2)
 
 
 async def test_no_more_sessions_than_discord_allows(peer: DiscordPeer, make: Make) -> None:

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from bots.daemon.adapters import Positions
+from bots.daemon.adapters import JournalPositions
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.application_commands import (
     ADMINISTRATOR,
     MANAGE_GUILD,
-    application_commands,
-    manages,
-    suggestions,
-    written,
+    build_slash_commands,
+    format_options,
+    is_server_admin,
+    suggest_sources,
 )
 from bots.discord.convert import Identity, to_command
-from core.messaging.commands.dispatcher import Desk
+from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.commands.explain_command import NOTHING
-from core.messaging.policy.command_table import COMMANDS, find
-from core.messaging.processor import Intake
+from core.messaging.policy.command_table import COMMANDS, get_command
+from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots import discord_stand
@@ -39,7 +39,7 @@ ME = Identity("5001", "kimas", "5002")
 
 PRIVATE_THREAD = 12
 
-Start = Callable[..., Awaitable[Desk]]
+Start = Callable[..., Awaitable[CommandDispatcher]]
 
 
 @pytest.fixture
@@ -55,21 +55,21 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
     """Return what starts a bot that listens to the peer."""
     async with AsyncExitStack() as stack:
 
-        async def started(**administration: object) -> Desk:
+        async def started(**administration: object) -> CommandDispatcher:
             journal = await Journal.open(tmp_path / "journal.db")
             stack.push_async_callback(journal.close)
             whole = settings(administration={"owners": [f"discord:{OWNER.id}"], **administration}, sources=SOURCES)
             adapter = DiscordAdapter(
                 discord_stand.settings(peer, tmp_path),
-                Positions(journal, "discord"),
+                JournalPositions(journal, "discord"),
                 discord_stand.PACE,
                 sources=tuple(whole.sources),
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)
-            desk = Desk(whole, journal)
-            intake = Intake(whole, journal, Script(), desk=desk)
-            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+            desk = CommandDispatcher(whole, journal)
+            intake = MessageProcessor(whole, journal, Script(), dispatcher=desk)
+            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
             async def stop() -> None:
                 listening.cancel()
@@ -91,12 +91,12 @@ async def told(peer: DiscordPeer, room: str, name: str, author: Author, **given:
 
 
 def test_every_command_is_registered_in_discords_own_terms() -> None:
-    made = {one["name"]: one for one in application_commands(COMMANDS)}
+    made = {one["name"]: one for one in build_slash_commands(COMMANDS)}
     assert set(made) == {one.name for one in COMMANDS} - {"start"}
     for name, one in made.items():
-        command = find(name)
+        command = get_command(name)
         assert command is not None
-        assert ("default_member_permissions" in one) is (command.who != "everyone")
+        assert ("default_member_permissions" in one) is (command.required_role != "everyone")
         assert one.get("default_member_permissions", str(MANAGE_GUILD)) == str(MANAGE_GUILD)
     action, source, factor = made["sources"]["options"]
     assert [choice["value"] for choice in action["choices"]] == ["on", "off", "scale"]
@@ -117,8 +117,8 @@ def test_options_are_read_in_the_order_of_the_table() -> None:
         {"name": "source", "value": "docs"},
         {"name": "action", "value": "off"},
     ]
-    assert written("sources", options) == "off docs 0.5"
-    assert written("unknown", [{"name": "x", "value": " 1 "}]) == "1"
+    assert format_options("sources", options) == "off docs 0.5"
+    assert format_options("unknown", [{"name": "x", "value": " 1 "}]) == "1"
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_options_are_read_in_the_order_of_the_table() -> None:
     ],
 )
 def test_permissions_are_bits(permissions: object, expected: bool) -> None:
-    assert manages(permissions) is expected
+    assert is_server_admin(permissions) is expected
 
 
 def test_suggestions_begin_with_what_is_typed() -> None:
-    assert [one["value"] for one in suggestions("DO", ["old-docs", "docs", "code"])] == ["docs", "old-docs"]
-    assert len(suggestions("", [f"s{number}" for number in range(40)])) == 25
+    assert [one["value"] for one in suggest_sources("DO", ["old-docs", "docs", "code"])] == ["docs", "old-docs"]
+    assert len(suggest_sources("", [f"s{number}" for number in range(40)])) == 25
 
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, start: Start) -> None:
@@ -147,7 +147,7 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, star
     assert asked.hidden
     assert asked.shown is not None
     assert asked.shown.content == "The mode of this chat is now `auto`; it was `mention`."
-    assert desk.steering.mode(f"discord:{room}") == "auto"
+    assert desk.overrides.mode(f"discord:{room}") == "auto"
     public = await told(peer, room, "ask", ANN, question="How?")
     assert not public.hidden
 
@@ -159,7 +159,7 @@ async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, sta
         assert refused.hidden
         assert refused.shown is not None
         assert refused.shown.content == "Only those who look after this bot here may do that."
-    assert [one.outcome for one in await desk.office.audit.newest(9)] == ["refused", "refused"]
+    assert [one.outcome for one in await desk.context.audit.get_newest(9)] == ["refused", "refused"]
     private = peer.channel(private=True)
     refused = await told(peer, private, "reload", ANN)
     assert refused.shown is not None
@@ -174,7 +174,7 @@ async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start:
     refused = await told(peer, room, "resume", ANN, permissions=2048)
     assert refused.shown is not None
     assert refused.shown.content.startswith("Only")
-    assert desk.steering.paused(f"discord:{room}")
+    assert desk.overrides.paused_until(f"discord:{room}")
 
 
 async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -> None:
@@ -190,7 +190,7 @@ async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, s
         "1", ConversationKey("discord", room), OWNER.id, "Owner", "x" * 200, datetime.now(UTC), command="mode"
     )
     for number in range(30):
-        await desk.steering.change(command, f"discord:{room}", f"note {number}", "y" * 150)
+        await desk.overrides.change(command, f"discord:{room}", f"note {number}", "y" * 150)
     asked = await told(peer, room, "audit", OWNER, entries="30")
     await peer.wait_until(lambda: len(peer.messages(room)) > 3, 30)
     assert asked.hidden
@@ -204,7 +204,7 @@ async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, st
     await peer.wait_until(lambda: bool(peer.called("POST /interactions/{}/{}/callback")), 30)
     await peer.command(room, "mode", OWNER, mode="off")
     async with asyncio.timeout(30):
-        while desk.steering.mode(f"discord:{room}") != "off":
+        while desk.overrides.mode(f"discord:{room}") != "off":
             await asyncio.sleep(0.01)
     assert peer.called("POST /channels/{}/messages") == []
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from bots.discord.convert import Identity, Ignored, Place, id_at, sent_at, to_command, to_message
+from bots.discord.convert import Identity, Ignored, Location, snowflake_time, time_snowflake, to_command, to_message
 from core.types import Message
 
 ME = Identity("5001", "kimas", "5002")
-ROOM = Place("30", "30", "", "7")
+ROOM = Location("30", "30", "", "7")
 ANN = {"id": "1001", "username": "ann", "global_name": "Ann"}
 
 
-def convert(content: str = "", place: Place = ROOM, **more: Any) -> Message | Ignored:
+def convert(content: str = "", place: Location = ROOM, **more: Any) -> Message | Ignored:
     event = {"id": "1573575587795042305", "type": 0, "author": ANN, "content": content, "mentions": [], **more}
     return to_message(event, ME, place, roles=("7002",))
 
@@ -66,7 +66,7 @@ def test_a_reply_to_a_deleted_message_quotes_nothing() -> None:
 
 
 def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_meant() -> None:
-    thread = Place("40", "30", "40", "7")
+    thread = Location("40", "30", "40", "7")
     to_her = {"id": "1", "content": "x", "author": {"id": "9", "username": "c"}}
     said = [
         convert("and then?", thread),
@@ -97,8 +97,8 @@ def test_what_is_not_for_us(more: dict[str, Any], reason: str) -> None:
 
 def test_ids_hold_their_time() -> None:
     moment = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-    assert sent_at(str(id_at(moment))) == moment
-    assert id_at(datetime(2001, 1, 1, tzinfo=UTC)) == 0
+    assert snowflake_time(str(time_snowflake(moment))) == moment
+    assert time_snowflake(datetime(2001, 1, 1, tzinfo=UTC)) == 0
 
 
 def test_a_command_in_a_thread_and_in_private() -> None:

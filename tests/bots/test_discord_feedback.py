@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bots.discord.convert import Identity
-from bots.discord.feedback import to_press
+from bots.discord.feedback import from_button_click
 from core.types import Message
 from tests.bots.feedback_stand import answered, votes
 from tests.conformance.bot import Bot
@@ -77,7 +77,7 @@ def test_a_press_in_a_thread_belongs_to_the_channel_above_it_and_knows_who_manag
         **{"id": "175928847299117063", "token": "t", "guild_id": "7", "channel": thread, "member": member},
         **{"message": {"id": "30", "flags": 64}, "data": {"custom_id": "thumb:again:42"}},
     }
-    found = to_press(event, Identity("5001", "kimas", "5002"))
+    found = from_button_click(event, Identity("5001", "kimas", "5002"))
     assert isinstance(found, Message)
     assert (found.key.chat, found.reply_to, found.text, found.author) == ("10", "42", "again", "Ann")
     assert (found.reference["hidden"], found.reference["administrator"]) == (True, True)

@@ -44,4 +44,4 @@ def test_the_messages_it_explains_exist() -> None:
         assert said in GUIDE
         assert said in code
     assert "discord.gateway_stopped" in GUIDE
-    assert 'outage_of("gateway", self._pace, self.line)' in code
+    assert 'make_retry_loop("gateway", self._intervals, self.connection)' in code

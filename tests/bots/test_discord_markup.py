@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bots.discord.render import EMPTY, length, render, split, to_markdown
+from bots.discord.render import EMPTY_REPLY, render, split_message, to_markdown, utf16_length
 from core.types import Citation
 
 CITED = (
@@ -64,18 +64,18 @@ def test_an_address_that_would_fill_the_message_is_left_out() -> None:
 
 
 def test_nothing_to_see_is_said() -> None:
-    assert render(" \n") == [EMPTY]
-    assert render("```\n```") == [EMPTY]
+    assert render(" \n") == [EMPTY_REPLY]
+    assert render("```\n```") == [EMPTY_REPLY]
 
 
 def test_parts_end_between_blocks() -> None:
-    parts = split("a" * 30 + "\n\n" + "b" * 30 + "\n\n" + "c" * 30, 70)
+    parts = split_message("a" * 30 + "\n\n" + "b" * 30 + "\n\n" + "c" * 30, 70)
     assert parts == ["a" * 30 + "\n\n" + "b" * 30, "c" * 30]
 
 
 def test_links_and_code_are_not_torn() -> None:
     link = "[a b c](<https://example.org/a%20b>)"
-    for part in split(" ".join([f"word {link} `x y z`"] * 40), 120):
+    for part in split_message(" ".join([f"word {link} `x y z`"] * 40), 120):
         assert part.count("[a") == part.count(">)")
         assert part.count("`") % 2 == 0
 
@@ -98,8 +98,8 @@ def test_every_part_fits_and_nothing_is_lost() -> None:
         text = " ".join(dice.choice(pieces) for _ in range(dice.randint(1, 120)))
         whole = to_markdown(text)
         for limit in (2000, 400):
-            parts = split(whole, limit)
-            assert all(0 < length(part) <= limit for part in parts)
+            parts = split_message(whole, limit)
+            assert all(0 < utf16_length(part) <= limit for part in parts)
             letters = [one for one in "".join(parts) if one.isalnum()]
             # A code block that goes on is opened again with its language.
             again = "".join(parts).count("```py") - whole.count("```py")
@@ -114,5 +114,5 @@ def test_hostile_text_takes_no_time(text: str) -> None:
     # Its own time, not that of others on this machine.
     begun = time.thread_time()
     parts = render(text)
-    assert all(length(part) <= 2000 for part in parts)
+    assert all(utf16_length(part) <= 2000 for part in parts)
     assert time.thread_time() - begun < 5

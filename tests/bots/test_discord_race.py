@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.connection import Pace
+from bots.discord.connection import DiscordIntervals
 from core.settings import Settings
 from tests.bots.discord_stand import Positions, settings
 from tests.bots.race_stand import CHATS, NEWS, RIVALS, SCALE, US, raced
@@ -50,8 +50,10 @@ async def test_on_discord_we_are_among_the_first_two_or_silent_never_the_third(t
         network = OnDiscord(peer)
 
         def make(configuration: Settings) -> DiscordAdapter:
-            counted = configuration.auto_comment.chats_on("discord")
-            return DiscordAdapter(settings(peer, tmp_path), Positions(), Pace(retry_s=SCALE), counted=counted)
+            counted = configuration.auto_comment.get_chats("discord")
+            return DiscordAdapter(
+                settings(peer, tmp_path), Positions(), DiscordIntervals(retry_s=SCALE), bot_message_chats=counted
+            )
 
         series = await raced(tmp_path, network, make)
         series.judge()

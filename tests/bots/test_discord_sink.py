@@ -14,7 +14,7 @@ import pytest
 
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.sink import DiscordSink
-from core.errors import MessageGone, PlatformError, StoreError
+from core.errors import MessageDeleted, PlatformError, StoreError
 from core.types import Citation, Message, Reply
 from tests.bots.discord_stand import PACE, Inbox, Positions, listening, settings
 from tests.bots.sink_stand import Delivered, told_by, until, written_until
@@ -257,7 +257,7 @@ async def test_the_limit_of_a_channel_is_never_broken(peer: DiscordPeer, ask: As
 async def test_a_deleted_question_is_not_answered(peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str) -> None:
     sink = await ask()
     await peer.delete(room, next(iter(peer.channels[room].messages)))
-    with pytest.raises(MessageGone):
+    with pytest.raises(MessageDeleted):
         await sink.finish(Reply("too late"))
     assert delivered.told in ([], ["posting", "refused"])
     assert peer.messages(room) == []
@@ -268,7 +268,7 @@ async def test_a_question_deleted_while_it_is_answered_stops_the_answer(peer: Di
     await sink.open()
     await peer.delete(room, next(iter(peer.channels[room].messages)))
 
-    with pytest.raises(MessageGone):
+    with pytest.raises(MessageDeleted):
         await told_by(sink, "")
     assert peer.called(SEND) == []
 
@@ -279,7 +279,7 @@ async def test_a_reply_removed_by_a_moderator_is_not_written_again(peer: Discord
     await sink.update("half a")
     shown = await peer.wait_for_reply(room, 30)
     await peer.delete(room, shown.id)
-    with pytest.raises(MessageGone):
+    with pytest.raises(MessageDeleted):
         await sink.finish(Reply("a whole"))
     assert peer.messages(room) == []
 
@@ -312,8 +312,8 @@ async def test_a_cancelled_answer_leaves_no_task_and_knows_its_post(
     peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str
 ) -> None:
     class Waiting(Delivered):
-        async def posting(self) -> None:
-            await super().posting()
+        async def mark_posting(self) -> None:
+            await super().mark_posting()
             await go_on.wait()
 
     go_on = asyncio.Event()
@@ -413,7 +413,7 @@ async def test_a_command_that_nobody_answers_does_not_think_for_ever(
     peer: DiscordPeer, inbox: Inbox, tmp_path: Path
 ) -> None:
     room = peer.channel()
-    impatient = DiscordAdapter(settings(peer, tmp_path), Positions(), replace(PACE, unanswered_s=0.3))
+    impatient = DiscordAdapter(settings(peer, tmp_path), Positions(), replace(PACE, unanswered_timeout_s=0.3))
     async with listening(peer, impatient, inbox.receive):
         asked = await peer.command(room, "ask", question="in a channel where the bot may not speak?")
         await peer.wait_until(lambda: asked.shown is not None, 30)

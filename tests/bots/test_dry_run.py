@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bots.common.dry_run import COPY
-from bots.common.proactive import muted
+from bots.common.dry_run import JOURNAL_COPY_NAME
+from bots.common.proactive import make_read_only
 from bots.daemon.runner import run
 from core.errors import PlatformError
 from core.observability.logs import configure_logs
@@ -38,7 +38,7 @@ SHOWS_NOTHING = {
 
 @asynccontextmanager
 async def daemon(deployment: Deployment, *, dry: bool) -> AsyncIterator[asyncio.Task[int]]:
-    task = asyncio.create_task(run(load_settings([deployment.config]), dry=dry))
+    task = asyncio.create_task(run(load_settings([deployment.config]), dry_run=dry))
     try:
         yield task
         assert not task.done(), task.exception()
@@ -90,7 +90,7 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
         }
         deployment = Deployment(tmp_path, settings)
         await asyncio.to_thread(deployment.call, "ingest")
-        (tmp_path / "data" / COPY).write_text("left behind by a run that was killed")
+        (tmp_path / "data" / JOURNAL_COPY_NAME).write_text("left behind by a run that was killed")
         async with daemon(deployment, dry=True):
             await discord.connected(30)
             room = discord.channel()
@@ -103,7 +103,11 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
             await until(lambda: len(withheld(log)) == 5)
             assert (await network.send(port, event(text=ASKED)))[0] == 202
             await until(lambda: len(withheld(log)) == 6)
-            assert {state for _, _, state in states(tmp_path, COPY)} <= {"answered", "sending", "answering"}
+            assert {state for _, _, state in states(tmp_path, JOURNAL_COPY_NAME)} <= {
+                "answered",
+                "sending",
+                "answering",
+            }
         said = withheld(log)
         assert all("rotate_keys" in one["text"] and one["asked"] == ASKED for one in said)
         assert all(one["sources"] for one in said)
@@ -115,16 +119,16 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
         assert telegram.messages(GROUP) == slack.messages("C1") == discord.messages(room) == []
         assert command.answer == ""
         assert telegram.commands == {}
-        assert not (tmp_path / "data" / COPY).exists()
+        assert not (tmp_path / "data" / JOURNAL_COPY_NAME).exists()
         # As a dry run that was killed leaves it.
-        (tmp_path / "data" / COPY).write_text("what people said")
+        (tmp_path / "data" / JOURNAL_COPY_NAME).write_text("what people said")
         # For the run after it none of these was answered, nor received.
         async with daemon(deployment, dry=False):
             telegram.say(GROUP, f"@kimas_bot once more: {ASKED}")
             await telegram.wait_for_reply(GROUP, 30, containing="rotate_keys")
         assert [text for _, text, _ in states(tmp_path, "journal.db")] == [f"once more: {ASKED}"]
         assert telegram.commands
-        assert not (tmp_path / "data" / COPY).exists()
+        assert not (tmp_path / "data" / JOURNAL_COPY_NAME).exists()
 
 
 async def test_a_source_that_a_dry_run_lacks_is_not_forgotten(
@@ -157,7 +161,7 @@ async def test_only_what_is_named_gets_through() -> None:
         async def post(self, text: str) -> str:
             raise AssertionError("posted")
 
-    client = muted(Client(), ("read", "url"))
+    client = make_read_only(Client(), ("read", "url"))
     assert (await client.read(), client.url) == ("read", "here")
     with pytest.raises(PlatformError, match="post is not called"):
         await client.post("hello")

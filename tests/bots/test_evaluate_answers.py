@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from bots.evaluation.answers import ANSWERS_FORM, _lines, answer_charts, answers_as_json, measure_answers, read_answers
+from bots.evaluation.answers import (
+    ANSWERS_LINE_FORMAT,
+    _format_lines,
+    answer_charts,
+    answers_as_json,
+    measure_answers,
+    read_answers,
+)
 from bots.evaluation.datasets import read_cases
 from core.answering.pipeline import answer
 from core.errors import ModelError
@@ -70,7 +77,7 @@ async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path
             {"id": "broken", "question": "Install it?", "reference": "with pip", "relevant": ["memory.md"]},
         ],
     )
-    cases = read_cases(data, read_answers, ANSWERS_FORM)
+    cases = read_cases(data, read_answers, ANSWERS_LINE_FORMAT)
     replies = flat({"install": "Install the package with pip [p1].", "": "It stores messages [p1]."})
     async with ScriptedPeer(write=replies) as peer:
         peer.ttft_s = 0.2
@@ -96,7 +103,7 @@ async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path
     assert shown["strategies"] == {"single": 2}
     assert shown["usage"]["prompt"] == pip["usage"]["prompt"] + memory["usage"]["prompt"] > 0
     assert shown["usage"]["cost"] == pytest.approx(shown["usage"]["prompt"] / 1e6)
-    told = _lines(measured, lambda text: text.replace("sk-secret", "***"))
+    told = _format_lines(measured, lambda text: text.replace("sk-secret", "***"))
     assert told[-1] == "broken failed: the key *** was refused"
     assert any(row.startswith("answered") and "0.667" in row for row in told)
     [chart] = answer_charts(measured)

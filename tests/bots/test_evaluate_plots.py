@@ -9,17 +9,17 @@ import pytest
 from PIL import Image
 
 from bots.evaluation.citations import citations
-from bots.evaluation.gate import gate, precision_recall
+from bots.evaluation.gate import gate, precision_recall_curve
 from bots.evaluation.plots import COLOURS, Chart, Point, Series, check_plot, draw, score_charts
-from bots.evaluation.retrieval import Retrieved, WayMeasured, retrieval, retrieval_charts
-from bots.evaluation.routing import AtThreshold, RoutingCurve, routing, routing_charts
+from bots.evaluation.retrieval import RetrievalReport, VariantResult, retrieval, retrieval_charts
+from bots.evaluation.routing import RoutingCurve, ThresholdPoint, routing, routing_charts
 from core.errors import UsageError
-from core.messaging.gate.scores import Counts, Figure, score
+from core.messaging.gate.scores import Counts, Estimate, compute_scores
 from core.settings import Settings
 from tests.bots.test_evaluate_gate import CORPUS, DATA
 from tests.deployment import Deployment
 
-NO = Figure(None, None, None)
+NO = Estimate(None, None, None)
 
 
 def colours(path: Path) -> set[str]:
@@ -57,24 +57,24 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str, tol
 
 def test_precision_and_recall_over_thresholds() -> None:
     sure = [(0.9, True), (0.7, True), (0.7, False), (0.2, True), (0.0, False)]
-    points = [(point.x, point.y) for point in precision_recall(sure)]
+    points = [(point.x, point.y) for point in precision_recall_curve(sure)]
     assert points == [(pytest.approx(1 / 3), 1), (pytest.approx(2 / 3), pytest.approx(2 / 3)), (1, 0.75)]
-    assert precision_recall([(0.9, False)]) == []
+    assert precision_recall_curve([(0.9, False)]) == []
 
 
 def test_charts_hold_the_figures_and_leave_out_what_is_not_defined() -> None:
-    figures = [Figure(at / 10, at / 10 - 0.05, at / 10 + 0.05) for at in range(5)]
-    way = WayMeasured({}, {}, 0, {"recall": figures, "nDCG": [NO, *figures[1:]]})
-    recall, ndcg = retrieval_charts(Retrieved(9, 0, 0, {"raw": way}))
+    figures = [Estimate(at / 10, at / 10 - 0.05, at / 10 + 0.05) for at in range(5)]
+    way = VariantResult({}, {}, 0, {"recall": figures, "nDCG": [NO, *figures[1:]]})
+    recall, ndcg = retrieval_charts(RetrievalReport(9, 0, 0, {"raw": way}))
     assert list(recall.names) == ["1", "3", "5", "10", "20"]
     assert recall.series[0].points[4] == Point(4, 0.4, pytest.approx(0.35), pytest.approx(0.45))
     assert [point.x for point in ndcg.series[0].points] == [1, 2, 3, 4]
 
-    points = [AtThreshold(0.1, figures[4], figures[1]), AtThreshold(0.2, figures[3], figures[2])]
-    (chart,) = routing_charts(RoutingCurve(points, AtThreshold(0.0, NO, NO)))
+    points = [ThresholdPoint(0.1, figures[4], figures[1]), ThresholdPoint(0.2, figures[3], figures[2])]
+    (chart,) = routing_charts(RoutingCurve(points, ThresholdPoint(0.0, NO, NO)))
     assert [(point.x, point.y) for one in chart.series for point in one.points] == [(0.1, 0.4), (0.2, 0.3)]
 
-    (scores,) = score_charts({"one": score([Counts(1, 1, 0)]), "nothing": score([])})
+    (scores,) = score_charts({"one": compute_scores([Counts(1, 1, 0)]), "nothing": compute_scores([])})
     assert [(point.x, point.y) for point in scores.series[0].points] == [(0, 0.5), (1, 1), (2, pytest.approx(2 / 3))]
     assert scores.series[1].points == []
 

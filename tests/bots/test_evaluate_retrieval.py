@@ -91,7 +91,7 @@ def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deploymen
     foreign = ["How is the weather?", "Who won the match?", "What does the stock cost?", "Is the train late?"]
     cases = questions("agents") + [{"id": text, "question": text, "agents": []} for text in foreign]
     data = write(tmp_path / "data.jsonl", cases)
-    open_to_all = ("--set", "knowledge.retrieval.routing.threshold=-1")
+    open_to_all = ("--set", "knowledge.routing.threshold=-1")
     measured = deployment.json("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all)
     assert (measured["kind"], measured["cases"], measured["agents"]) == ("routing", 21, 2)
     ways = {way: one["measures"] for way, one in measured["ways"].items()}

@@ -78,7 +78,7 @@ def test_words_and_the_option_route_too(deployment: Deployment) -> None:
 
 
 def test_a_threshold_routes_nowhere_and_the_answer_says_so(deployment: Deployment) -> None:
-    high = ("--set", "knowledge.retrieval.routing.threshold=0.9")
+    high = ("--set", "knowledge.routing.threshold=0.9")
     told = deployment.json("search", "default port of the server", "--explain", *high)
     assert (told["agents"], told["passages"], told["scores"]) == ([], [], [])
     assert all(not one["asked"] and one["score"] is not None for one in told["routing"]["agents"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.storage.lessons import Lessons
+from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.deployment import README, Deployment
@@ -33,7 +33,7 @@ def teach(deployment: Deployment) -> None:
         journal = await Journal.open(deployment.folder / "data" / "journal.db")
         for number, (question, answer) in enumerate([(QUESTION, ANSWER), ("Is \x1b[2Jthis?", "Nonsense.")]):
             lesson = Message(str(number), GROUP, "7", "Ben", answer, datetime.now(UTC))
-            await Lessons(journal.database).teach(lesson, "42", question, answer)
+            await TaughtAnswerRepository(journal.database).submit(lesson, "42", question, answer)
         await journal.close()
 
     asyncio.run(taught())

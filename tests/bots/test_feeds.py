@@ -19,27 +19,27 @@ import pytest
 from sqlalchemy import select, text, update
 
 from bots.cli.check import check
-from bots.common.namespaced import NamedBot
-from bots.daemon.adapters import Offsets, Positions
-from bots.daemon.feeds import FeedFollower, make_followers, misplaced, place_of
+from bots.common.namespaced import NamespacedAdapter
+from bots.daemon.adapters import JournalOffsets, JournalPositions
+from bots.daemon.feeds import FeedFollower, find_misplaced_feeds, make_feed_followers, resolve_chat
 from bots.daemon.runner import run
 from bots.discord.adapter import DiscordAdapter
 from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
 from core.errors import ConfigurationError, SourceError, UsageError
-from core.messaging.auto_comment.commenter import heading_of
-from core.messaging.processor import Intake
+from core.messaging.auto_comment.commenter import entry_heading
+from core.messaging.processor import MessageProcessor
 from core.observability.logs import configure_logs
-from core.observability.silence_kinds import kind_of
+from core.observability.silence_kinds import get_skip_kind
 from core.ports import Adapter, Sink
 from core.settings import LogSettings, Settings
 from core.settings.loader import load_settings
-from core.storage.feed_state import KEPT, FollowedFeeds, known_from
+from core.storage.feed_state import MAX_REMEMBERED_IDS, FeedStateRepository, merge_known_ids
 from core.storage.messages import Journal
 from core.storage.tables import feeds, messages
 from core.types import Citation, ConversationKey, Message, Question, Reply
-from knowledge.sources.feed.poll import LONGEST_WAIT_S, Busy, look
+from knowledge.sources.feed.poll import MAX_WAIT_S, FeedRateLimited, poll_feed
 from tests.bots import discord_stand, slack_stand
 from tests.bots.http_stand import QUICK, event, http_settings
 from tests.bots.test_dry_run import daemon, withheld
@@ -104,7 +104,7 @@ async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Pa
     if name == "telegram":
         telegram = await stack.enter_async_context(TelegramPeer())
         adapter: Adapter = TelegramAdapter(
-            telegram_settings(telegram, folder), Offsets(journal, "telegram:42"), TELEGRAM_PACE
+            telegram_settings(telegram, folder), JournalOffsets(journal, "telegram:42"), TELEGRAM_PACE
         )
         chat = f"telegram:{GROUP}"
         found = Network(adapter, chat, lambda: [(m.html, m.reply_to) for m in telegram.messages(GROUP)], telegram)
@@ -114,7 +114,7 @@ async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Pa
         discord = await stack.enter_async_context(DiscordPeer())
         room = discord.channel()
         adapter = DiscordAdapter(
-            discord_stand.settings(discord, folder), Positions(journal, "discord"), discord_stand.PACE
+            discord_stand.settings(discord, folder), JournalPositions(journal, "discord"), discord_stand.PACE
         )
         found = Network(
             adapter, f"discord:{room}", lambda: [(m.content, m.reply_to) for m in discord.messages(room)], discord
@@ -197,13 +197,13 @@ async def followed(
 ) -> AsyncIterator[Writer]:
     """Follow the configured feeds as the daemon does, once `wanted` looks at the first are over."""
     writer = Writer()
-    intake = Intake(configuration, journal, writer)
+    intake = MessageProcessor(configuration, journal, writer)
     await intake.resume(place.adapter)
-    record = FollowedFeeds(journal.database)
+    record = FeedStateRepository(journal.database)
     tasks = [
         asyncio.create_task(
             FeedFollower(name, configuration, place.adapter, record, minute_s=minute_s).listen(
-                intake.receiver(place.adapter)
+                intake.handler_for(place.adapter)
             )
         )
         for name in configuration.auto_comment.feeds
@@ -224,7 +224,7 @@ async def looked(journal: Journal, times: int = 2) -> None:
     seen: set[float] = set()
     async with asyncio.timeout(30):
         while len(seen) <= times:
-            async with journal.database.reading() as connection:
+            async with journal.database.connect() as connection:
                 seen.update(await connection.scalars(select(feeds.c.looked_at)))
             await asyncio.sleep(0.005)
 
@@ -234,7 +234,7 @@ async def outcomes(journal: Journal, count: int = 0) -> dict[str, tuple[str, str
     query = select(messages.c.text, messages.c.state, messages.c.reason).where(messages.c.id.like("feed-%"))
     async with asyncio.timeout(30):
         while True:
-            async with journal.database.reading() as connection:
+            async with journal.database.connect() as connection:
                 rows = (await connection.execute(query)).all()
             if len(rows) >= count and all(row.state in ("answered", "silent", "failed") for row in rows):
                 return {row.text.split("\n")[0]: (row.state, row.reason) for row in rows}
@@ -243,13 +243,13 @@ async def outcomes(journal: Journal, count: int = 0) -> dict[str, tuple[str, str
 
 async def looked_ago(journal: Journal, seconds: float) -> None:
     """Make the last look at every feed longer ago, as a daemon leaves it that was down."""
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         await connection.execute(text("UPDATE feeds SET looked_at = looked_at - :s"), {"s": seconds})
 
 
 async def forget_entries(journal: Journal, newest: int) -> None:
     """Make the newest entries unknown again."""
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         known = (await connection.scalars(select(feeds.c.known))).one()
         await connection.execute(update(feeds).values(known=known[newest:], etag="", modified=""))
 
@@ -363,7 +363,7 @@ async def test_what_came_while_nobody_looked_is_left_alone(
     web.pages["/feed"] = rss(Item(4, age_s=1), Item(3, age_s=45), Item(2), Item(1), Item(0))
     async with followed(configuration, place, journal):
         found = await outcomes(journal, 3)
-    assert kind_of(found["Diving, day 2"][1]) == "too_late"
+    assert get_skip_kind(found["Diving, day 2"][1]) == "too_late"
     # Only its date can say that an entry has just come.
     assert found["Diving, day 4"] == ("answered", "")
     for title in ("Diving, day 3", "Diving, day 2"):
@@ -396,9 +396,11 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
         await asyncio.Event().wait()
         raise AssertionError
 
-    intake = Intake(configuration, journal, hang)
-    follower = FeedFollower("games", configuration, place.adapter, FollowedFeeds(journal.database), minute_s=MINUTE_S)
-    task = asyncio.create_task(follower.listen(intake.receiver(place.adapter)))
+    intake = MessageProcessor(configuration, journal, hang)
+    follower = FeedFollower(
+        "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
+    )
+    task = asyncio.create_task(follower.listen(intake.handler_for(place.adapter)))
     await looked(journal)
     web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
     await begun.wait()
@@ -421,9 +423,11 @@ async def test_the_deadline_counts_from_the_first_look(
         raise AssertionError
 
     configuration = following(web, place.chat, deadline_s=0.2)
-    intake = Intake(configuration, journal, slow)
-    follower = FeedFollower("games", configuration, place.adapter, FollowedFeeds(journal.database), minute_s=MINUTE_S)
-    task = asyncio.create_task(follower.listen(intake.receiver(place.adapter)))
+    intake = MessageProcessor(configuration, journal, slow)
+    follower = FeedFollower(
+        "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
+    )
+    task = asyncio.create_task(follower.listen(intake.handler_for(place.adapter)))
     await looked(journal)
     web.pages["/feed"] = rss(Item(2, age_s=-60), Item(1), Item(0))
     found = await outcomes(journal, 1)
@@ -473,8 +477,12 @@ async def test_a_private_address_is_refused(
     place = await network("http", stack, journal, tmp_path)
     feed = {"url": web.url("/feed"), "chat": place.chat, "every_minutes": 1}
     configuration = settings(auto_comment={"feeds": {"games": feed}})
-    follower = FeedFollower("games", configuration, place.adapter, FollowedFeeds(journal.database), minute_s=MINUTE_S)
-    task = asyncio.create_task(follower.listen(Intake(configuration, journal, Writer()).receiver(place.adapter)))
+    follower = FeedFollower(
+        "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
+    )
+    task = asyncio.create_task(
+        follower.listen(MessageProcessor(configuration, journal, Writer()).handler_for(place.adapter))
+    )
     await until(lambda: events(log, "feed.not_read"))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -483,7 +491,7 @@ async def test_a_private_address_is_refused(
     # Nor behind a redirect, from a host that is allowed.
     web.pages["/moved"] = Page("", 302, {"Location": web.url("/feed", "127.0.0.2")})
     with pytest.raises(SourceError, match=r"private address 127\.0\.0\.2"):
-        await look(web.url("/moved"), ["127.0.0.1"])
+        await poll_feed(web.url("/moved"), ["127.0.0.1"])
 
 
 async def test_a_body_is_never_taken_for_the_name_of_a_file(web: WebPeer, tmp_path: Path) -> None:
@@ -491,7 +499,7 @@ async def test_a_body_is_never_taken_for_the_name_of_a_file(web: WebPeer, tmp_pa
     secret.write_text(str(rss(Item(1, "The secret")).body), "utf-8")
     web.pages["/feed"] = Page(str(secret))
     with pytest.raises(SourceError, match="no feed that can be read"):
-        await look(web.url("/feed"), ["127.0.0.1"])
+        await poll_feed(web.url("/feed"), ["127.0.0.1"])
 
 
 async def test_a_date_that_no_clock_has_shown_costs_no_entry(web: WebPeer) -> None:
@@ -499,9 +507,9 @@ async def test_a_date_that_no_clock_has_shown_costs_no_entry(web: WebPeer) -> No
     dated = re.sub("<pubDate>.*?</pubDate>", "<pubDate>0000-00-00 00:00:00</pubDate>", written, count=1)
     assert dated != written
     web.pages["/feed"] = Page(dated)
-    news = await look(web.url("/feed"), ["127.0.0.1"], known=())
+    news = await poll_feed(web.url("/feed"), ["127.0.0.1"], known_ids=())
     assert news is not None
-    assert len(news.new) == 2
+    assert len(news.new_entries) == 2
 
 
 @pytest.mark.parametrize(
@@ -509,7 +517,7 @@ async def test_a_date_that_no_clock_has_shown_costs_no_entry(web: WebPeer) -> No
     [
         ("120", 120, 120),
         ("in ten minutes", 400, 600),
-        ("999999999", LONGEST_WAIT_S, LONGEST_WAIT_S),
+        ("999999999", MAX_WAIT_S, MAX_WAIT_S),
         ("soon", 900, 900),
         ("-5", 1, 1),
         ("nan", 900, 900),
@@ -519,8 +527,8 @@ async def test_a_busy_server_says_for_how_long(web: WebPeer, said: str, least: f
     if said == "in ten minutes":
         said = formatdate(time.time() + 600, usegmt=True)
     web.pages["/feed"] = Page("", 429, {"Retry-After": said})
-    with pytest.raises(Busy, match="status 429") as told:
-        await look(web.url("/feed"), ["127.0.0.1"])
+    with pytest.raises(FeedRateLimited, match="status 429") as told:
+        await poll_feed(web.url("/feed"), ["127.0.0.1"])
     assert least <= told.value.wait_s <= most
 
 
@@ -543,9 +551,9 @@ async def test_entries_are_read_as_plain_text(web: WebPeer) -> None:
         "<summary type='html'>&lt;p>Body &lt;b>bold&lt;/b> &lt;script>evil()&lt;/script>&lt;/p></summary>"
         "</entry><entry><title></title></entry></feed>"
     )
-    news = await look(web.url("/feed"), ["127.0.0.1"], known=())
+    news = await poll_feed(web.url("/feed"), ["127.0.0.1"], known_ids=())
     assert news is not None
-    (entry,) = news.new
+    (entry,) = news.new_entries
     assert (news.title, entry.title, entry.text, entry.link, entry.published) == (
         "One & two",
         "A",
@@ -553,12 +561,12 @@ async def test_entries_are_read_as_plain_text(web: WebPeer) -> None:
         "",
         None,
     )
-    assert (await look(web.url("/feed"), ["127.0.0.1"])).new == ()  # type: ignore[union-attr]
+    assert (await poll_feed(web.url("/feed"), ["127.0.0.1"])).new_entries == ()  # type: ignore[union-attr]
     # Another feed's entry of the same id is another entry.
     web.pages["/same"] = web.pages["/feed"]
-    same = await look(web.url("/same"), ["127.0.0.1"], known=())
+    same = await poll_feed(web.url("/same"), ["127.0.0.1"], known_ids=())
     assert same is not None
-    assert same.present != news.present
+    assert same.entry_ids != news.entry_ids
 
 
 async def test_a_reply_to_the_comment_goes_on_about_the_entry(
@@ -569,8 +577,8 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
     async with followed(following(web, place.chat), place, journal) as writer:
         web.pages["/feed"] = rss(Item(2), Item(1))
         await outcomes(journal, 1)
-        intake = Intake(settings(), journal, writer)
-        listening = asyncio.create_task(place.adapter.listen(intake.receiver(place.adapter)))
+        intake = MessageProcessor(settings(), journal, writer)
+        listening = asyncio.create_task(place.adapter.listen(intake.handler_for(place.adapter)))
         await place.adapter.ready.wait()
         shown = place.peer._given[place.peer.keys[0]]
         said = event("9", chat="room", kind="comment", reply_to=shown, text="Who came second?")
@@ -584,16 +592,16 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
 
 
 def test_what_has_left_a_feed_stays_known_for_a_while() -> None:
-    before = [str(number) for number in range(3 * KEPT)]
-    known = known_from(["a", "5", "a"], before)
+    before = [str(number) for number in range(3 * MAX_REMEMBERED_IDS)]
+    known = merge_known_ids(["a", "5", "a"], before)
     assert known[:3] == ("a", "5", "0")
-    assert len(known) == KEPT + 2
+    assert len(known) == MAX_REMEMBERED_IDS + 2
 
 
 def test_a_heading_is_text_and_a_link() -> None:
     def heading(title: str, link: str) -> str:
         reference = {"feed": "games", "title": title, "link": link}
-        return heading_of(Message("1", ConversationKey("http", "c"), "f", "Games", "x", NOON, reference=reference))
+        return entry_heading(Message("1", ConversationKey("http", "c"), "f", "Games", "x", NOON, reference=reference))
 
     assert (
         heading("", "https://e.org/a b>(c)\n")
@@ -602,7 +610,7 @@ def test_a_heading_is_text_and_a_link() -> None:
     assert heading("a\nb `c`", "") == "**a b \\`c\\`**\n\n"
     assert heading("", "") == "**Games**\n\n"
     assert len(heading("x" * 400, "")) < 220
-    assert heading_of(Message("1", ConversationKey("http", "c"), "f", "Games", "x", NOON)) == ""
+    assert entry_heading(Message("1", ConversationKey("http", "c"), "f", "Games", "x", NOON)) == ""
 
 
 @pytest.mark.parametrize(
@@ -628,10 +636,10 @@ async def test_a_chat_that_no_bot_writes_to_is_a_fault_of_the_configuration(
     if told:
         assert told in finding.text
         with pytest.raises(UsageError) as fault:
-            make_followers(configuration, (), journal)
+            make_feed_followers(configuration, (), journal)
         assert told in str(fault.value)
     else:
-        assert misplaced(configuration) == {}
+        assert find_misplaced_feeds(configuration) == {}
         assert "private address" in finding.text
 
 
@@ -649,7 +657,7 @@ async def test_a_chat_may_name_the_bot_that_writes(
     web: WebPeer, stack: AsyncExitStack, journal: Journal, tmp_path: Path
 ) -> None:
     own = await network("http", stack, journal, tmp_path)
-    forum = NamedBot("forum", own.adapter)
+    forum = NamespacedAdapter("forum", own.adapter)
     section = {"secret": {"env": "S"}, "callback_url": "http://127.0.0.1/"}
     for chat, adapters, writes in (
         ("http:room@forum", (own.adapter, forum), ("http", "room@forum", "room")),
@@ -659,9 +667,9 @@ async def test_a_chat_may_name_the_bot_that_writes(
         configuration = following(web, chat).model_copy(
             update={"bots": settings(bots={"forum": {"http": section}}).bots}
         )
-        (follower,) = make_followers(configuration, adapters, journal)
+        (follower,) = make_feed_followers(configuration, adapters, journal)
         feed = configuration.auto_comment.feeds["games"]
-        assert place_of(feed, follower.adapter) == writes
+        assert resolve_chat(feed, follower.adapter) == writes
 
 
 async def test_check_asks_for_the_feeds_only_when_told_to(tmp_path: Path, web: WebPeer) -> None:

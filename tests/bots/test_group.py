@@ -15,20 +15,29 @@ import pytest
 from click.testing import CliRunner
 
 from bots.cli.ask import ingest
-from bots.cli.group import EDITED, EDITED_LATE, WAS_DELETED, Looking, Overheard, PlayedJournal, play, settled
+from bots.cli.group import (
+    EDITED,
+    EDITED_LATE,
+    WAS_DELETED,
+    GroupJournal,
+    OutcomePrinter,
+    ReadOnlySourceRefresher,
+    run_group_chat,
+    wait_until_idle,
+)
 from bots.cli.main import main
-from bots.common.terminal import console
-from bots.console.adapter import DELETED, DELETED_LATE, Group
+from bots.common.terminal import make_console
+from bots.console.adapter import DELETED, DELETED_LATE, ConsoleGroupAdapter
 from bots.console.rating import USAGE
 from core.errors import StoreError, StoreLocked, UsageError
-from core.messaging.processor import Intake
+from core.messaging.processor import MessageProcessor
 from core.ports import Sink
-from core.runtime.locks import play_lock
+from core.runtime.locks import group_lock
 from core.settings import Settings
 from core.settings.loader import load_settings
 from core.storage.engine import Database
 from core.text.feedback_messages import ENGLISH
-from core.types import SECOND, Message, Question, Reply
+from core.types import RETRY_SUFFIX, Message, Question, Reply
 from tests.deployment import README, Deployment
 
 QUESTION = "How do I rotate the signing keys of sessions?"
@@ -54,15 +63,15 @@ async def played(settings: Settings, *lines: str, folder: Path | None = None, co
     try:
         os.write(writing, "\n".join(lines).encode())
         os.close(writing)
-        assert await play(settings, reading, folder) == code
+        assert await run_group_chat(settings, reading, folder) == code
     finally:
         os.close(reading)
 
 
 @asynccontextmanager
-async def open_journal(folder: Path, heard: Overheard | None = None) -> AsyncIterator[PlayedJournal]:
+async def open_journal(folder: Path, heard: OutcomePrinter | None = None) -> AsyncIterator[GroupJournal]:
     database = await Database.open(folder / "group.db")
-    journal = PlayedJournal(database, heard or Overheard(console()), console())
+    journal = GroupJournal(database, heard or OutcomePrinter(make_console()), make_console())
     try:
         yield journal
     finally:
@@ -121,15 +130,15 @@ async def test_people_say_what_an_answer_is_worth(whole: Settings, capsys: pytes
     shown = capsys.readouterr().out
     told = [line for line in shown.splitlines() if line.startswith(("(to ", "(ignored"))]
     assert told == [
-        f"(to Ben: {ENGLISH.unknown})",
-        f"(to Ben: {ENGLISH.up.format(up=1, down=0)})",
-        f"(to Cleo: {ENGLISH.down.format(up=1, down=1)} {ENGLISH.why})",
-        f"(to Cleo: {ENGLISH.noted})",
+        f"(to Ben: {ENGLISH.unknown_answer})",
+        f"(to Ben: {ENGLISH.rated_up.format(up=1, down=0)})",
+        f"(to Cleo: {ENGLISH.rated_down.format(up=1, down=1)} {ENGLISH.ask_reason})",
+        f"(to Cleo: {ENGLISH.reason_noted})",
         f"(ignored: {USAGE})",
-        f"(to Cleo: {ENGLISH.asker})",
-        f"(to Ben: {ENGLISH.trying})",
+        f"(to Cleo: {ENGLISH.only_asker})",
+        f"(to Ben: {ENGLISH.retrying})",
         "(ignored: written by a bot)",
-        f"(to Ben: {ENGLISH.unknown})",
+        f"(to Ben: {ENGLISH.unknown_answer})",
     ]
     assert shown.count("/good: 👍 · /bad: 👎") == 2, "below both answers"
     assert "/bad outdated: Outdated · " in shown
@@ -190,7 +199,7 @@ async def test_with_a_folder_the_next_play_goes_on(
 
 async def test_a_folder_is_for_one_play_at_a_time(whole: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "why?not"
-    with play_lock(folder), pytest.raises(StoreLocked, match=r"chat --group. is at .*why\?not.* name another folder"):
+    with group_lock(folder), pytest.raises(StoreLocked, match=r"chat --group. is at .*why\?not.* name another folder"):
         await played(whole, "Hello", folder=folder)
     await played(whole, "Hello", folder=folder)
     assert (folder / "group.db").is_file()
@@ -209,7 +218,7 @@ async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_pl
     await played(whole, "/mode auto", "/delete", folder=tmp_path)
     assert f"({DELETED_LATE})" in capsys.readouterr().out
     with monkeypatch.context() as hurry:
-        hurry.setattr("bots.cli.group.TYPING_S", 0.3)
+        hurry.setattr("bots.cli.group.REPLY_WAIT_S", 0.3)
         hurry.setattr("bots.cli.group.GRACE_S", -1000.0)
         capsys.readouterr()
         lines = (
@@ -232,25 +241,25 @@ async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_pl
 
 
 async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    group = Group(0, console())
+    group = ConsoleGroupAdapter(0, make_console())
     async with open_journal(tmp_path) as journal:
-        question = group.hear("Ben: @kimas Hwo?")
+        question = group.parse_line("Ben: @kimas Hwo?")
         assert isinstance(question, Message)
-        await journal.received(question)
-        assert await journal.edited(replace(question, text="How?"))
-        assert await journal.begin(question) == "How?"
-        assert not await journal.edited(replace(question, text="Who?"))
+        await journal.record_message(question)
+        assert await journal.record_edit(replace(question, text="How?"))
+        assert await journal.begin_answer(question) == "How?"
+        assert not await journal.record_edit(replace(question, text="Who?"))
         assert capsys.readouterr().out == f"{EDITED}\n{EDITED_LATE}\n"
-        second = replace(question, id=f"{question.id}{SECOND}")
-        await journal.received(second)
-        assert await journal.deleted(question.id)
-        assert not await journal.deleted(question.id)
-        assert not await journal.pending("console"), "the second try goes with it"
+        second = replace(question, id=f"{question.id}{RETRY_SUFFIX}")
+        await journal.record_message(second)
+        assert await journal.complete_deleted(question.id)
+        assert not await journal.complete_deleted(question.id)
+        assert not await journal.get_pending("console"), "the second try goes with it"
         shown = replace(question, id="shown")
-        await journal.received(shown)
-        await journal.posting(shown)
-        await journal.posted(shown, "9")
-        assert not await journal.deleted("shown"), "its answer is there"
+        await journal.record_message(shown)
+        await journal.mark_posting(shown)
+        await journal.mark_posted(shown, "9")
+        assert not await journal.complete_deleted("shown"), "its answer is there"
 
 
 async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_is_settled(
@@ -262,23 +271,23 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
         await (stuck.wait() if "stuck" in question.text else asyncio.sleep(0.1))
         return Reply("So.")
 
-    heard, group = Overheard(console()), Group(0, console())
+    heard, group = OutcomePrinter(make_console()), ConsoleGroupAdapter(0, make_console())
     async with open_journal(tmp_path, heard) as journal:
-        intake = Intake(whole, journal, answer)
-        receive = intake.receiver(group)
+        intake = MessageProcessor(whole, journal, answer)
+        receive = intake.handler_for(group)
 
         async def ask(*texts: str) -> None:
             for text in texts:
-                said = group.hear(f"Ben (alone): {text}")
+                said = group.parse_line(f"Ben (alone): {text}")
                 assert isinstance(said, Message)
                 await receive(said)
 
         await ask(*["How?"] * 6)
-        assert await settled(intake, 0.3) > 0, "in all that is too little"
+        assert await wait_until_idle(intake, 0.3) > 0, "in all that is too little"
         await ask(*["How?"] * 4)
-        assert await settled(intake, 0.3, lambda: heard.count - intake.in_hand) == 0
+        assert await wait_until_idle(intake, 0.3, lambda: heard.count - intake.in_flight) == 0
         await ask("How?", "I am stuck", "How?")
-        assert await settled(intake, 0.3, lambda: heard.count - intake.in_hand) == 2
+        assert await wait_until_idle(intake, 0.3, lambda: heard.count - intake.in_flight) == 2
         await intake.drain(0)
 
 
@@ -291,7 +300,7 @@ async def test_the_sources_are_shown_as_they_stand(whole: Settings, capsys: pyte
     assert "1 kept, all well" in shown
     assert shown.count("I cannot refresh sources here: ") == 2
     with pytest.raises(UsageError, match="kimas sources pause NAME"):
-        await Looking(whole).pause("docs")
+        await ReadOnlySourceRefresher(whole).pause("docs")
 
 
 async def test_a_name_is_not_the_owner_and_one_with_a_figure_may_look_after_it(
@@ -326,11 +335,11 @@ def test_keep_belongs_to_a_group(whole: Settings, tmp_path: Path) -> None:
 
 
 def test_a_second_try_goes_with_its_question() -> None:
-    group = Group(0, console())
-    question = group.hear("Ben: @kimas Why?")
+    group = ConsoleGroupAdapter(0, make_console())
+    question = group.parse_line("Ben: @kimas Why?")
     assert isinstance(question, Message)
-    second = replace(question, id=f"{question.id}{SECOND}")
+    second = replace(question, id=f"{question.id}{RETRY_SUFFIX}")
     assert not group.is_deleted(second)
-    group.delete(question.id)
+    group.mark_deleted(question.id)
     assert group.is_deleted(question)
     assert group.is_deleted(second)

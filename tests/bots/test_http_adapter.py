@@ -109,7 +109,7 @@ async def test_what_is_not_signed_now_by_the_secret_is_refused(tmp_path: Path) -
             status, body = await stand.peer.send(stand.adapter.port, event(), **given)
             assert (status, body["error"]) == (401, "unsigned")
             assert reason in body["reason"]
-        assert stand.adapter.taken.total() == 0
+        assert stand.adapter.event_counts.total() == 0
 
 
 async def test_a_signature_holds_for_one_body(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def pressed(number: str, choice: str, about: str = "1", **changes: Any) -> dict[
 
 
 async def said(stand: Stand) -> list[tuple[str, str]]:
-    async with stand.journal._reading() as connection:
+    async with stand.journal._connect() as connection:
         rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
     return [tuple(row) for row in rows]
 
@@ -35,7 +35,7 @@ async def test_a_reply_is_rated_by_its_id_or_by_that_of_its_question(tmp_path: P
         assert await stand.send(pressed("3", "wrong", final["reply_id"], author={"id": "43"})) == [202]
         _, second = await stand.peer.until("noted", 2)
         assert (first["event_id"], first["thread"], first["offers"]) == ("2", "", [])
-        assert first["text"] == ENGLISH.up.format(up=1, down=0)
+        assert first["text"] == ENGLISH.rated_up.format(up=1, down=0)
         assert [one["text"] for one in second["offers"]] == ["wrong", "outdated", "other", "unclear", "again"]
         assert await said(stand) == [("up", ""), ("down", "wrong")]
 
@@ -68,7 +68,7 @@ async def test_what_is_no_feedback_on_a_reply_changes_nothing(tmp_path: Path) ->
         assert answers == [422] * 4
         assert await stand.send(pressed("4", "up", about="unknown"), pressed("5", "up", chat="other")) == [202, 202]
         told = await stand.peer.until("failed", 2)
-        assert {one["text"] for one in told} == {ENGLISH.unknown}
+        assert {one["text"] for one in told} == {ENGLISH.unknown_answer}
         assert await said(stand) == []
 
 

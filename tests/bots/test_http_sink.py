@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bots.http.idempotency import Deletions, Taken
+from bots.http.idempotency import Deletions, IdempotencyKeys
 from core.ports import Sink
 from core.types import Question, Reply
 from tests.bots.http_stand import CITED, echo, event, standing
@@ -116,7 +116,7 @@ async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(t
         half = stand.peer.of("partial")[0]
         # Its outcome is written down a moment after the network has it.
         async with asyncio.timeout(30):
-            while not [previous for _, previous in await stand.journal.pending("http") if previous]:
+            while not [previous for _, previous in await stand.journal.get_pending("http") if previous]:
                 await asyncio.sleep(0.01)
         assert await stand.intake.drain(0) == 1
     async with standing(tmp_path, echo) as stand:
@@ -128,12 +128,12 @@ async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(t
 
 
 def test_memories_are_bounded() -> None:
-    gone = Deletions(most=2)
+    gone = Deletions(limit=2)
     for number in ("1", "2", "3"):
         gone.add(("room", number))
     assert [("room", number) in gone for number in ("1", "2", "3")] == [False, True, True]
-    taken = Taken(window_s=10)
+    taken = IdempotencyKeys(window_s=10)
     assert taken.add(("room", "1"), now=0)
     assert not taken.add(("room", "1"), now=10)
     assert taken.add(("room", "1"), now=10.1)
-    assert len(taken._until) == 1
+    assert len(taken._expiry_times) == 1

@@ -15,13 +15,13 @@ from sqlalchemy import text as sql
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.application_commands import MANAGE_GUILD
 from bots.discord.convert import Identity, Ignored
-from bots.discord.interactions import to_lesson
+from bots.discord.interactions import to_learn_command
 from bots.slack.adapter import SlackAdapter
-from bots.slack.convert import sub_command
-from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT, pointed
-from core.messaging.processor import Intake
+from bots.slack.convert import parse_subcommand
+from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
+from core.messaging.processor import MessageProcessor
 from core.ports import Adapter
-from core.storage.lessons import Lessons
+from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.text.feedback_messages import ENGLISH
 from core.types import ConversationKey
@@ -71,8 +71,8 @@ async def slack(journal: Journal, tmp_path: Path, request: pytest.FixtureRequest
 async def listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -> None:
     await adapter.open()
     stack.push_async_callback(adapter.close)
-    intake = Intake(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
-    task = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+    intake = MessageProcessor(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
+    task = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
     async def stop() -> None:
         task.cancel()
@@ -83,7 +83,7 @@ async def listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -
 
 
 async def lessons(journal: Journal) -> list[tuple[str, str]]:
-    return [(one.question, one.answer) for one in await Lessons(journal.database).list()]
+    return [(one.question, one.answer) for one in await TaughtAnswerRepository(journal.database).list_answers()]
 
 
 async def chosen(
@@ -110,10 +110,10 @@ async def test_discord_learns_from_the_menu_of_a_message(discord: DiscordPeer, j
     question = await discord.say(room, QUESTION)
     answer = await discord.say(room, ANSWER, author=BEN, reply_to=question)
     await known(journal, answer)
-    assert await chosen(discord, room, answer, BEN) == ENGLISH.untrusted
+    assert await chosen(discord, room, answer, BEN) == ENGLISH.not_trusted
     assert await lessons(journal) == []
-    assert await chosen(discord, room, answer) == ENGLISH.learned.format(number=1)
-    assert await chosen(discord, room, answer) == ENGLISH.known
+    assert await chosen(discord, room, answer) == ENGLISH.answer_submitted.format(number=1)
+    assert await chosen(discord, room, answer) == ENGLISH.answer_known
     assert await lessons(journal) == KEPT
 
 
@@ -122,7 +122,7 @@ async def test_who_manages_the_server_is_trusted_with_the_menu_too(discord: Disc
     answer = await discord.say(room, ANSWER, author=BEN, reply_to=await discord.say(room, QUESTION))
     await known(journal, answer)
     said = await chosen(discord, room, answer, BEN, permissions=MANAGE_GUILD)
-    assert said == ENGLISH.learned.format(number=1)
+    assert said == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == KEPT
 
 
@@ -132,12 +132,12 @@ async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
     room = discord.channel()
     answer = await discord.say(room, ANSWER, author=BEN)
     await known(journal, answer)
-    assert await chosen(discord, room, answer) == ENGLISH.teach
+    assert await chosen(discord, room, answer) == ENGLISH.learn_usage
     link = f"https://discord.com/channels/{discord.guild}/{room}/{answer}"
     asked = await discord.command(room, "learn", CLEO, question=f"{link} {QUESTION}")
     await discord.wait_until(lambda: asked.shown is not None and bool(asked.shown.content), 30)
     assert asked.shown is not None
-    assert asked.shown.content == ENGLISH.learned.format(number=1)
+    assert asked.shown.content == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == KEPT
 
 
@@ -148,7 +148,7 @@ async def test_our_own_answer_on_discord_is_learned_as_it_was_before_it_was_cut(
     await discord.say(room, f"<@{discord.me.id}> {QUESTION}")
     shown = await discord.wait_for_reply(room, 30, containing=QUESTION)
     await known(journal, shown.id, "reply_id = :id AND state = 'answered'")
-    assert await chosen(discord, room, shown.id) == ENGLISH.learned.format(number=1)
+    assert await chosen(discord, room, shown.id) == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == [(QUESTION, f"Answer to: {QUESTION}")]
 
 
@@ -161,25 +161,25 @@ def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:
         **{"channel": {"id": "20", "type": 0}},
         "data": {"type": 3, "name": "Report", "target_id": "30", "resolved": {"messages": {"30": message}}},
     }
-    assert isinstance(to_lesson(event, me), Ignored)
+    assert isinstance(to_learn_command(event, me), Ignored)
     event["data"]["name"] = LEARN_FROM_THIS
-    found = to_lesson(event, me)
+    found = to_learn_command(event, me)
     assert not isinstance(found, Ignored)
     assert (found.reply_to, found.quoted, found.command) == ("30", "Hi.", "learn"), "another bot may be right, too"
     with pytest.raises(KeyError):
-        to_lesson({**event, "data": {**event["data"], "resolved": {"messages": {}}}}, me)
+        to_learn_command({**event, "data": {**event["data"], "resolved": {"messages": {}}}}, me)
 
 
 async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, journal: Journal) -> None:
     question = slack.say("C1", QUESTION)
     answer = slack.say("C1", ANSWER, user="U2BEN", thread=question)
     await known(journal, answer)
-    for user, said in (("U2BEN", ENGLISH.untrusted), ("U3CLEO", ENGLISH.learned.format(number=1))):
-        slack.choose("C1", answer, SHORTCUT, user=user)
+    for user, said in (("U2BEN", ENGLISH.not_trusted), ("U3CLEO", ENGLISH.answer_submitted.format(number=1))):
+        slack.choose("C1", answer, SHORTCUT_ID, user=user)
         assert await told(slack) == said
     slack.choose("C1", answer, "somebody-elses", user="U3CLEO")
-    slack.choose("C1", answer, SHORTCUT, user="U3CLEO")
-    assert await told(slack) == ENGLISH.known
+    slack.choose("C1", answer, SHORTCUT_ID, user="U3CLEO")
+    assert await told(slack) == ENGLISH.answer_known
     assert await lessons(journal) == KEPT
 
 
@@ -187,9 +187,9 @@ async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: 
     alone = slack.say("C1", ANSWER, user="U2BEN")
     await known(journal, alone)
     for words, said in (
-        (f"learn {QUESTION}", ENGLISH.teach),
-        (f"learn {slack.link('C1', alone)}", ENGLISH.teach),
-        (f"learn {slack.link('C1', alone)} {QUESTION}", ENGLISH.learned.format(number=1)),
+        (f"learn {QUESTION}", ENGLISH.learn_usage),
+        (f"learn {slack.link('C1', alone)}", ENGLISH.learn_usage),
+        (f"learn {slack.link('C1', alone)} {QUESTION}", ENGLISH.answer_submitted.format(number=1)),
     ):
         slack.command(words, user="U3CLEO")
         assert await told(slack) == said
@@ -204,7 +204,7 @@ async def known(journal: Journal, number: str, how: str = "id = :id") -> None:
 
 
 async def seen(journal: Journal, number: str, how: str) -> bool:
-    async with journal._reading() as connection:
+    async with journal._connect() as connection:
         found = await connection.scalar(sql(f"SELECT count(*) FROM messages WHERE {how}"), {"id": number})  # noqa: S608
         return bool(found)
 
@@ -219,7 +219,7 @@ async def seen(journal: Journal, number: str, how: str) -> bool:
     ],
 )
 def test_learn_is_the_command_on_slack_whatever_follows(words: str, given: str) -> None:
-    assert sub_command(words) == ("learn", given)
+    assert parse_subcommand(words) == ("learn", given)
 
 
 @pytest.mark.parametrize(
@@ -235,5 +235,5 @@ def test_learn_is_the_command_on_slack_whatever_follows(words: str, given: str) 
 )
 def test_a_command_points_at_a_message_by_its_link_alone(text: str, number: str, rest: str) -> None:
     command = replace(ASKED, key=ConversationKey("test", "room"), command="learn", text=text)
-    assert (pointed(command).reply_to, pointed(command).text) == (number, rest)
-    assert pointed(replace(command, reply_to="7")) == replace(command, reply_to="7")
+    assert (resolve_target(command).reply_to, resolve_target(command).text) == (number, rest)
+    assert resolve_target(replace(command, reply_to="7")) == replace(command, reply_to="7")

@@ -18,16 +18,16 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bots.common.connection import Line, Watched
-from bots.daemon.monitor import STILL_S, Lag, Monitor, monitoring
+from bots.common.connection import ConnectionStatus, HasConnectionStatus
+from bots.daemon.monitor import MAX_LAG_S, EventLoopLag, Monitor, open_monitor
 from bots.daemon.runner import run
 from bots.discord.adapter import DiscordAdapter
 from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
 from core.errors import StoreError, UsageError
-from core.messaging.processor import Intake
-from core.observability.metrics import Metrics, Standing
-from core.observability.recorder import Unmetered
+from core.messaging.processor import MessageProcessor
+from core.observability.metrics import DaemonStatus, PrometheusMetrics
+from core.observability.recorder import NullMetrics
 from core.settings import HttpSettings, Settings
 from core.settings.loader import load_settings
 from core.storage.messages import Journal
@@ -269,13 +269,13 @@ async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer)
     async def stored() -> Sequence[Passage]:
         return []
 
-    metrics = Metrics(30)
+    metrics = PrometheusMetrics(30)
     for fault, patience_s in (("", 30), ("broken", 30), ("slow", 0.3)):
         web.fault = fault
-        live = LiveSources(sources, similarity, patience_s=patience_s, meter=metrics)
-        await live.beside(["web"], "How?", stored())
+        live = LiveSources(sources, similarity, timeout_s=patience_s, metrics=metrics)
+        await live.search_with_stored(["web"], "How?", stored())
         await live.close()
-    counted = metrics.text(Standing()).decode()
+    counted = metrics.render(DaemonStatus()).decode()
     for outcome in ("answered", "failed", "cut"):
         assert f'kimas_live_calls_total{{outcome="{outcome}",source="web"}} 1.0' in counted
     assert 'kimas_live_call_seconds_count{source="web"} 1.0' in counted
@@ -296,16 +296,16 @@ async def test_a_platform_that_is_away_is_told_until_it_is_back(deployment: Depl
 
 
 async def test_nobody_listens_without_a_port(telegram: TelegramPeer) -> None:
-    async with monitoring(settings()) as monitor:
-        assert isinstance(monitor.meter, Unmetered)
-        assert monitor.answering(echo) is echo
+    async with open_monitor(settings()) as monitor:
+        assert isinstance(monitor.metrics_recorder, NullMetrics)
+        assert monitor.instrument_answer(echo) is echo
 
 
 @pytest.fixture
 async def watched(tmp_path: Path) -> AsyncIterator[tuple[Monitor, Watcher]]:
     configuration = settings(metrics={"port": free_port()}, data_dir=str(tmp_path))
     async with AsyncExitStack() as stack:
-        monitor = await stack.enter_async_context(monitoring(configuration))
+        monitor = await stack.enter_async_context(open_monitor(configuration))
         port = configuration.metrics.port or 0
         yield monitor, await stack.enter_async_context(watcher(port))
 
@@ -341,7 +341,7 @@ class Upkept:
 async def opened(monitor: Monitor, configuration: Settings, journal: Journal) -> tuple[HttpAdapter, Upkept]:
     http = HttpSettings.model_validate({"secret": {"env": "NO_SECRET"}, "callback_url": "http://127.0.0.1:9"})
     adapter, upkeep = HttpAdapter(http), Upkept()
-    monitor.look_at([adapter], Intake(configuration, journal, echo), upkeep, None)
+    monitor.attach([adapter], MessageProcessor(configuration, journal, echo), upkeep, None)
     return adapter, upkeep
 
 
@@ -352,8 +352,8 @@ async def test_from_the_start_to_the_stop(watched: tuple[Monitor, Watcher], jour
     assert (await watching.samples())["kimas_ready", frozenset()] == 0
     adapter, _ = await opened(monitor, settings(), journal)
     assert (await watching.get("/healthz"))[1]["reasons"] == ["http is not connected"]
-    assert isinstance(adapter, Watched)
-    adapter.line.up()
+    assert isinstance(adapter, HasConnectionStatus)
+    adapter.connection.mark_connected()
     monitor.stage = "ready"
     assert [(await watching.get(path))[0] for path in ("/healthz", "/readyz")] == [200, 200]
     monitor.stage = "stopping"
@@ -397,33 +397,33 @@ async def test_an_address_that_is_taken_is_told_by_its_setting() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"metrics\.port cannot be listened on: 127\.0\.0\.1:{port}"):
-            async with monitoring(settings(metrics={"port": port})):
+            async with open_monitor(settings(metrics={"port": port})):
                 raise AssertionError("nothing is open")
 
 
 async def test_the_delay_of_the_loop_is_felt() -> None:
-    lag = Lag()
+    lag = EventLoopLag()
     watching, began = asyncio.create_task(lag.watch()), time.monotonic()
     await asyncio.sleep(0.3)
-    idle = lag.longest_s
+    idle = lag.max_s
     # Longer than the loop stood still by itself, on a machine that has much to do.
     time.sleep(idle + 0.6)
-    await until(lambda: lag.longest_s > idle)
+    await until(lambda: lag.max_s > idle)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
-    assert idle + 0.3 < lag.longest_s < time.monotonic() - began
+    assert idle + 0.3 < lag.max_s < time.monotonic() - began
 
 
 async def test_a_loop_that_stood_still_is_not_well(journal: Journal) -> None:
-    class Stalled(Lag):
-        longest_s = STILL_S + 1.24
+    class Stalled(EventLoopLag):
+        max_s = MAX_LAG_S + 1.24
 
-    monitor = Monitor(Metrics(30))
+    monitor = Monitor(PrometheusMetrics(30))
     adapter, _ = await opened(monitor, settings(), journal)
-    adapter.line.up()
-    assert monitor.faults() == []
+    adapter.connection.mark_connected()
+    assert monitor.get_problems() == []
     monitor.lag = Stalled()
-    assert monitor.faults() == ["the event loop stood still for 6.2 s within the last minute"]
+    assert monitor.get_problems() == ["the event loop stood still for 6.2 s within the last minute"]
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -435,18 +435,18 @@ async def until(true: Callable[[], bool]) -> None:
 async def test_discord_tells_whether_its_gateway_is_there(tmp_path: Path) -> None:
     async with DiscordPeer() as peer:
         adapter = DiscordAdapter(discord_stand.settings(peer, tmp_path), discord_stand.Positions(), discord_stand.PACE)
-        line = adapter.line
-        assert not line.connected
+        line = adapter.connection
+        assert not line.is_connected
         async with discord_stand.listening(peer, adapter, discord_stand.Inbox().receive):
-            await until(lambda: line.connected)
+            await until(lambda: line.is_connected)
             await peer.gateway.tell(RECONNECT)
-            await until(lambda: not line.connected)
-            await until(lambda: line.connected)
+            await until(lambda: not line.is_connected)
+            await until(lambda: line.is_connected)
             assert line.outages == 0, "Discord asked for another connection"
             peer.gateway.refuse_handshakes = 3
             peer.gateway.drop()
-            await until(lambda: not line.connected)
-            await until(lambda: line.connected)
+            await until(lambda: not line.is_connected)
+            await until(lambda: line.is_connected)
             assert line.outages == 1
 
 
@@ -455,28 +455,28 @@ async def test_slack_tells_whether_its_socket_is_there(tmp_path: Path) -> None:
         adapter = SlackAdapter(
             slack_stand.settings(peer, tmp_path), slack_stand.Threads().answered_in, slack_stand.PACE
         )
-        line = adapter.line
-        assert not line.connected
+        line = adapter.connection
+        assert not line.is_connected
         async with slack_stand.listening(adapter, slack_stand.Inbox()):
-            await until(lambda: line.connected)
+            await until(lambda: line.is_connected)
             await peer.deliveries.disconnect("refresh_requested")
             await peer.wait_until(lambda: peer.deliveries.opened == 2, SOON_S)
-            assert (line.connected, line.outages) == (True, 0)
+            assert (line.is_connected, line.outages) == (True, 0)
             peer.fail("apps.connections.open", status=503, times=2)
             peer.deliveries.abort()
-            await until(lambda: not line.connected)
-            await until(lambda: line.connected)
+            await until(lambda: not line.is_connected)
+            await until(lambda: line.is_connected)
             assert line.outages == 1
 
 
 def test_an_outage_is_one_however_often_it_is_told() -> None:
-    line = Line()
-    assert (line.connected, line.outages) == (False, 0)
-    line.down()
-    line.down()
-    assert (line.connected, line.outages) == (False, 1)
-    line.up()
-    line.up()
-    assert line.connected
-    line.down()
-    assert (line.connected, line.outages) == (False, 2)
+    line = ConnectionStatus()
+    assert (line.is_connected, line.outages) == (False, 0)
+    line.mark_disconnected()
+    line.mark_disconnected()
+    assert (line.is_connected, line.outages) == (False, 1)
+    line.mark_connected()
+    line.mark_connected()
+    assert line.is_connected
+    line.mark_disconnected()
+    assert (line.is_connected, line.outages) == (False, 2)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.convert import address_of as discord_address
+from bots.discord.convert import get_file_url as discord_address
 from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
-from bots.slack.convert import address_of as slack_address
+from bots.slack.convert import get_file_url as slack_address
 from bots.telegram.adapter import TelegramAdapter
 from core.errors import PlatformError
-from core.llm.images import MOST_BYTES
+from core.llm.images import MAX_BYTES
 from core.settings import Secret, TelegramSettings
 from core.text.messages import CHINESE, ENGLISH
 from core.types import Attachment
@@ -40,7 +40,7 @@ def telegram(peer: TelegramPeer, folder: Path) -> TelegramAdapter:
 def photo(peer: TelegramPeer, name: str = "big", **more: Any) -> dict[str, Any]:
     """Return the fields of a photo message, in three sizes, without a text."""
     peer.files[name] = png()
-    sizes = [("small", 90, 1000), (name, 1280, 90_000), ("huge", 9000, MOST_BYTES + 1)]
+    sizes = [("small", 90, 1000), (name, 1280, 90_000), ("huge", 9000, MAX_BYTES + 1)]
     shown = [
         {"file_id": one, "file_unique_id": one, "width": side, "height": side, "file_size": size}
         for one, side, size in sizes
@@ -145,7 +145,7 @@ async def test_telegram_without_eyes_says_so_in_the_askers_language(tmp_path: Pa
         await peer.wait_for_reply(ANN, 30, count=2)
         first, second = [one.text for one in peer.messages(ANN)]
         assert first == CHINESE.picture
-        assert ENGLISH.unseen.strip("*") in second
+        assert ENGLISH.images_unsupported.strip("*") in second
         assert (peer.fetched, await stand.settled(2)) == ([], [("answered", "")] * 2)
 
 
@@ -166,11 +166,11 @@ async def test_telegram_hands_over_no_more_than_asked_for_and_no_token_in_errors
         await adapter.open()
         try:
             peer.files["f"] = b"x" * 100
-            assert await adapter.fetch(Attachment("picture", reference={"file_id": "f"}), 100) == b"x" * 100
+            assert await adapter.fetch_attachment(Attachment("picture", reference={"file_id": "f"}), 100) == b"x" * 100
             with pytest.raises(PlatformError, match="larger than 99"):
-                await adapter.fetch(Attachment("picture", reference={"file_id": "f"}), 99)
+                await adapter.fetch_attachment(Attachment("picture", reference={"file_id": "f"}), 99)
             with pytest.raises(PlatformError) as gone:
-                await adapter.fetch(Attachment("picture", reference={"file_id": "unknown"}), 99)
+                await adapter.fetch_attachment(Attachment("picture", reference={"file_id": "unknown"}), 99)
             assert peer.token not in str(gone.value)
         finally:
             await adapter.close()
@@ -216,7 +216,7 @@ async def test_slack_files(tmp_path: Path) -> None:
             # Without the scope Slack shows a page to log in: no picture, told plainly.
             peer.lacking.add("files:read")
             peer.say("D2", "How do I install it?", files=[peer.attached("F4", png())], **share)
-            await peer.wait_for_reply("D2", 30, containing=ENGLISH.not_seen.strip("*"))
+            await peer.wait_for_reply("D2", 30, containing=ENGLISH.image_failed_text_only.strip("*"))
             assert {state for state, _ in await stand.settled(4)} == {"answered"}
 
 

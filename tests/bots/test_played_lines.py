@@ -6,9 +6,17 @@ import os
 
 import pytest
 
-from bots.common.terminal import console
-from bots.console.adapter import Group
-from bots.console.convert import BY_BOT, NO_NEW_TEXT, NOTHING_TO_CHANGE, Deleted, Ignored, Line, read
+from bots.common.terminal import make_console
+from bots.console.adapter import ConsoleGroupAdapter
+from bots.console.convert import (
+    NO_NEW_TEXT,
+    NOTHING_TO_CHANGE,
+    WRITTEN_BY_BOT,
+    Deletion,
+    IgnoredLine,
+    TypedLine,
+    to_typed_line,
+)
 from core.messaging.feedback.rating_buttons import is_press
 from core.types import ConversationKey, Message
 
@@ -16,17 +24,17 @@ GROUP = ConversationKey("console", "group")
 
 
 @pytest.fixture
-def group() -> Group:
-    return Group(0, console())
+def group() -> ConsoleGroupAdapter:
+    return ConsoleGroupAdapter(0, make_console())
 
 
-def heard(group: Group, line: str) -> Message:
-    made = group.hear(line)
+def heard(group: ConsoleGroupAdapter, line: str) -> Message:
+    made = group.parse_line(line)
     assert isinstance(made, Message)
     return made
 
 
-def test_a_line_is_what_somebody_says(group: Group) -> None:
+def test_a_line_is_what_somebody_says(group: ConsoleGroupAdapter) -> None:
     first = heard(group, "Ben: @KIMAS, how does it work?")
     assert (first.author, first.author_id, first.text, first.addressed) == ("Ben", "ben", "how does it work?", True)
     assert first.key == GROUP
@@ -35,7 +43,7 @@ def test_a_line_is_what_somebody_says(group: Group) -> None:
         *("owner", first.id, "how does it work?"),
         False,
     )
-    group.said(GROUP, "9", "An answer.", rated=False)
+    group.record_bot_message(GROUP, "9", "An answer.", is_rateable=False)
     more = heard(group, "Ben: ^ and why?")
     assert (more.reply_to, more.addressed, more.command) == ("9", True, "")
     order = heard(group, "/mode auto")
@@ -47,16 +55,16 @@ def test_a_line_is_what_somebody_says(group: Group) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("Ben (in release): How?", Line("Ben", "How?", thread="release")),
-        ("Ben (in v2.0-rc_1): How?", Line("Ben", "How?", thread="v2.0-rc_1")),
-        ("You (alone): How?", Line("You", "How?", alone=True)),
-        ("Ben (alone, in plans): ^ How?", Line("Ben", "How?", alone=True, thread="plans", replies=True)),
-        ("Robot (bot, in release): How?", Line("Robot", "How?", thread="release", bot=True)),
-        ("Élodie (in 发布): 怎么用？", Line("Élodie", "怎么用？", thread="发布")),
+        ("Ben (in release): How?", TypedLine("Ben", "How?", thread="release")),
+        ("Ben (in v2.0-rc_1): How?", TypedLine("Ben", "How?", thread="v2.0-rc_1")),
+        ("You (alone): How?", TypedLine("You", "How?", is_private=True)),
+        ("Ben (alone, in plans): ^ How?", TypedLine("Ben", "How?", is_private=True, thread="plans", is_reply=True)),
+        ("Robot (bot, in release): How?", TypedLine("Robot", "How?", thread="release", is_bot=True)),
+        ("Élodie (in 发布): 怎么用？", TypedLine("Élodie", "怎么用？", thread="发布")),
     ],
 )
-def test_brackets_behind_a_name_say_where(line: str, said: Line) -> None:
-    assert read(line) == said
+def test_brackets_behind_a_name_say_where(line: str, said: TypedLine) -> None:
+    assert to_typed_line(line) == said
 
 
 @pytest.mark.parametrize(
@@ -68,10 +76,10 @@ def test_brackets_behind_a_name_say_where(line: str, said: Line) -> None:
     ],
 )
 def test_other_lines_with_such_words_are_text_of_yours(line: str) -> None:
-    assert read(line) == Line("You", line)
+    assert to_typed_line(line) == TypedLine("You", line)
 
 
-def test_every_place_has_its_own_last_message(group: Group) -> None:
+def test_every_place_has_its_own_last_message(group: ConsoleGroupAdapter) -> None:
     outside = heard(group, "Ben: How does it work?")
     inside = heard(group, "Ben (in release): How does it start?")
     alone = heard(group, "Ben (alone): And in private?")
@@ -88,20 +96,20 @@ def test_every_place_has_its_own_last_message(group: Group) -> None:
     assert heard(group, "Group (alone): Hello").key.chat != GROUP.chat
 
 
-def test_alone_every_command_is_one(group: Group) -> None:
+def test_alone_every_command_is_one(group: ConsoleGroupAdapter) -> None:
     assert heard(group, "Ben (alone): /dance").command == "dance"
     assert heard(group, "Ben: /dance").command == ""
     assert heard(group, "Ben (alone): /usr/bin is where?").command == ""
 
 
-def test_nobody_has_the_rights_of_the_owner_by_a_name(group: Group) -> None:
+def test_nobody_has_the_rights_of_the_owner_by_a_name(group: ConsoleGroupAdapter) -> None:
     for line in ("Owner: /mode off", "OWNER (alone): Hello", "owner: ^ Hello"):
         said = heard(group, line)
         assert (said.author_id, said.key.chat in ("group", "@owner.")) == ("owner.", True), line
     assert heard(group, "You: /mode off").author_id == "owner"
 
 
-def test_a_command_for_another_bot_is_left_to_that(group: Group) -> None:
+def test_a_command_for_another_bot_is_left_to_that(group: ConsoleGroupAdapter) -> None:
     for line in ("/mode@other auto", "/mode@kimasbot auto", "Ben: /ask@other_bot How?"):
         said = heard(group, line)
         assert (said.command, said.addressed, said.text) == ("", False, line.removeprefix("Ben: "))
@@ -110,20 +118,20 @@ def test_a_command_for_another_bot_is_left_to_that(group: Group) -> None:
         assert (said.command, said.addressed, said.text) == ("mode", True, "auto")
 
 
-def test_words_about_messages_may_have_capitals(group: Group) -> None:
+def test_words_about_messages_may_have_capitals(group: ConsoleGroupAdapter) -> None:
     first = heard(group, "Ben: Hwo?")
-    group.said(GROUP, "9", "So.", rated=True)
+    group.record_bot_message(GROUP, "9", "So.", is_rateable=True)
     pressed = [heard(group, f"Ben: {word}").text for word in ("/Good", "/BAD", "/Bad  Outdated", "/AGAIN")]
     assert pressed == ["up", "down", "outdated", "again"]
     edited = heard(group, "Ben: /Edit How does Kimas work?")
     assert (edited.id, edited.text) == (first.id, "How does Kimas work?")
-    assert group.hear("Ben: /DELETE") == Deleted(first.id)
+    assert group.parse_line("Ben: /DELETE") == Deletion(first.id)
 
 
-def test_thumbs_are_presses_about_the_last_answer_of_the_place(group: Group) -> None:
+def test_thumbs_are_presses_about_the_last_answer_of_the_place(group: ConsoleGroupAdapter) -> None:
     heard(group, "Ben: @kimas How?")
-    group.said(GROUP, "9", "So.", rated=True)
-    group.said(GROUP, "10", "I am a bot.", rated=False)
+    group.record_bot_message(GROUP, "9", "So.", is_rateable=True)
+    group.record_bot_message(GROUP, "10", "I am a bot.", is_rateable=False)
     ben = heard(group, "Ben: /good")
     assert is_press(ben)
     assert (ben.text, ben.reply_to, ben.author_id, ben.key.chat) == ("up", "9", "ben", "group")
@@ -132,13 +140,13 @@ def test_thumbs_are_presses_about_the_last_answer_of_the_place(group: Group) -> 
     assert heard(group, "Cleo (in release): /again").reply_to == ""
     assert heard(group, "Cleo: ^ Fine.").reply_to == "10", "what is said about an answer is not said to the others"
     for line in ("Ben: /good wrong", "Ben: /bad because", "Ben: /again please"):
-        assert isinstance(group.hear(line), Ignored), line
+        assert isinstance(group.parse_line(line), IgnoredLine), line
     assert not is_press(heard(group, "Ben: is /good a command?"))
     assert not is_press(heard(group, "Ben: /goodbye"))
-    assert group.hear("Robot (bot): /good") == Ignored(BY_BOT)
+    assert group.parse_line("Robot (bot): /good") == IgnoredLine(WRITTEN_BY_BOT)
 
 
-def test_who_said_something_last_may_change_it(group: Group) -> None:
+def test_who_said_something_last_may_change_it(group: ConsoleGroupAdapter) -> None:
     first = heard(group, "Ben: @kimas Hwo?")
     other = heard(group, "Cleo: What?")
     edited = heard(group, "Ben: /edit @kimas How?")
@@ -146,29 +154,32 @@ def test_who_said_something_last_may_change_it(group: Group) -> None:
     heard(group, "Cleo: /edit Why?")
     reply = heard(group, "Dan: ^ Because.")
     assert (reply.reply_to, reply.quoted) == (other.id, "Why?")
-    assert group.hear("Ben: /edit") == Ignored(NO_NEW_TEXT)
-    assert group.hear("Ben: /delete") == Deleted(first.id)
+    assert group.parse_line("Ben: /edit") == IgnoredLine(NO_NEW_TEXT)
+    assert group.parse_line("Ben: /delete") == Deletion(first.id)
     for again in ("/edit @kimas Who?", "/delete"):
-        assert group.hear(f"Ben: {again}") == Ignored(NOTHING_TO_CHANGE), "it is gone"
-    assert group.hear("Ben (in release): /delete") == Ignored(NOTHING_TO_CHANGE)
-    assert group.hear("Eve: /edit What?") == Ignored(NOTHING_TO_CHANGE)
+        assert group.parse_line(f"Ben: {again}") == IgnoredLine(NOTHING_TO_CHANGE), "it is gone"
+    assert group.parse_line("Ben (in release): /delete") == IgnoredLine(NOTHING_TO_CHANGE)
+    assert group.parse_line("Eve: /edit What?") == IgnoredLine(NOTHING_TO_CHANGE)
 
 
-def test_what_was_deleted_is_quoted_no_more(group: Group) -> None:
+def test_what_was_deleted_is_quoted_no_more(group: ConsoleGroupAdapter) -> None:
     heard(group, "Ben: Hwo?")
-    group.hear("Ben: /delete")
+    group.parse_line("Ben: /delete")
     reply = heard(group, "Cleo: ^ What?")
     assert (reply.reply_to, reply.quoted) == ("", "")
 
 
-def test_nobody_speaks_in_the_thread_of_presses(group: Group) -> None:
+def test_nobody_speaks_in_the_thread_of_presses(group: ConsoleGroupAdapter) -> None:
     said = heard(group, "Ben (alone, in thumbs): /thumbs up")
     assert (said.author_id, said.text, is_press(said)) == ("owner", "Ben (alone, in thumbs): /thumbs up", False)
     assert heard(group, "Ben (in thumbs-up): Yes").key.thread == "thumbs-up"
 
 
 def test_ids_of_two_plays_are_different() -> None:
-    assert heard(Group(0, console()), "Hello").id != heard(Group(0, console()), "Hello").id
+    assert (
+        heard(ConsoleGroupAdapter(0, make_console()), "Hello").id
+        != heard(ConsoleGroupAdapter(0, make_console()), "Hello").id
+    )
 
 
 async def test_lines_that_are_no_messages_are_told_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,10 +192,10 @@ async def test_lines_that_are_no_messages_are_told_and_counted(capsys: pytest.Ca
     try:
         os.write(writing, "Robot (bot): @kimas How?\n\n  \nBen: /delete\n\xe9 last".encode("latin-1"))
         os.close(writing)
-        group = Group(reading, console())
+        group = ConsoleGroupAdapter(reading, make_console())
         await group.listen(receive)
     finally:
         os.close(reading)
     assert [one.text for one in received] == ["\N{REPLACEMENT CHARACTER} last"]
-    assert group.skipped == {BY_BOT: 1, NOTHING_TO_CHANGE: 1}
-    assert capsys.readouterr().out == f"(ignored: {BY_BOT})\n(ignored: {NOTHING_TO_CHANGE})\n"
+    assert group.skipped == {WRITTEN_BY_BOT: 1, NOTHING_TO_CHANGE: 1}
+    assert capsys.readouterr().out == f"(ignored: {WRITTEN_BY_BOT})\n(ignored: {NOTHING_TO_CHANGE})\n"

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
-from core.messaging.processor import Intake
+from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
@@ -56,7 +56,7 @@ class Board:
 
     async def outcomes(self) -> dict[str, tuple[str, str]]:
         query = select(messages.c.text, messages.c.state, messages.c.reason)
-        async with self.journal.database.reading() as connection:
+        async with self.journal.database.connect() as connection:
             return {row.text: (row.state, row.reason) for row in (await connection.execute(query)).all()}
 
     async def kept(self, *texts: str) -> None:
@@ -80,9 +80,9 @@ async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) ->
     journal, writing = await Journal.open(folder / "journal.db"), Writing()
     # Longer than usual, for a machine that has much to do.
     configuration = settings(auto_comment={"chats": [chat], "deadline_s": 60, **changes})
-    intake = Intake(configuration, journal, writing.answer, ShelfLibrary())
+    intake = MessageProcessor(configuration, journal, writing.answer, ShelfLibrary())
     await adapter.open()
-    listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+    listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
     try:
         yield Board(journal, writing)
         assert not listening.done(), listening.exception()
@@ -101,7 +101,7 @@ async def on_discord(
     async with DiscordPeer() as peer:
         room = peer.channel(kind)
         given = discord_stand.settings(peer, folder)
-        adapter = DiscordAdapter(given, discord_stand.Positions(), discord_stand.PACE, counted={room})
+        adapter = DiscordAdapter(given, discord_stand.Positions(), discord_stand.PACE, bot_message_chats={room})
         async with board(folder, adapter, f"discord:{room}", **changes) as one:
             await peer.connected()
             yield one, peer, room
@@ -113,7 +113,7 @@ async def on_slack(folder: Path, **changes: object) -> AsyncIterator[tuple[Board
         # A post's age counts from its timestamp.
         peer._clock = int(time.time() * 1e6)
         given = slack_stand.settings(peer, folder)
-        adapter = SlackAdapter(given, slack_stand.Threads().answered_in, slack_stand.PACE, counted={"C1"})
+        adapter = SlackAdapter(given, slack_stand.Threads().answered_in, slack_stand.PACE, bot_message_chats={"C1"})
         async with board(folder, adapter, "slack:C1", **changes) as one:
             yield one, peer
 

@@ -18,16 +18,16 @@ import aiohttp
 import pytest
 
 from bots.cli.check import check, make_probes
-from bots.common.dry_run import DryRun
-from bots.common.namespaced import NamedBot
-from bots.daemon.adapters import make_adapters, same_bot, same_port
+from bots.common.dry_run import DryRunAdapter
+from bots.common.namespaced import NamespacedAdapter
+from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, make_adapters
 from core.errors import PlatformError, UsageError
-from core.messaging.gate.bot_arbitration import left_to_another
-from core.messaging.gate.follow_up import follows_up
-from core.messaging.multi_bot import label_of, unfinished
-from core.ports import Adapter, Delivery, Receive, Sink
+from core.messaging.gate.bot_arbitration import other_bot_reason
+from core.messaging.gate.follow_up import is_follow_up
+from core.messaging.multi_bot import get_label, recover_pending
+from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
-from core.storage.chat_history import FOLLOWED, Room
+from core.storage.chat_history import SHARED_THREAD, ChatHistory
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Reply
 from tests.bots.ports import free_port
@@ -341,9 +341,9 @@ def discord_pair() -> Settings:
 async def left(journal: Journal, *messages: Message, settings: Settings | None = None) -> list[str]:
     """Journal the messages in this order and return why each is left to another bot."""
     for one in messages:
-        assert await journal.received(one)
-    room = Room(journal.database)
-    return [await left_to_another(one, room, settings or pair()) for one in messages]
+        assert await journal.record_message(one)
+    room = ChatHistory(journal.database)
+    return [await other_bot_reason(one, room, settings or pair()) for one in messages]
 
 
 class TestWhoSpeaks:
@@ -375,38 +375,38 @@ class TestWhoSpeaks:
 
     async def test_a_reply_is_for_the_bot_that_is_replied_to(self, journal: Journal) -> None:
         asked = message("1", "43", addressed=True)
-        await journal.received(asked)
-        await journal.posted(asked, "99")
+        await journal.record_message(asked)
+        await journal.mark_posted(asked, "99")
         command = [message("2", bot, addressed=True, text="", command="why", reply_to="99") for bot in ("42", "43")]
         assert await left(journal, *command) == ["a reply to another bot of ours", ""]
 
     async def test_a_follow_up_is_for_the_bot_that_answered(self, journal: Journal) -> None:
         thread = ConversationKey("telegram", "-1001", "5")
         asked = message("1", "43", addressed=True, key=thread)
-        await journal.received(asked)
-        await journal.answered(asked, Reply("Call it."))
+        await journal.record_message(asked)
+        await journal.mark_answered(asked, Reply("Call it."))
         further = [message("2", bot, key=thread, text="and how often?") for bot in ("42", "43")]
         assert await left(journal, *further) == ["it goes on with another bot of ours", ""]
-        room = Room(journal.database)
-        assert [await follows_up(one, room, pair()) for one in further] == [False, True]
-        assert [await room.answered_by(thread, bot) for bot in ("42", "43")] == [False, True]
+        room = ChatHistory(journal.database)
+        assert [await is_follow_up(one, room, pair()) for one in further] == [False, True]
+        assert [await room.has_answered(thread, bot) for bot in ("42", "43")] == [False, True]
 
     async def test_where_both_answered_it_is_for_the_one_that_answered_its_author(self, journal: Journal) -> None:
-        thread, room = ConversationKey("discord", "30", "40"), Room(journal.database)
+        thread, room = ConversationKey("discord", "30", "40"), ChatHistory(journal.database)
         for number, (bot, who) in enumerate((("42", "7"), ("43", "8"))):
             asked = message(str(number), bot, addressed=True, key=thread, author_id=who)
-            await journal.received(asked)
-            await journal.answered(asked, Reply("Call it."))
+            await journal.record_message(asked)
+            await journal.mark_answered(asked, Reply("Call it."))
         whose = {}
         for number, who in (("5", "7"), ("6", "8"), ("7", "9")):
             copies = [
-                message(number, bot, key=thread, text="and how often?", author_id=who, reference={FOLLOWED: True})
+                message(number, bot, key=thread, text="and how often?", author_id=who, reference={SHARED_THREAD: True})
                 for bot in ("42", "43")
             ]
             reasons = await left(journal, *copies, settings=discord_pair())
             whose[who] = reasons.index("")
             assert sorted(reasons) == ["", "it goes on with another bot of ours"]
-            assert [await follows_up(one, room, discord_pair()) for one in copies] == [not why for why in reasons]
+            assert [await is_follow_up(one, room, discord_pair()) for one in copies] == [not why for why in reasons]
         assert whose == {"7": 0, "8": 1, "9": 1}, "who was not answered goes on with the last that did"
 
     async def test_a_bot_alone_or_in_a_private_chat_is_never_held_back(self, journal: Journal) -> None:
@@ -419,18 +419,18 @@ class Plain:
     """An adapter that delivers what it is given and remembers what it was asked for."""
 
     def __init__(self, name: str, bot: str = "", *, inherits: bool = True) -> None:
-        self.name, self.bot, self.inherits = name, bot, inherits
+        self.name, self.bot_id, self.can_take_over = name, bot, inherits
         self.inbox: list[Message] = []
         self.asked: list[Message] = []
 
     async def open(self) -> None:
         raise PlatformError("the token is refused")
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         for one in self.inbox:
             await receive(one)
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.asked.append(message)
         return MemorySink()
 
@@ -439,11 +439,11 @@ class Plain:
 
 
 class NoDelivery:
-    async def posting(self) -> None: ...
+    async def mark_posting(self) -> None: ...
 
-    async def refused(self) -> None: ...
+    async def mark_rejected(self) -> None: ...
 
-    async def posted(self, reply_id: str) -> None: ...
+    async def mark_posted(self, reply_id: str) -> None: ...
 
 
 async def heard(adapter: Adapter) -> Message:
@@ -473,7 +473,7 @@ class TestNamed:
         plain = Plain(platform)
         original = message("1", "", key=ConversationKey(platform, "5", "t"), private=private)
         plain.inbox.append(original)
-        bot = NamedBot("two", plain)
+        bot = NamespacedAdapter("two", plain)
         seen = await heard(bot)
         assert (seen.key, seen.author_id, seen.bot) == (ConversationKey(platform, chat, "t"), author, "two")
         bot.sink(seen, NoDelivery())
@@ -482,7 +482,7 @@ class TestNamed:
 
     async def test_only_people_of_its_own_network_are_called(self) -> None:
         plain = Plain("http")
-        bot = NamedBot("two", plain)
+        bot = NamespacedAdapter("two", plain)
         reference = {"called": ["ann", "bob@two", "cy@three"]}
         key = ConversationKey("http", "5@two")
         bot.sink(message("1", "two", key=key, command="handoff", reference=reference), NoDelivery())
@@ -490,22 +490,22 @@ class TestNamed:
 
     async def test_a_failure_says_which_bot(self) -> None:
         with pytest.raises(PlatformError, match=r"bots\.two: the token is refused"):
-            await NamedBot("two", Plain("telegram")).open()
+            await NamespacedAdapter("two", Plain("telegram")).open()
 
 
 class TestLeftover:
     async def test_each_takes_its_own_and_the_first_the_rest(self, journal: Journal) -> None:
         for bot in ("43", "42", "41"):
-            await journal.received(message("1", bot))
-        first, second = Plain("telegram", "42"), NamedBot("two", Plain("telegram", "43"))
-        found = [(adapter, one.bot) for adapter, one, _ in await unfinished(journal, [first, second])]
+            await journal.record_message(message("1", bot))
+        first, second = Plain("telegram", "42"), NamespacedAdapter("two", Plain("telegram", "43"))
+        found = [(adapter, one.bot) for adapter, one, _ in await recover_pending(journal, [first, second])]
         assert found == [(second, "43"), (first, "42"), (first, "41")]
 
     async def test_what_is_not_for_another_network_is_closed(self, journal: Journal) -> None:
         gone = message("1", "gone", key=ConversationKey("http", "5@gone"))
-        await journal.received(gone)
-        assert await unfinished(journal, [Plain("http", inherits=False)]) == []
-        assert await journal.pending("http") == []
+        await journal.record_message(gone)
+        assert await recover_pending(journal, [Plain("http", inherits=False)]) == []
+        assert await journal.get_pending("http") == []
 
 
 class TestConfiguration:
@@ -513,7 +513,7 @@ class TestConfiguration:
         monkeypatch.setenv("ONE", "42:x")
         monkeypatch.setenv("TWO", "42:x")
         clash = "bots.two.telegram.token is the same as bots.one.telegram.token: every bot needs its own"
-        assert same_bot(pair()) == [clash]
+        assert find_token_conflicts(pair()) == [clash]
         with pytest.raises(UsageError, match="every bot needs its own"):
             make_adapters(pair(), journal)
 
@@ -522,9 +522,9 @@ class TestConfiguration:
     ) -> None:
         for name, token in (("ZERO", "41:x"), ("ONE", "42:x"), ("TWO", "43:x")):
             monkeypatch.setenv(name, token)
-        made = make_adapters(pair(telegram={"token": {"env": "ZERO"}}), journal, mute=True)
-        assert [label_of(one) for one in made] == ["telegram", "telegram:one", "telegram:two"]
-        assert [label_of(DryRun(one)) for one in made] == ["telegram", "telegram:one", "telegram:two"]
+        made = make_adapters(pair(telegram={"token": {"env": "ZERO"}}), journal, read_only=True)
+        assert [get_label(one) for one in made] == ["telegram", "telegram:one", "telegram:two"]
+        assert [get_label(DryRunAdapter(one)) for one in made] == ["telegram", "telegram:one", "telegram:two"]
 
     def test_ports_that_are_used_twice_are_named(self) -> None:
         http = {"secret": {"env": "S"}, "callback_url": "https://example.org", "port": 8088}
@@ -533,9 +533,9 @@ class TestConfiguration:
         apart = Settings.model_validate(
             {"http": http, "bots": {"a": {"http": elsewhere}, "b": {"http": {**http, "port": 1}}}}
         )
-        assert same_port(apart) == []
+        assert find_port_conflicts(apart) == []
         clashing = Settings.model_validate({"http": http, "bots": {"a": {"http": http}, "b": {"slack": slack}}})
-        assert [one.split(" listens on port 8088 as ")[0] for one in same_port(clashing)] == [
+        assert [one.split(" listens on port 8088 as ")[0] for one in find_port_conflicts(clashing)] == [
             *("bots.a.http", "bots.b.slack", "bots.b.slack")
         ]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.administrators import Administrators
-from bots.slack.convert import sub_command
+from bots.slack.administrators import AdministratorCache
+from bots.slack.convert import parse_subcommand
 from bots.slack.errors import Unreachable
-from core.messaging.commands.dispatcher import Desk
-from core.messaging.processor import Intake
+from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots import slack_stand
@@ -26,7 +26,7 @@ from tests.peers.slack import SlackPeer
 
 ANN, BOSS, OWNER = "U1ANN", "U3BOSS", "U9OWNER"
 
-Start = Callable[..., Awaitable[Desk]]
+Start = Callable[..., Awaitable[CommandDispatcher]]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
     """Return what starts a bot that listens to the peer."""
     async with AsyncExitStack() as stack:
 
-        async def started(**administration: object) -> Desk:
+        async def started(**administration: object) -> CommandDispatcher:
             journal = await Journal.open(tmp_path / "journal.db")
             stack.push_async_callback(journal.close)
             threads = slack_stand.Threads()
@@ -49,9 +49,9 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             stack.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
-            desk = Desk(whole, journal)
-            intake = Intake(whole, journal, Script(), desk=desk)
-            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+            desk = CommandDispatcher(whole, journal)
+            intake = MessageProcessor(whole, journal, Script(), dispatcher=desk)
+            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
             async def stop() -> None:
                 listening.cancel()
@@ -94,7 +94,7 @@ async def told(peer: SlackPeer, words: str, user: str) -> dict[str, Any]:
     ],
 )
 def test_what_stands_behind_the_command(words: str, command: str, given: str) -> None:
-    assert sub_command(words) == (command, given)
+    assert parse_subcommand(words) == (command, given)
 
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start: Start) -> None:
@@ -102,7 +102,7 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     answer = await told(peer, "mode auto", OWNER)
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "The mode of this chat is now `auto`; it was `mention`."
-    assert desk.steering.mode("slack:C1") == "auto"
+    assert desk.overrides.mode("slack:C1") == "auto"
     refused = await told(peer, "mode off", ANN)
     assert refused["response_type"] == "ephemeral"
     assert refused["text"] == "Only those who look after this bot here may do that."
@@ -115,7 +115,7 @@ async def test_administrators_of_the_workspace_are_looked_up_once_in_a_while(pee
     assert (await told(peer, "pause 5", BOSS))["text"].startswith("I am silent in this chat until")
     await told(peer, "status", BOSS)
     assert (await told(peer, "resume", ANN))["text"].startswith("Only")
-    assert desk.steering.paused("slack:C1")
+    assert desk.overrides.paused_until("slack:C1")
     assert [call.parameters["user"] for call in peer.called("users.info")] == [BOSS, ANN]
     assert (await told(peer, "sources off docs", BOSS))["text"] == "Only the owners of this bot may do that."
 
@@ -138,8 +138,8 @@ async def test_words_in_a_message_are_no_command(peer: SlackPeer, start: Start) 
     await peer.wait_for_reply("C1", 30, containing="Answer to: pause")
     peer.say("C1", "<@UBOT> /pause", user="U7", bot_id="B7")
     await told(peer, "status", OWNER)
-    assert not desk.steering.paused("slack:C1")
-    assert await desk.office.audit.newest(9) == []
+    assert not desk.overrides.paused_until("slack:C1")
+    assert await desk.context.audit.get_newest(9) == []
 
 
 class Asked:
@@ -149,7 +149,7 @@ class Asked:
         self.answer = answer
         self.times = 0
 
-    async def is_administrator(self, user: str) -> bool:
+    async def is_admin(self, user: str) -> bool:
         self.times += 1
         if self.answer is None:
             raise Unreachable("no route")
@@ -157,12 +157,12 @@ class Asked:
 
 
 async def test_what_is_remembered_ends() -> None:
-    client, administrators = Asked(True), Administrators(remembered_s=0.5)
+    client, administrators = Asked(True), AdministratorCache(ttl_s=0.5)
     message = Message("1", ConversationKey("slack", "C1"), BOSS, "Boss", "", datetime.now(UTC), command="pause")
-    assert await administrators.include(client, message)  # type: ignore[arg-type]
-    assert await administrators.include(client, message)  # type: ignore[arg-type]
+    assert await administrators.is_admin(client, message)  # type: ignore[arg-type]
+    assert await administrators.is_admin(client, message)  # type: ignore[arg-type]
     assert client.times == 1
     client.answer = None
     await asyncio.sleep(0.51)
     with pytest.raises(Unreachable):
-        await administrators.include(client, message)  # type: ignore[arg-type]
+        await administrators.is_admin(client, message)  # type: ignore[arg-type]

@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
-from bots.slack.convert import Deleted, Identity, Ignored, from_command, from_event, is_for_somebody_else, plain
+from bots.slack.convert import (
+    Identity,
+    Ignored,
+    MessageDeletion,
+    from_command,
+    from_event,
+    is_for_other_user,
+    to_plain_text,
+)
 from core.types import ConversationKey, Message
 
 ME = Identity("UBOT", "kimas", "T1", "Rocket")
 
 
-def convert(**event: Any) -> Message | Deleted | Ignored:
+def convert(**event: Any) -> Message | MessageDeletion | Ignored:
     whole = {"type": "message", "channel": "C1", "user": "U1", "text": "hi", "ts": "1700000000.000100", **event}
     given = {name: value for name, value in whole.items() if value is not None}
     return from_event({"type": "event_callback", "team_id": "T1", "event": given}, ME)
@@ -44,7 +52,7 @@ def message(**event: Any) -> Message:
     ],
 )
 def test_the_text_is_what_people_see(sent: str, seen: str) -> None:
-    assert plain(sent, ME) == seen
+    assert to_plain_text(sent, ME) == seen
 
 
 def test_a_mention_opens_a_thread_of_its_own() -> None:
@@ -109,9 +117,9 @@ def test_edits_and_deletions() -> None:
     inner = {"type": "message", "user": "U1", "text": "new", "ts": "5.000001", "edited": {"user": "U1", "ts": "6.0"}}
     found = message(subtype="message_changed", message=inner, channel_type="im", user=None, text=None)
     assert (found.id, found.text, found.private, found.reference["edited"]) == ("5.000001", "new", True, True)
-    assert convert(subtype="message_deleted", deleted_ts="5.0") == Deleted("C1", "5.0")
+    assert convert(subtype="message_deleted", deleted_ts="5.0") == MessageDeletion("C1", "5.0")
     tombstone = {"subtype": "tombstone", "ts": "5.0", "text": "This message was deleted."}
-    assert convert(subtype="message_changed", message=tombstone) == Deleted("C1", "5.0")
+    assert convert(subtype="message_changed", message=tombstone) == MessageDeletion("C1", "5.0")
     assert convert(subtype="message_changed", message={**inner, "bot_id": "B1"}) == Ignored("written by a bot")
 
 
@@ -148,6 +156,6 @@ def test_commands(text: str, expected: tuple[str, str]) -> None:
 
 
 def test_who_a_message_is_for() -> None:
-    assert is_for_somebody_else(" <@U2> can you?", ME)
-    assert not is_for_somebody_else("<@UBOT> can you?", ME)
-    assert not is_for_somebody_else("ask <@U2>", ME)
+    assert is_for_other_user(" <@U2> can you?", ME)
+    assert not is_for_other_user("<@UBOT> can you?", ME)
+    assert not is_for_other_user("ask <@U2>", ME)

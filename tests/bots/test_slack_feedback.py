@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.feedback import SECTION, blocks_of
-from core.messaging.feedback.rating_buttons import Offer, is_press, rated
+from bots.slack.feedback import MAX_SECTION_CHARS, to_blocks
+from core.messaging.feedback.rating_buttons import Button, is_press, with_ratings
 from core.types import Message, Reply
 from tests.bots.sink_stand import Delivered
 from tests.bots.slack_stand import PACE, Inbox, Threads, listening, settings
@@ -82,20 +82,20 @@ async def test_foreign_and_malformed_presses_are_left_alone(tmp_path: Path) -> N
 
 def test_a_long_part_becomes_sections_that_slack_takes() -> None:
     text = "\n\n".join([*("word " * 100 for _ in range(5)), "```\n" + "x = 1\n" * 150 + "```"])
-    blocks = blocks_of(text, [Offer("thumb:up:1", "👍"), Offer("thumb:down:1", "👎")])
+    blocks = to_blocks(text, [Button("thumb:up:1", "👍"), Button("thumb:down:1", "👎")])
     sections = [one["text"]["text"] for one in blocks if one["type"] == "section"]
     assert len(sections) == 2
-    assert all(len(one) <= SECTION and one.count("```") % 2 == 0 for one in sections)
+    assert all(len(one) <= MAX_SECTION_CHARS and one.count("```") % 2 == 0 for one in sections)
     assert [one["value"] for one in blocks[-1]["elements"]] == ["thumb:up:1", "thumb:down:1"]
     assert len({one["action_id"] for one in blocks[-1]["elements"]}) == 2
-    assert blocks_of(text, ()) == []
+    assert to_blocks(text, ()) == []
 
 
 async def test_the_answer_to_a_command_has_its_buttons_in_blocks(tmp_path: Path) -> None:
     async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
         peer.command("ask How?", channel="C1")
         message = await inbox.until(1)
-        await adapter.sink(rated(message), Delivered()).finish(Reply("With pip."))
+        await adapter.sink(with_ratings(message), Delivered()).finish(Reply("With pip."))
         [told] = peer.responses
         assert [one["type"] for one in told["blocks"]] == ["section", "actions"]
         values = [one["value"] for one in told["blocks"][1]["elements"]]

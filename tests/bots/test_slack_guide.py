@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import yaml
 
-from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT
+from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT_ID
 from core.settings import Settings
 from tests.bots.code import code_of
 
@@ -39,13 +39,13 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
     assert manifest["settings"]["interactivity"]["is_enabled"] is True
     assert [one["command"] for one in manifest["features"]["slash_commands"]] == ["/kimas"]
     [shortcut] = manifest["features"]["shortcuts"]
-    assert (shortcut["callback_id"], shortcut["type"], shortcut["name"]) == (SHORTCUT, "message", LEARN_FROM_THIS)
+    assert (shortcut["callback_id"], shortcut["type"], shortcut["name"]) == (SHORTCUT_ID, "message", LEARN_FROM_THIS)
     assert len(shortcut["name"]) <= 24
     assert len(shortcut["description"]) <= 150
 
 
 def test_the_messages_it_explains_exist() -> None:
-    settings = (ROOT / "core" / "settings" / "slack.py").read_text("utf-8")
+    settings = (ROOT / "core" / "settings" / "platforms.py").read_text("utf-8")
     for said in (
         *("slack.open", "slack.several_connections", "slack.signature_refused", "slack.does_without"),
         *("slack.event_not_taken", "slack.reply_delayed", "Socket Mode is switched off"),
@@ -54,7 +54,7 @@ def test_the_messages_it_explains_exist() -> None:
         assert said in GUIDE
         assert said in CODE + settings
     assert "form.not_shown" in GUIDE
-    assert "form.not_shown" in (ROOT / "core" / "administration" / "form.py").read_text("utf-8")
+    assert "form.not_shown" in (ROOT / "core" / "messaging" / "commands" / "form.py").read_text("utf-8")
     for which in ("bot_token", "app_token"):
         assert f"slack.{which} was refused" in GUIDE
     assert "slack.{which} was refused" in CODE

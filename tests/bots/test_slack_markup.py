@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from bots.slack.render import EMPTY, LIMIT, render, split, streamable, to_mrkdwn
+from bots.slack.render import EMPTY_REPLY, MAX_CHARS, get_streamable_prefix, render, split_message, to_mrkdwn
 from core.types import Citation
 
 URL = "https://example.org/a?b=1&c=2"
@@ -57,7 +57,7 @@ def test_nobody_is_notified(text: str) -> None:
     for part in render(f"{text} [1]", [citation]):
         assert not re.search(r"<[!@#]", part)
         assert not re.search(r"[|<]<", part)
-    assert not re.search(r"<[!@#]", streamable(text))
+    assert not re.search(r"<[!@#]", get_streamable_prefix(text))
 
 
 def test_group_mentions_in_words_are_broken() -> None:
@@ -72,7 +72,7 @@ def test_citations_become_links_and_a_list_of_sources() -> None:
 
 
 def test_an_empty_answer_says_so() -> None:
-    assert render("") == render(" \n\n") == [EMPTY]
+    assert render("") == render(" \n\n") == [EMPTY_REPLY]
 
 
 def test_a_fence_in_the_text_neither_opens_nor_closes_one() -> None:
@@ -87,7 +87,7 @@ def test_what_is_streamed_only_ever_grows() -> None:
         text = "".join(numbers.choice(alphabet) for _ in range(20))
         shown = ""
         for end in range(len(text) + 1):
-            now = streamable(text[:end])
+            now = get_streamable_prefix(text[:end])
             assert now.startswith(shown) or "\ud83d" in text[:end]
             shown = now
         assert not re.search(r"<[!@#]", shown)
@@ -109,7 +109,7 @@ def test_parts_fit_and_lose_nothing() -> None:
                     "link": " ".join(f"<https://a.example/{word}|{word}>" for word in words),
                 }[kind]
             )
-        parts = split("\n\n".join(blocks), 400)
+        parts = split_message("\n\n".join(blocks), 400)
         assert all(0 < len(part) <= 400 for part in parts)
         assert all(part.count("```") % 2 == 0 for part in parts)
         found = re.findall(r"[\w|<>:/.]", "".join(parts))
@@ -118,7 +118,7 @@ def test_parts_fit_and_lose_nothing() -> None:
 
 def test_links_and_escapes_are_not_torn_apart() -> None:
     text = " ".join(["<https://a.example/path|label>", "&amp;", "`code`"] * 100)
-    for part in split(text.replace(" ", ""), 101):
+    for part in split_message(text.replace(" ", ""), 101):
         assert part.count("<") == part.count(">")
         assert part.count("&") == part.count(";")
 
@@ -126,4 +126,4 @@ def test_links_and_escapes_are_not_torn_apart() -> None:
 def test_a_part_is_no_longer_than_an_edit_may_be() -> None:
     parts = render("word " * 5000)
     assert len(parts) > 1
-    assert max(map(len, parts)) <= LIMIT < 4000
+    assert max(map(len, parts)) <= MAX_CHARS < 4000

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.errors import Pace
-from core.messaging.processor import Intake
+from bots.slack.errors import SlackIntervals
+from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.settings import Settings
 from core.storage.messages import Journal
@@ -60,9 +60,9 @@ async def test_on_slack_we_are_among_the_first_two_or_silent_never_the_third(tmp
         network = OnSlack(peer)
 
         def make(configuration: Settings) -> SlackAdapter:
-            counted = configuration.auto_comment.chats_on("slack")
-            pace = Pace(post_s=Pace().post_s * SCALE)
-            return SlackAdapter(settings(peer, tmp_path), Threads().answered_in, pace, counted=counted)
+            counted = configuration.auto_comment.get_chats("slack")
+            pace = SlackIntervals(post_s=SlackIntervals().post_s * SCALE)
+            return SlackAdapter(settings(peer, tmp_path), Threads().answered_in, pace, bot_message_chats=counted)
 
         series = await raced(tmp_path, network, make)
         series.judge()
@@ -83,10 +83,12 @@ async def two_at_once(folder: Path, post_s: float, deadline_s: float) -> AsyncIt
     try:
         async with SlackPeer() as peer:
             network = OnSlack(peer)
-            adapter = SlackAdapter(settings(peer, folder), Threads().answered_in, Pace(post_s=post_s), counted={"C1"})
+            adapter = SlackAdapter(
+                settings(peer, folder), Threads().answered_in, SlackIntervals(post_s=post_s), bot_message_chats={"C1"}
+            )
             comments = {"chats": ["slack:C1"], "deadline_s": deadline_s}
-            intake = Intake(stand.settings(auto_comment=comments), journal, write)
-            async with listening(adapter, intake.receiver(adapter), intake, network):
+            intake = MessageProcessor(stand.settings(auto_comment=comments), journal, write)
+            async with listening(adapter, intake.handler_for(adapter), intake, network):
                 posts = {await network.post("C1", number, f"post {number}") for number in (1, 2)}
                 first = await peer.wait_for_reply("C1", 10)
                 yield peer, journal, (posts - {first.thread_ts}).pop()

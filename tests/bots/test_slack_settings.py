@@ -15,10 +15,10 @@ from urllib.parse import urlencode
 import pytest
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.settings_modal import LATE, MORE, MOST_FIELDS
-from core.messaging.commands.dispatcher import Desk
-from core.messaging.commands.form import Field, Form
-from core.messaging.processor import Intake
+from bots.slack.settings_modal import MAX_FIELDS, SAVE_TIMEOUT, TOO_MANY_FIELDS
+from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.commands.form import FormField, SettingsForm
+from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.text.feedback_messages import ENGLISH
 from core.types import ConversationKey, Message
@@ -40,8 +40,8 @@ class Bot:
     peer: SlackPeer
     adapter: SlackAdapter
     journal: Journal
-    desk: Desk
-    intake: Intake
+    desk: CommandDispatcher
+    intake: MessageProcessor
 
     async def opened(self, user: str = OWNER) -> View:
         """Give the command and return the modal."""
@@ -66,7 +66,7 @@ class Bot:
 
     async def written(self) -> list[tuple[str, str, str, str]]:
         """Return the audit, oldest first: outcome, command, before and after."""
-        entries = await self.desk.office.audit.newest(100)
+        entries = await self.desk.context.audit.get_newest(100)
         return [(one.outcome, one.command, one.before, one.after) for one in reversed(entries)]
 
 
@@ -105,15 +105,15 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             running = AsyncExitStack()
             journal = await Journal.open(tmp_path / "journal.db")
             running.push_async_callback(journal.close)
-            pace = replace(slack_stand.PACE, submit_s=submit_s)
+            pace = replace(slack_stand.PACE, submit_timeout_s=submit_s)
             place, threads = slack_stand.settings(peer, tmp_path, http=http), slack_stand.Threads()
-            adapter = SlackAdapter(place, threads.answered_in, pace, mute=mute)
+            adapter = SlackAdapter(place, threads.answered_in, pace, read_only=mute)
             await adapter.open()
             running.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
-            desk = Desk(whole, journal)
-            intake = Intake(whole, journal, script or Script(), desk=desk)
-            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+            desk = CommandDispatcher(whole, journal)
+            intake = MessageProcessor(whole, journal, script or Script(), dispatcher=desk)
+            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
             async def stop() -> None:
                 listening.cancel()
@@ -140,7 +140,7 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     }
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.50"})
     assert not view.open
-    steering = bot.desk.steering
+    steering = bot.desk.overrides
     assert (steering.mode(CHAT), steering.threshold(CHAT)) == ("auto", 0.7)
     assert (steering.is_off("docs"), steering.scale("docs"), steering.is_off("code")) == (True, 2.5, False)
     assert await bot.written() == [
@@ -155,8 +155,8 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     again = await bot.opened()
     assert again.shown() | {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.5"} == again.shown()
     await bot.sent(again, {MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"})
-    assert (bot.desk.steering.mode(CHAT), bot.desk.steering.threshold(CHAT)) == (None, None)
-    assert not bot.desk.steering.steers_sources
+    assert (bot.desk.overrides.mode(CHAT), bot.desk.overrides.threshold(CHAT)) == (None, None)
+    assert not bot.desk.overrides.has_source_overrides
 
 
 async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
@@ -166,7 +166,7 @@ async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
     await bot.told("mode off", OWNER)
     await bot.sent(view, {SCALE: "1.0"})
     assert not view.open
-    assert bot.desk.steering.mode(CHAT) == "off"
+    assert bot.desk.overrides.mode(CHAT) == "off"
     assert await bot.written() == [("changed", "mode off", "mention", "off")]
 
 
@@ -206,7 +206,7 @@ async def test_an_admin_changes_the_chat_and_only_sees_the_sources(start: Start)
         "code: used for answers, weighs 1; owners change that",
     ]
     await bot.sent(view, {MODE: "off"})
-    assert bot.desk.steering.mode(CHAT) == "off"
+    assert bot.desk.overrides.mode(CHAT) == "off"
 
 
 async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> None:
@@ -217,13 +217,13 @@ async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> Non
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.1"})
     refusal = "Only those who look after this bot here may do that."
     assert view.errors == {MODE: refusal, THRESHOLD: refusal}
-    assert (bot.desk.steering.mode(CHAT), bot.desk.steering.threshold(CHAT)) == (None, None)
+    assert (bot.desk.overrides.mode(CHAT), bot.desk.overrides.threshold(CHAT)) == (None, None)
     assert [one[:2] for one in await bot.written()][-2:] == [("refused", "mode auto"), ("refused", "threshold 0.1")]
     # Whoever sends it, it is the sender who is asked about.
     theirs = await bot.opened(OWNER)
     await bot.sent(theirs, {DOCS: "off"}, user=ANN)
     assert theirs.errors == {DOCS: "Only the owners of this bot may do that."}
-    assert not bot.desk.steering.is_off("docs")
+    assert not bot.desk.overrides.is_off("docs")
 
 
 async def test_others_get_a_word_and_no_form(start: Start) -> None:
@@ -290,7 +290,7 @@ async def test_delivered_again_after_a_restart_it_changes_nothing_twice(start: S
     bot = await start(submit_s=0.1)
     again = bot.peer.deliveries.deliver("interactive", sent.payload)
     await bot.peer.wait_until(again.acknowledged.is_set, 30)
-    assert again.response["errors"] == {MODE: LATE}
+    assert again.response["errors"] == {MODE: SAVE_TIMEOUT}
     assert len(await bot.written()) == 1
 
 
@@ -299,18 +299,18 @@ async def test_a_form_opened_before_a_restart_can_be_sent_after_it(start: Start)
     bot = await start()
     await bot.sent(view, {MODE: "auto"})
     assert not view.open
-    assert bot.desk.steering.mode(CHAT) == "auto"
+    assert bot.desk.overrides.mode(CHAT) == "auto"
 
 
 async def test_a_part_that_was_saved_is_not_saved_again_with_the_rest(start: Start) -> None:
     bot = await start()
     view = await bot.opened()
-    gone = bot.desk.office.settings
-    bot.desk.office.settings = gone.model_copy(update={"sources": {"code": gone.sources["code"]}})
+    gone = bot.desk.context.settings
+    bot.desk.context.settings = gone.model_copy(update={"sources": {"code": gone.sources["code"]}})
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert list(view.errors) == [DOCS]
     assert view.errors[DOCS] == "No source has that name. The sources are: code."
-    bot.desk.office.settings = gone
+    bot.desk.context.settings = gone
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
     assert [one[1] for one in await bot.written()] == ["mode auto", "sources off docs"]
@@ -320,14 +320,14 @@ async def test_what_comes_too_late_for_the_form_is_told_by_a_note(start: Start) 
     bot = await start(submit_s=0.0)
     view = await bot.opened()
     await bot.sent(view, {MODE: "auto"})
-    assert view.errors == {MODE: LATE}
+    assert view.errors == {MODE: SAVE_TIMEOUT}
     await bot.peer.wait_until(lambda: len(bot.peer.responses) == 1, 30)
     note = bot.peer.responses[0]
     assert (note["response_type"], note["text"]) == (
         "ephemeral",
         "The mode of this chat is now `auto`; it was `mention`.",
     )
-    assert bot.desk.steering.mode(CHAT) == "auto"
+    assert bot.desk.overrides.mode(CHAT) == "auto"
 
 
 async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) -> None:
@@ -337,9 +337,9 @@ async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) 
     assert [one[0] for one in await bot.written()] == ["refused"]
     assert isinstance(sent.payload, dict)
     payload = {**sent.payload, "user": {"id": OWNER, "name": "o"}, "trigger_id": "9.9.9"}
-    found = bot.adapter._converted(payload)
-    [change] = [one for one in found.changes if one.value != one.shown]  # type: ignore[union-attr]
-    assert await bot.journal.received(change.message)
+    found = bot.adapter._convert(payload)
+    [change] = [one for one in found.changes if one.value != one.initial_value]  # type: ignore[union-attr]
+    assert await bot.journal.record_message(change.message)
     await bot.intake.resume(bot.adapter)
     await bot.peer.wait_until(lambda: len(bot.peer.responses) == 1, 30)
     assert bot.peer.responses[0]["text"] == "The mode of this chat is now `off`; it was `mention`."
@@ -366,15 +366,15 @@ async def test_a_form_holds_what_a_modal_can(start: Start) -> None:
     many = {f"s{number:02d}{'x' * 60}": {"kind": "faq", "path": "f.yaml"} for number in range(60)}
     bot = await start(sources=many)
     view = await bot.opened()
-    assert len(view.shown()) == MOST_FIELDS
-    assert view.notes() == MORE
+    assert len(view.shown()) == MAX_FIELDS
+    assert view.notes() == TOO_MANY_FIELDS
     last = next(name for name in many if name.startswith("s45"))
     await bot.sent(view, {f"sources {{}} {last}": "off"})
-    assert bot.desk.steering.is_off(last)
+    assert bot.desk.overrides.is_off(last)
 
 
 async def test_a_dry_run_opens_nothing(start: Start) -> None:
-    bot = await start(mute=True)
+    bot = await start(read_only=True)
     bot.peer.command("settings", user=OWNER)
     await bot.peer.wait_until(bot.peer.deliveries.envelopes[0].acknowledged.is_set, 30)
     await bot.intake.drain(30)
@@ -403,19 +403,19 @@ async def test_a_form_does_not_wait_for_answers_in_the_making(start: Start) -> N
     view = await bot.opened()
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
-    assert bot.desk.steering.is_off("docs")
+    assert bot.desk.overrides.is_off("docs")
     assert bot.peer.responses == []
     held.open.set()
 
 
 async def test_what_cannot_be_kept_is_not_acknowledged(peer: SlackPeer, tmp_path: Path) -> None:
-    pace = replace(slack_stand.PACE, submit_s=0.05)
+    pace = replace(slack_stand.PACE, submit_timeout_s=0.05)
     adapter = SlackAdapter(slack_stand.settings(peer, tmp_path), slack_stand.Threads().answered_in, pace)
     inbox = slack_stand.Inbox()
     async with slack_stand.listening(adapter, inbox):
         peer.command("settings", user=OWNER)
         command = await inbox.until(1)
-        await adapter.show_form(command, Form((Field("pause {}", "Minutes of silence", "5"),)))
+        await adapter.show_form(command, SettingsForm((FormField("pause {}", "Minutes of silence", "5"),)))
         peer.deliveries.patience_s, inbox.refusals = 1.0, 1
         envelope = peer.submit(peer.views.all[0], {"pause {}": "7"})
         sent = await inbox.until(2)
@@ -423,7 +423,7 @@ async def test_what_cannot_be_kept_is_not_acknowledged(peer: SlackPeer, tmp_path
     assert len(envelope.attempts) >= 2
     assert (sent.command, sent.text, sent.author_id, sent.addressed) == ("pause", "7", OWNER, True)
     assert (sent.key, sent.private) == (command.key, False)
-    assert peer.views.all[0].errors == {"pause {}": LATE}, "nobody says here what came of it"
+    assert peer.views.all[0].errors == {"pause {}": SAVE_TIMEOUT}, "nobody says here what came of it"
 
 
 async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) -> None:
@@ -432,7 +432,7 @@ async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) 
     await bot.told("threshold 0.8", OWNER)
     key = ConversationKey("slack", "C1")
     asked = Message("1", key, OWNER, "Boss", "", datetime.now(UTC), addressed=True, command="settings")
-    assert (await bot.desk.answer(asked, None)).splitlines() == [
+    assert (await bot.desk.dispatch(asked, None)).splitlines() == [
         "- When I speak in this chat: As configured (mention). `/mode default|off|mention|auto`",
         "- How sure I must be to speak unasked: 0.8. `/threshold VALUE` "
         "(0 to 1, or default for what is configured (0.5))",
@@ -457,7 +457,7 @@ async def test_a_call_shows_the_words_that_nobody_else_saw(start: Start, given_b
         return [one["text"] for one in bot.peer.responses if "U7HELP" in one["text"]]
 
     await bot.peer.wait_until(lambda: bool(calls()), 30)
-    shown = ENGLISH.call.format(author="ann")
+    shown = ENGLISH.escalation.format(author="ann")
     assert calls() == [f"<@U7HELP> {shown}\n\n`Why does *it* &lt;!channel&gt; fail &amp; 'burn'?`"]
 
 
@@ -467,4 +467,4 @@ async def test_a_call_for_a_question_that_everybody_sees_does_not_repeat_it(star
     await bot.peer.wait_for_reply("C1", 30, containing="Answer to: And this?")
     bot.peer.command("escalate", user=ANN)
     call = await bot.peer.wait_for_reply("C1", 30, containing="U7HELP")
-    assert call.text == f"<@U7HELP> {ENGLISH.call.format(author=ANN)}"
+    assert call.text == f"<@U7HELP> {ENGLISH.escalation.format(author=ANN)}"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.render import LIMIT
-from core.errors import MessageGone, PlatformError
+from bots.slack.render import MAX_CHARS
+from core.errors import MessageDeleted, PlatformError
 from core.ports import Sink
 from core.types import Citation, Reply
 from tests.bots.sink_stand import Delivered, until
@@ -222,7 +222,7 @@ async def test_long_answers_go_on_in_the_thread(peer: SlackPeer, ask: Ask, inbox
     await sink.finish(Reply(text))
     shown = peer.messages("C1")
     assert len(shown) > 3
-    assert all(len(one.text) <= LIMIT and one.text.count("```") % 2 == 0 for one in shown)
+    assert all(len(one.text) <= MAX_CHARS and one.text.count("```") % 2 == 0 for one in shown)
     assert {one.thread_ts for one in shown} == {inbox.messages[0].id}
     together = "\n".join(one.text for one in shown)
     assert all(f"Paragraph {number} " in together for number in range(30))
@@ -315,7 +315,7 @@ async def test_a_deleted_question_gets_no_answer(peer: SlackPeer, ask: Ask, deli
     question = inbox.messages[0]
     peer.delete("C1", question.id)
     await peer.wait_until(lambda: all(one.acknowledged.is_set() for one in peer.deliveries.envelopes), 30)
-    with pytest.raises(MessageGone, match="question was deleted"):
+    with pytest.raises(MessageDeleted, match="question was deleted"):
         await sink.finish(Reply("One."))
     assert peer.messages("C1") == []
     assert delivered.told == []
@@ -327,7 +327,7 @@ async def test_a_reply_that_was_deleted_is_not_written_again(peer: SlackPeer, as
     await sink.update("One")
     shown = await peer.wait_for_reply("D1", 30)
     peer.delete("D1", shown.ts)
-    with pytest.raises(MessageGone):
+    with pytest.raises(MessageDeleted):
         await sink.finish(Reply("One two."))
     assert peer.messages("D1") == []
 

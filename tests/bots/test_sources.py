@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bots.cli.sources import span
+from bots.cli.sources import format_duration
 from core.runtime.locks import source_lock
 from core.storage.engine import Database
-from core.storage.refresh_state import UpkeepRecord
+from core.storage.refresh_state import RefreshStateRepository
 from tests.deployment import Deployment
 
 
@@ -106,7 +106,7 @@ def test_only_a_stored_source_can_be_paused(deployment: Deployment, name: str, t
 async def test_what_another_process_refreshes_is_shown_as_running_and_left_to_it(deployment: Deployment) -> None:
     data = deployment.folder / "data"
     database = await Database.open(data / "journal.db")
-    await UpkeepRecord(database).begin("docs", "")
+    await RefreshStateRepository(database).mark_started("docs", "")
     await database.close()
 
     async def running() -> bool:
@@ -131,6 +131,6 @@ def test_an_emptied_store_makes_all_sources_due(deployment: Deployment) -> None:
 
 
 def test_lengths_of_time() -> None:
-    assert [span(seconds) for seconds in (-3, 0.4, 59, 61, 7300, 200_000)] == [
+    assert [format_duration(seconds) for seconds in (-3, 0.4, 59, 61, 7300, 200_000)] == [
         *("0 s", "0 s", "59 s", "1 min", "2 h", "2 d"),
     ]

@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 
 from bots.telegram.adapter import TelegramAdapter, identify
-from bots.telegram.client import Pace
+from bots.telegram.errors import TelegramIntervals
 from core.errors import PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Message
 from tests.bots.sink_stand import until
 from tests.peers.telegram import TelegramPeer
 
-PACE = Pace(poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, patience_s=25)
+PACE = TelegramIntervals(
+    poll_s=1, retry_s=0.02, max_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, retry_timeout_s=25
+)
 GROUP = -100
 
 
@@ -45,13 +47,13 @@ class Offsets:
 class Silent:
     """A `Delivery` that nobody asks."""
 
-    async def posting(self) -> None:
+    async def mark_posting(self) -> None:
         return None
 
-    async def refused(self) -> None:
+    async def mark_rejected(self) -> None:
         return None
 
-    async def posted(self, reply_id: str) -> None:
+    async def mark_posted(self, reply_id: str) -> None:
         return None
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from bots.daemon.adapters import Offsets
+from bots.common.connection import Unreachable
+from bots.daemon.adapters import JournalOffsets
 from bots.telegram.adapter import TelegramAdapter
-from bots.telegram.client import Unreachable
-from bots.telegram.commands import Administrators
-from core.messaging.commands.dispatcher import Desk
+from bots.telegram.commands import AdministratorCache
+from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.policy.command_table import COMMANDS
-from core.messaging.processor import Intake
+from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots.test_telegram_adapter import settings as telegram_settings
@@ -30,7 +30,7 @@ GROUP = -1005
 ANN, BOSS, OWNER = Author(1001, "Ann"), Author(1003, "Boss"), Author(1001001, "Owner")
 GROUP_AUTHOR = Author(1087968824, "Group", "GroupAnonymousBot", is_bot=True)
 
-Start = Callable[..., Awaitable[Desk]]
+Start = Callable[..., Awaitable[CommandDispatcher]]
 
 
 @pytest.fixture
@@ -45,16 +45,18 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
     """Return what starts a bot that listens to the peer."""
     async with AsyncExitStack() as stack:
 
-        async def started(**administration: object) -> Desk:
+        async def started(**administration: object) -> CommandDispatcher:
             journal = await Journal.open(tmp_path / "journal.db")
             stack.push_async_callback(journal.close)
-            adapter = TelegramAdapter(telegram_settings(peer, tmp_path), Offsets(journal, "telegram:42"), TELEGRAM_PACE)
+            adapter = TelegramAdapter(
+                telegram_settings(peer, tmp_path), JournalOffsets(journal, "telegram:42"), TELEGRAM_PACE
+            )
             await adapter.open()
             stack.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
-            desk = Desk(whole, journal)
-            intake = Intake(whole, journal, Script(), desk=desk)
-            listening = asyncio.create_task(adapter.listen(intake.receiver(adapter)))
+            desk = CommandDispatcher(whole, journal)
+            intake = MessageProcessor(whole, journal, Script(), dispatcher=desk)
+            listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
             async def stop() -> None:
                 listening.cancel()
@@ -77,9 +79,11 @@ async def told(peer: TelegramPeer, text: str, author: Author, **more: Any) -> st
 async def test_each_menu_shows_what_its_readers_may_do(peer: TelegramPeer, start: Start) -> None:
     await start()
     offered = {scope: [one["command"] for one in menu] for scope, menu in peer.commands.items()}
-    everyone = [one.name for one in COMMANDS if one.who == "everyone"]
+    everyone = [one.name for one in COMMANDS if one.required_role == "everyone"]
     assert offered["default"] == offered["all_private_chats"] == offered["all_group_chats"] == everyone
-    assert set(offered["all_chat_administrators"]) == {one.name for one in COMMANDS if one.who != "owner"} - {"start"}
+    assert set(offered["all_chat_administrators"]) == {one.name for one in COMMANDS if one.required_role != "owner"} - {
+        "start"
+    }
 
 
 async def test_an_owner_commands_in_a_group_and_gets_a_reply(peer: TelegramPeer, start: Start) -> None:
@@ -94,7 +98,7 @@ async def test_administrators_of_the_group_are_looked_up_once_in_a_while(peer: T
     desk = await start(platform_admins=True)
     assert (await told(peer, "/pause 5", BOSS)).startswith("I am silent in this chat until")
     assert (await told(peer, "/resume", ANN)).startswith("Only")
-    assert desk.steering.paused(f"telegram:{GROUP}")
+    assert desk.overrides.paused_until(f"telegram:{GROUP}")
     assert len(peer.called("getChatAdministrators")) == 1
 
 
@@ -119,8 +123,8 @@ async def test_another_bots_command_and_an_edited_one_do_nothing(peer: TelegramP
     said = peer.say(GROUP, "hello all", author=OWNER)
     peer.edit(GROUP, said, "/mode@kimas_bot off")
     assert "Version" in await told(peer, "/status", OWNER)
-    assert desk.steering.mode(f"telegram:{GROUP}") is None
-    assert not desk.steering.paused(f"telegram:{GROUP}")
+    assert desk.overrides.mode(f"telegram:{GROUP}") is None
+    assert not desk.overrides.paused_until(f"telegram:{GROUP}")
 
 
 async def test_a_replied_to_silence_is_explained(peer: TelegramPeer, start: Start) -> None:
@@ -148,7 +152,7 @@ class Asked:
         self.found = list(found)
         self.times = 0
 
-    async def administrators(self, chat_id: int) -> frozenset[int]:
+    async def get_administrators(self, chat_id: int) -> frozenset[int]:
         self.times += 1
         if not self.found:
             raise Unreachable("no route")
@@ -156,18 +160,18 @@ class Asked:
 
 
 async def test_what_is_remembered_ends() -> None:
-    client, administrators = Asked(1003), Administrators(remembered_s=0.5)
-    assert await administrators.include(client, from_("1003"))  # type: ignore[arg-type]
-    assert not await administrators.include(client, from_("1001"))  # type: ignore[arg-type]
+    client, administrators = Asked(1003), AdministratorCache(ttl_s=0.5)
+    assert await administrators.is_admin(client, from_("1003"))  # type: ignore[arg-type]
+    assert not await administrators.is_admin(client, from_("1001"))  # type: ignore[arg-type]
     assert client.times == 1
     client.found.clear()
     await asyncio.sleep(0.51)
     with pytest.raises(Unreachable):
-        await administrators.include(client, from_("1003"))  # type: ignore[arg-type]
+        await administrators.is_admin(client, from_("1003"))  # type: ignore[arg-type]
 
 
 async def test_a_private_chat_and_a_channel_are_not_asked_about() -> None:
-    client, administrators = Asked(1003), Administrators()
-    assert not await administrators.include(client, from_("1003", chat="1003", private=True))  # type: ignore[arg-type]
-    assert not await administrators.include(client, from_("-1009"))  # type: ignore[arg-type]
+    client, administrators = Asked(1003), AdministratorCache()
+    assert not await administrators.is_admin(client, from_("1003", chat="1003", private=True))  # type: ignore[arg-type]
+    assert not await administrators.is_admin(client, from_("-1009"))  # type: ignore[arg-type]
     assert client.times == 0

@@ -28,7 +28,7 @@ CLIENT = load_client().connect("42:x", "http://127.0.0.1:1")
 
 
 def convert(raw: dict[str, Any], kind: str = "message") -> Message | Ignored:
-    return to_message(CLIENT.parse({"update_id": 1, kind: raw}), ME)
+    return to_message(CLIENT.parse_update({"update_id": 1, kind: raw}), ME)
 
 
 def taken(text: str | None = "hello", **more: Any) -> Message:
@@ -189,8 +189,8 @@ def test_anonymous_administrators_and_channels_are_people() -> None:
 
 
 def test_other_kinds_of_updates_are_unexpected() -> None:
-    unknown = to_message(CLIENT.parse({"update_id": 1, "brand_new": {"x": 1}}), ME)
-    assert unknown == Ignored("unknown kind of update", expected=False)
+    unknown = to_message(CLIENT.parse_update({"update_id": 1, "brand_new": {"x": 1}}), ME)
+    assert unknown == Ignored("unknown kind of update", is_expected=False)
 
 
 @pytest.mark.parametrize("offset", [-5, 3, 1000])

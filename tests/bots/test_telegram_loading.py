@@ -22,7 +22,7 @@ complete = [name for name in types.__all__ if getattr(getattr(types, name), "__p
 assert len(complete) < len(types.__all__) / 2, "every model was completed"
 chat = {"id": 1, "type": "private"}
 inner = {"message_id": 1, "date": 1, "chat": chat, "from": {"id": 2, "is_bot": False, "first_name": "A"}}
-update = client.parse({"update_id": 1, "message": {**inner, "text": "x", "reply_to_message": inner}})
+update = client.parse_update({"update_id": 1, "message": {**inner, "text": "x", "reply_to_message": inner}})
 assert type(update.message.reply_to_message.from_user) is types.User
 """
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bots.telegram.render import EMPTY, LIMIT, plain, render, split, to_html
+from bots.telegram.render import EMPTY_REPLY, MAX_UNITS, render, split_message, strip_tags, to_html
 from core.types import Citation
 from tests.peers.telegram_text import parse_html, units
 
@@ -72,7 +72,9 @@ def test_the_sources_are_listed() -> None:
 
 
 def test_nobody_is_rung_but_the_asker() -> None:
-    html = to_html("@all ask @ann or @bob_1, **@eve**, @**x**, me@mail.org, `@x`, https://e.org/@y", asker="Ann")
+    html = to_html(
+        "@all ask @ann or @bob_1, **@eve**, @**x**, me@mail.org, `@x`, https://e.org/@y", asker_username="Ann"
+    )
     joiner = "\u2060"
     assert html == (
         f"@{joiner}all ask @ann or @{joiner}bob_1, <b>@{joiner}eve</b>, @{joiner}<b>x</b>, me@mail.org, "
@@ -81,7 +83,7 @@ def test_nobody_is_rung_but_the_asker() -> None:
 
 
 def test_an_empty_reply_is_still_a_message() -> None:
-    assert render("") == [EMPTY]
+    assert render("") == [EMPTY_REPLY]
     assert render("\u200b \n") != []
 
 
@@ -94,8 +96,8 @@ def test_whatever_comes_renders_within_the_limit_and_parses() -> None:
     for _ in range(400):
         markdown = "".join(chance.choices(PIECES, k=chance.randint(1, 120)))
         for part in render(markdown, CITATIONS):
-            assert units(parse_html(part)[0]) <= LIMIT
-        for part in split(to_html(markdown, CITATIONS), 60):
+            assert units(parse_html(part)[0]) <= MAX_UNITS
+        for part in split_message(to_html(markdown, CITATIONS), 60):
             assert units(parse_html(part)[0]) <= 60, markdown
 
 
@@ -108,39 +110,39 @@ def test_deep_nesting_does_not_raise() -> None:
 
 def test_a_short_text_is_not_split() -> None:
     html = "<b>a</b>\n\nb"
-    assert split(html) == [html]
+    assert split_message(html) == [html]
 
 
 def test_split_prefers_blocks_then_lines_then_words() -> None:
-    assert split("aaaa bbbb\n\ncccc dddd\neeee", 20) == ["aaaa bbbb", "cccc dddd\neeee"]
-    assert split("aaaa bbbb\ncccc dddd", 14) == ["aaaa bbbb", "cccc dddd"]
-    assert split("aaaa bbbb cccc", 10) == ["aaaa bbbb", "cccc"]
-    assert split("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert split_message("aaaa bbbb\n\ncccc dddd\neeee", 20) == ["aaaa bbbb", "cccc dddd\neeee"]
+    assert split_message("aaaa bbbb\ncccc dddd", 14) == ["aaaa bbbb", "cccc dddd"]
+    assert split_message("aaaa bbbb cccc", 10) == ["aaaa bbbb", "cccc"]
+    assert split_message("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
 
 
 def test_split_counts_what_is_shown_in_utf16() -> None:
-    assert split("&amp;" * 10, 10) == ["&amp;" * 10]
-    assert split("🦊" * 10, 10) == ["🦊" * 5, "🦊" * 5]
-    assert split("🦊" * 5, 9) == ["🦊" * 4, "🦊"]
+    assert split_message("&amp;" * 10, 10) == ["&amp;" * 10]
+    assert split_message("🦊" * 10, 10) == ["🦊" * 5, "🦊" * 5]
+    assert split_message("🦊" * 5, 9) == ["🦊" * 4, "🦊"]
 
 
 def test_a_code_block_goes_on_as_one_with_its_indentation() -> None:
     code = "\n".join(f"    line_{n} = {n}" for n in range(400))
-    parts = split(to_html(f"Look:\n\n```python\n{code}\n```\n\nDone."))
+    parts = split_message(to_html(f"Look:\n\n```python\n{code}\n```\n\nDone."))
     assert len(parts) > 1
     assert all(part.count('<pre><code class="language-python">') == 1 == part.count("</code></pre>") for part in parts)
     texts = [parse_html(part)[0] for part in parts]
-    assert all(units(text) <= LIMIT for text in texts)
+    assert all(units(text) <= MAX_UNITS for text in texts)
     assert "\n".join(texts) == f"Look:\n\n{code}\n\nDone."
     assert texts[1].startswith("    line_")
 
 
 def test_open_tags_are_closed_and_opened_again() -> None:
-    assert split("<b>aaaa <i>bbbb cccc</i></b> dd", 10) == ["<b>aaaa <i>bbbb</i></b>", "<b><i>cccc</i></b> dd"]
+    assert split_message("<b>aaaa <i>bbbb cccc</i></b> dd", 10) == ["<b>aaaa <i>bbbb</i></b>", "<b><i>cccc</i></b> dd"]
 
 
 def test_no_empty_block_is_left_when_the_split_is_at_its_end() -> None:
-    parts = split("<pre>" + "x" * 9 + "\n</pre>yyyy", 10)
+    parts = split_message("<pre>" + "x" * 9 + "\n</pre>yyyy", 10)
     assert parts == ["<pre>xxxxxxxxx\n</pre>", "yyyy"]
 
 
@@ -154,7 +156,7 @@ def test_many_long_links_stay_below_the_raw_limit() -> None:
 
 def test_plain_is_what_is_shown() -> None:
     html = to_html("**a** & [b](https://e.org) `<c>`")
-    assert plain(html) == parse_html(html)[0] == "a & b <c>"
+    assert strip_tags(html) == parse_html(html)[0] == "a & b <c>"
 
 
 def test_it_is_fast_enough_for_the_loop_beside_it() -> None:
@@ -171,7 +173,7 @@ def test_nobody_is_mentioned_by_a_title_or_behind_an_address() -> None:
         Citation(1, "p", "faq", "@alice how do I?", "faq.yaml", ""),
         Citation(2, "p", "faq", "ask @bob", "x", "https://x.y"),
     )
-    (shown,) = render("see https://a.b,@carol and https://a.b/@dave [1]", titles, asker="Bob")
+    (shown,) = render("see https://a.b,@carol and https://a.b/@dave [1]", titles, asker_username="Bob")
     assert "@alice" not in shown
     assert "@carol" not in shown
     assert "https://a.b/@dave" in shown

@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 
 from bots.telegram.adapter import TelegramAdapter
-from bots.telegram.client import Pace
+from bots.telegram.errors import TelegramIntervals
 from bots.telegram.sink import TelegramSink
-from core.errors import MessageGone, PlatformError, StoreError
+from core.errors import MessageDeleted, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, ConversationKey, Message, Reply
 from tests.bots.sink_stand import Delivered, told_by, until, written_until
 from tests.bots.test_telegram_convert import convert
 from tests.peers.telegram import TelegramPeer
 
-PACE = Pace(poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.1, draft_s=0.05, typing_s=0.1, patience_s=25)
+PACE = TelegramIntervals(
+    poll_s=1, retry_s=0.02, max_retry_s=0.1, edit_s=0.1, draft_s=0.05, typing_s=0.1, retry_timeout_s=25
+)
 GROUP, PERSON = -100, 7
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
 
@@ -263,16 +265,16 @@ async def test_a_deleted_question_is_told_by_the_next_call(peer: TelegramPeer, a
     await sink.open()
     peer.delete(GROUP, 1)
     await sink.update("some")
-    with pytest.raises(MessageGone, match="deleted"):
+    with pytest.raises(MessageDeleted, match="deleted"):
         await told_by(sink)
     assert peer.called("sendMessage")
-    with pytest.raises(MessageGone):
+    with pytest.raises(MessageDeleted):
         await sink.finish(Reply("some words"))
     assert peer.messages(GROUP) == []
     peer.delete(GROUP, peer.say(GROUP, "later"))
     late = ask()
     peer.delete(GROUP, max(peer.chat(GROUP).messages))
-    with pytest.raises(MessageGone):
+    with pytest.raises(MessageDeleted):
         await late.finish(Reply("words"))
 
 
@@ -283,7 +285,7 @@ async def test_a_reply_deleted_by_a_moderator_stays_deleted(peer: TelegramPeer, 
     shown = await peer.wait_for_reply(GROUP, 30)
     await asyncio.sleep(0.05)
     peer.delete(GROUP, shown.id)
-    with pytest.raises(MessageGone):
+    with pytest.raises(MessageDeleted):
         await sink.finish(Reply("some words"))
     assert peer.messages(GROUP) == []
 
@@ -295,7 +297,7 @@ async def test_a_bot_that_was_removed_or_shut_out(peer: TelegramPeer, ask: Ask) 
     with pytest.raises(PlatformError, match="topic is closed"):
         await closed.finish(Reply("x"))
     del peer.chats[GROUP].topics[9]
-    with pytest.raises(MessageGone, match="topic"):
+    with pytest.raises(MessageDeleted, match="topic"):
         await deleted.finish(Reply("x"))
     peer.chats[GROUP].kicked = True
     await kicked.open()
@@ -381,8 +383,8 @@ async def test_stopped_while_posting_the_id_is_still_reported(peer: TelegramPeer
     go_on = asyncio.Event()
 
     class Slow(Delivered):
-        async def posting(self) -> None:
-            await super().posting()
+        async def mark_posting(self) -> None:
+            await super().mark_posting()
             await go_on.wait()
 
     sink = ask()

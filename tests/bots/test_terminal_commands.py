@@ -12,10 +12,10 @@ from sqlalchemy import select
 
 from bots.cli.audit import audit
 from bots.cli.chat import Conversation
-from bots.console.commands import Terminal, question_in
-from bots.console.rating import NO_ANSWER, Ratings
+from bots.console.commands import TerminalCommands, extract_question
+from bots.console.rating import NO_ANSWER, RatingCommands
 from core.errors import UsageError
-from core.ports import Sink, Upkeep
+from core.ports import Sink, SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.tables import feedback, messages
@@ -31,25 +31,25 @@ def whole(tmp_path: Path) -> Settings:
 
 @pytest.mark.parametrize("line", ["How?", "/ask How?", "/ASK How?", "/nothing of ours", "what is /status?", " /status"])
 async def test_other_lines_are_none_of_its_business(whole: Settings, line: str) -> None:
-    assert await Terminal(whole).heard(line) is None
+    assert await TerminalCommands(whole).handle_line(line) is None
     assert not (whole.data_dir / "journal.db").exists()
 
 
 def test_a_question_may_follow_ask() -> None:
-    assert question_in("/ask How do I install it?") == "How do I install it?"
-    assert question_in("How do I /ask it?") == "How do I /ask it?"
-    assert question_in("/ask") == "/ask"
+    assert extract_question("/ask How do I install it?") == "How do I install it?"
+    assert extract_question("How do I /ask it?") == "How do I /ask it?"
+    assert extract_question("/ask") == "/ask"
 
 
 async def test_who_sits_there_is_the_owner(whole: Settings) -> None:
-    terminal = Terminal(whole)
-    assert "no longer used" in str(await terminal.heard("/sources off docs"))
-    assert "switched off" in str(await Terminal(whole).heard("/sources"))
-    assert "`/reload`" in str(await terminal.heard("/help"))
-    assert "`/reload`" in str(await terminal.heard("/ask"))
-    assert "Platforms: console" in str(await terminal.heard("/status"))
+    terminal = TerminalCommands(whole)
+    assert "no longer used" in str(await terminal.handle_line("/sources off docs"))
+    assert "switched off" in str(await TerminalCommands(whole).handle_line("/sources"))
+    assert "`/reload`" in str(await terminal.handle_line("/help"))
+    assert "`/reload`" in str(await terminal.handle_line("/ask"))
+    assert "Platforms: console" in str(await terminal.handle_line("/status"))
     with pytest.raises(UsageError, match="one of"):
-        await terminal.heard("/mode atuo")
+        await terminal.handle_line("/mode atuo")
 
 
 async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Settings, tmp_path: Path) -> None:
@@ -58,35 +58,35 @@ async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Setting
     databases: list[Database] = []
     keeper = FolderUpkeep(tmp_path / "kept")
 
-    def upkeep(database: Database) -> Upkeep:
+    def upkeep(database: Database) -> SourceRefresher:
         databases.append(database)
         return keeper
 
-    terminal = Terminal(whole, upkeep)
-    assert "2 passages" in str(await terminal.heard("/sources"))
-    assert "I refresh `docs` now" in str(await terminal.heard("/refresh docs"))
+    terminal = TerminalCommands(whole, upkeep)
+    assert "2 passages" in str(await terminal.handle_line("/sources"))
+    assert "I refresh `docs` now" in str(await terminal.handle_line("/refresh docs"))
     assert keeper.asked == [("docs",)]
     assert len(databases) == 2
 
 
 async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> None:
-    terminal = Terminal(whole)
-    assert "answered nothing here" in str(await terminal.heard("/why"))
+    terminal = TerminalCommands(whole)
+    assert "answered nothing here" in str(await terminal.handle_line("/why"))
     trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
-    terminal.answered(Reply("So.", (Citation(1, "p", "docs", "Install", "install.md", ""),), trace=trace))
-    told = str(await terminal.heard("/why"))
+    terminal.record_answer(Reply("So.", (Citation(1, "p", "docs", "Install", "install.md", ""),), trace=trace))
+    told = str(await terminal.handle_line("/why"))
     for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):
         assert piece in told
 
 
 async def test_what_was_rated_here_can_be_forgotten_here(whole: Settings) -> None:
-    ratings = Ratings(whole)
-    ratings.answered(Question("Where is my secret kept?"), Reply("There."))
-    await ratings.heard("/good")
-    assert str(await Terminal(whole).heard("/forget")).startswith("Forgotten: 1 message")
+    ratings = RatingCommands(whole)
+    ratings.record_answer(Question("Where is my secret kept?"), Reply("There."))
+    await ratings.handle_line("/good")
+    assert str(await TerminalCommands(whole).handle_line("/forget")).startswith("Forgotten: 1 message")
     database = await Database.open(whole.data_dir / "journal.db")
     try:
-        async with database.reading() as connection:
+        async with database.connect() as connection:
             assert (await connection.execute(select(messages.c.text, messages.c.reply))).all() == [("", "")]
             assert (await connection.execute(select(feedback))).all() == []
     finally:
@@ -97,9 +97,9 @@ async def test_the_audit_is_shown(whole: Settings, capsys: pytest.CaptureFixture
     assert await audit(whole, 5, as_json=False) == 0
     assert capsys.readouterr().out == "the audit is empty\n"
     assert not (whole.data_dir / "journal.db").exists()
-    terminal = Terminal(whole)
-    await terminal.heard("/mode auto")
-    await terminal.heard("/sources scale docs 2")
+    terminal = TerminalCommands(whole)
+    await terminal.handle_line("/mode auto")
+    await terminal.handle_line("/sources scale docs 2")
     assert await audit(whole, 5, as_json=False) == 0
     newest, oldest = capsys.readouterr().out.splitlines()
     assert newest.endswith("changed  owner in console:terminal  /sources scale docs 2, scale.docs: 1 -> 2")
@@ -128,7 +128,7 @@ class Typed:
         shown = []
         for line in lines:
             begun = self.out.tell()
-            await self._conversation.hear(line)
+            await self._conversation.process_line(line)
             shown.append(self.out.getvalue()[begun:].strip())
         return shown
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from bots.common.dry_run import DryRun
-from bots.common.namespaced import NamedBot
+from bots.common.dry_run import DryRunAdapter
+from bots.common.namespaced import NamespacedAdapter
 from bots.discord.adapter import DiscordAdapter
-from bots.discord.typing import Typing
-from core.messaging.gate.human_activity import KnowsTyping, let_them_finish
-from core.messaging.processor import Intake
+from bots.discord.typing import TypingTracker
+from core.messaging.gate.human_activity import SupportsTyping, wait_while_typing
+from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
@@ -48,7 +48,7 @@ class Watched(DiscordAdapter):
 class Channel:
     peer: DiscordPeer
     journal: Journal
-    intake: Intake
+    intake: MessageProcessor
     adapter: Watched
     room: str
 
@@ -57,7 +57,7 @@ class Channel:
         query = select(messages.c.state, messages.c.reason).where(messages.c.id == number)
         async with asyncio.timeout(30):
             while True:
-                async with self.journal.database.reading() as connection:
+                async with self.journal.database.connect() as connection:
                     row = (await connection.execute(query)).first()
                 if row is not None and row.state in ("answered", "silent"):
                     return row.state, row.reason
@@ -96,12 +96,12 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
         journal = await Journal.open(tmp_path / "journal.db")
         stack.push_async_callback(journal.close)
         configured = settings(gate={"mode": "auto", "wait_s": WAIT_S})
-        intake = Intake(configured, journal, answer, ShelfLibrary())
-        pace = replace(discord_stand.PACE, typed_s=typed_s)
+        intake = MessageProcessor(configured, journal, answer, ShelfLibrary())
+        pace = replace(discord_stand.PACE, typing_ttl_s=typed_s)
         adapter = Watched(discord_stand.settings(peer, tmp_path), discord_stand.Positions(), pace)
         adapter.waiting = asyncio.Event()
         room = peer.channel()
-        await stack.enter_async_context(discord_stand.listening(peer, adapter, intake.receiver(adapter)))
+        await stack.enter_async_context(discord_stand.listening(peer, adapter, intake.handler_for(adapter)))
         stack.push_async_callback(intake.drain, 0)
         yield Channel(peer, journal, intake, adapter, room)
 
@@ -163,12 +163,12 @@ async def test_bots_and_other_channels_are_not_waited_for(channel: Channel) -> N
 
 
 def test_notices_that_make_no_sense_are_nobody_typing() -> None:
-    typing = Typing("5001", 10)
+    typing = TypingTracker("5001", 10)
     for event in ({}, {"channel_id": "1"}, {"channel_id": "1", "user_id": None}, {"channel_id": "1", "user_id": 5001}):
-        typing.note(event)
-    assert not typing.in_place(ConversationKey("discord", "1"))
-    typing.note({"channel_id": "1", "user_id": "7", "member": "somebody"})
-    assert typing.in_place(ConversationKey("discord", "1"))
+        typing.on_typing(event)
+    assert not typing.is_typing(ConversationKey("discord", "1"))
+    typing.on_typing({"channel_id": "1", "user_id": "7", "member": "somebody"})
+    assert typing.is_typing(ConversationKey("discord", "1"))
 
 
 class Writing(Plain):
@@ -189,10 +189,10 @@ async def test_a_stop_ends_the_wait_and_other_platforms_know_nothing() -> None:
 
     writing = Writing()
     asked = message("1", "two", key=ConversationKey("http", "5@two"))
-    assert not await let_them_finish(NamedBot("two", writing), asked, 10, no_time)
+    assert not await wait_while_typing(NamespacedAdapter("two", writing), asked, 10, no_time)
     assert writing.asked_for == [ConversationKey("http", "5")], "by the name that the platform knows"
-    assert not await let_them_finish(DryRun(writing), asked, 10, no_time)
-    assert await let_them_finish(writing, asked, 0, no_time)
-    for plain in (Plain("slack"), NamedBot("two", Plain("slack")), DryRun(Plain("slack"))):
-        assert await let_them_finish(plain, asked, 10, no_time)
-    assert not isinstance(Plain("slack"), KnowsTyping)
+    assert not await wait_while_typing(DryRunAdapter(writing), asked, 10, no_time)
+    assert await wait_while_typing(writing, asked, 0, no_time)
+    for plain in (Plain("slack"), NamespacedAdapter("two", Plain("slack")), DryRunAdapter(Plain("slack"))):
+        assert await wait_while_typing(plain, asked, 10, no_time)
+    assert not isinstance(Plain("slack"), SupportsTyping)

@@ -38,8 +38,8 @@ async def seed_old_chatter(path: Path) -> None:
     journal = await Journal.open(path)
     key = ConversationKey("telegram", "-1")
     chatter = Message("1", key, "42", "Ann", "Nice weather", datetime(2020, 1, 1, tzinfo=UTC))
-    await journal.received(chatter)
-    await journal.silent(chatter, "not addressed")
+    await journal.record_message(chatter)
+    await journal.mark_skipped(chatter, "not addressed")
     await journal.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE messages SET settled_at = '2020-01-01 00:00:00.000000'")

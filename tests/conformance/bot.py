@@ -15,8 +15,8 @@ from rich.console import Console
 from sqlalchemy import text as sql
 
 from bots.cli.chat import Conversation
-from bots.console.commands import question_in
-from core.messaging.processor import Answer, Intake
+from bots.console.commands import extract_question
+from core.messaging.processor import AnswerFunction, MessageProcessor
 from core.ports import Sink
 from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
@@ -98,12 +98,12 @@ class Bot:
 
     adapter: Skipping
     journal: Journal
-    intake: Intake
+    intake: MessageProcessor
 
-    def __init__(self, driver: Driver, folder: Path, answer: Answer | None = None) -> None:
+    def __init__(self, driver: Driver, folder: Path, answer: AnswerFunction | None = None) -> None:
         self.driver = driver
         self.script = Script()
-        self.answer: Answer = answer or self.script
+        self.answer: AnswerFunction = answer or self.script
         self.changes: dict[str, object] = {}
         self._folder = folder
         self._runs = 0
@@ -122,13 +122,13 @@ class Bot:
         self.journal = await Journal.open(self.file)
         self.adapter = self.driver.adapter(self.journal, self._folder)
         await self.adapter.open()
-        self.intake = Intake(settings(**self.changes), self.journal, self._answered)
+        self.intake = MessageProcessor(settings(**self.changes), self.journal, self._answered)
         self._listening = asyncio.create_task(self._listen())
         await self.driver.ready()
 
     async def _listen(self) -> None:
         await self.intake.resume(self.adapter)
-        await self.adapter.listen(self.intake.receiver(self.adapter))
+        await self.adapter.listen(self.intake.handler_for(self.adapter))
 
     async def _answered(self, question: Question, sink: Sink) -> Reply:
         # Looked up anew: a scenario may put another answer in its place while the bot runs.
@@ -161,8 +161,8 @@ class Bot:
         self._runs += 1
         if while_posting:
             journal = await Journal.open(left)
-            for message, _ in await journal.pending(self.driver.name):
-                await journal.posting(message)
+            for message, _ in await journal.get_pending(self.driver.name):
+                await journal.mark_posting(message)
             await journal.close()
 
     def private(self, person: Person = ANN) -> Room:
@@ -176,7 +176,7 @@ class Bot:
     async def entries(self, room: Room) -> list[Entry]:
         """Return what the journal holds of a chat, oldest first."""
         query = sql("SELECT * FROM messages WHERE platform = :platform AND chat = :chat ORDER BY number")
-        async with self.journal._reading() as connection:
+        async with self.journal._connect() as connection:
             rows = (await connection.execute(query, {"platform": self.driver.name, "chat": room.chat})).all()
         return [
             Entry(row.id, row.state, row.reason or "", row.text, row.thread, row.author_id, row.reply or "")
@@ -197,7 +197,7 @@ class Bot:
         query = sql("SELECT reply_id, state FROM messages WHERE chat = :chat AND id = :id")
         async with asyncio.timeout(GRACE_S):
             while True:
-                async with self.journal._reading() as connection:
+                async with self.journal._connect() as connection:
                     row = (await connection.execute(query, {"chat": room.chat, "id": message})).one()
                 if row.reply_id and row.state == "answering":
                     return
@@ -276,9 +276,9 @@ class Terminal(Bot):
 
     async def _typed(self, line: str) -> Entry:
         begun = self.out.tell()
-        told = await self._conversation.hear(line)
+        told = await self._conversation.process_line(line)
         self._printed.append(printed(len(self._printed), self.out.getvalue()[begun:]))
-        return Entry(str(len(self._printed)), told.state, "", question_in(line), "", "", told.answer)
+        return Entry(str(len(self._printed)), told.state, "", extract_question(line), "", "", told.answer)
 
     def shown(self, room: Room) -> list[Shown]:
         return self._printed

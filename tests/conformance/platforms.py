@@ -14,11 +14,11 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from bots.daemon.adapters import Offsets, Positions
+from bots.daemon.adapters import JournalOffsets, JournalPositions
 from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
-from bots.telegram.client import Pace as TelegramPace
+from bots.telegram.errors import TelegramIntervals as TelegramPace
 from core.ports import Adapter
 from core.storage.messages import Journal
 from core.types import ConversationKey
@@ -30,7 +30,7 @@ Step = Literal["post", "begin", "grow", "finish"]
 How = Literal["rate limit", "server error", "dropped before", "dropped after"]
 
 TELEGRAM_PACE = TelegramPace(
-    poll_s=1, retry_s=0.02, longest_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, patience_s=5
+    poll_s=1, retry_s=0.02, max_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, retry_timeout_s=5
 )
 WORD_JOINERS = re.compile("[\u2060\u200b]")
 
@@ -199,7 +199,7 @@ class Telegram(Driver):
 
     def adapter(self, journal: Journal, folder: Path) -> TelegramAdapter:
         settings = telegram_settings(self.peer, folder)
-        return TelegramAdapter(settings, Offsets(journal, "telegram:42"), TELEGRAM_PACE)
+        return TelegramAdapter(settings, JournalOffsets(journal, "telegram:42"), TELEGRAM_PACE)
 
     async def ready(self) -> None:
         # Telegram keeps what is said until it is asked for.
@@ -324,7 +324,7 @@ class Discord(Driver):
 
     def adapter(self, journal: Journal, folder: Path) -> DiscordAdapter:
         settings = discord_stand.settings(self.peer, folder)
-        return DiscordAdapter(settings, Positions(journal, "discord"), discord_stand.PACE)
+        return DiscordAdapter(settings, JournalPositions(journal, "discord"), discord_stand.PACE)
 
     async def ready(self) -> None:
         await until(lambda: bool(self.peer.gateway.live), "a session with Discord's gateway")
@@ -445,7 +445,7 @@ class Slack(Driver):
 
     def adapter(self, journal: Journal, folder: Path) -> SlackAdapter:
         async def answered_in(key: ConversationKey) -> bool:
-            return bool(await journal.conversation(key, 1))
+            return bool(await journal.get_history(key, 1))
 
         return SlackAdapter(slack_stand.settings(self.peer, folder), answered_in, slack_stand.PACE)
 

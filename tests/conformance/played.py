@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from bots.console.adapter import Group
-from bots.console.convert import DELETE, EDIT, Ignored, read
+from bots.console.adapter import ConsoleGroupAdapter
+from bots.console.convert import DELETE, EDIT, IgnoredLine, to_typed_line
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.conformance.platforms import ANN, Driver, How, Person, Room, Shown, Step, until
@@ -154,7 +154,7 @@ class Played(Driver):
         raise NotImplementedError(NOT_THERE)
 
 
-class Watched(Group):
+class Watched(ConsoleGroupAdapter):
     """The group, with what is heard and printed in it noted."""
 
     def __init__(self, descriptor: int, shown: list[tuple[str, Shown]]) -> None:
@@ -166,24 +166,24 @@ class Watched(Group):
         self.latest: dict[ConversationKey, str] = {}
         self.offered: dict[str, dict[str, str]] = {}
 
-    def hear(self, line: str) -> Any:
-        made = super().hear(line)
+    def parse_line(self, line: str) -> Any:
+        made = super().parse_line(line)
         if isinstance(made, Message) and not (made.command == "thumbs" or made.reference.get("edited")):
             self.latest[made.key] = made.id
-        elif isinstance(made, Ignored):
-            self.latest.pop(read(line).key, None)
-        self.heard.append("" if isinstance(made, Ignored) else made.id)
+        elif isinstance(made, IgnoredLine):
+            self.latest.pop(to_typed_line(line).key, None)
+        self.heard.append("" if isinstance(made, IgnoredLine) else made.id)
         return made
 
-    def said(self, key: ConversationKey, number: str, text: str, *, rated: bool) -> None:
-        super().said(key, number, text, rated=rated)
-        self.latest[key] = number
+    def record_bot_message(self, key: ConversationKey, message_id: str, text: str, *, is_rateable: bool) -> None:
+        super().record_bot_message(key, message_id, text, is_rateable=is_rateable)
+        self.latest[key] = message_id
         heading, _, below = self.output.getvalue().rpartition(HEADING)[2].partition("\n")
         thread = re.search(r"\bin ([\w.-]+)\)", plain(heading))
         if choices := choices_in(plain(below).splitlines()[-1]):
-            self.offered[number] = choices
+            self.offered[message_id] = choices
             below = below.rstrip("\n").rpartition("\n")[0]
-        self._shown.append((key.chat, replace(printed(number, below), thread=thread[1] if thread else "")))
+        self._shown.append((key.chat, replace(printed(message_id, below), thread=thread[1] if thread else "")))
 
 
 def choices_in(line: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.messaging.policy.command_table import find
+from core.messaging.policy.command_table import get_command
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, ROBOT, Room, until
 from tests.conformance.scenarios import cannot
@@ -26,7 +26,7 @@ async def told(bot: Bot, room: Room, name: str, given: str = "") -> str:
     """Let Ann give a command, and return what she sees."""
     seen = len(bot.shown(room))
     if bot.platform == "discord":
-        command = find(name)
+        command = get_command(name)
         assert command is not None
         options = dict(zip([one.name for one in command.arguments], given.split(), strict=False))
         number = (await bot.driver.peer.command(room.place, name, bot.driver._author(ANN), **options)).id  # type: ignore[attr-defined]

@@ -82,7 +82,7 @@ async def test_an_answer_that_is_cut_says_so(lined: Bot, model: LanguageModelPee
     model.drop_after = 8
     text = await asked(lined)
     assert "It is quite simple" in text
-    assert ENGLISH.cut.strip("*") in " ".join(text.split())
+    assert ENGLISH.answer_interrupted.strip("*") in " ".join(text.split())
 
 
 async def test_an_answer_that_breaks_inside_is_told_without_its_details(bot: Bot) -> None:
@@ -91,7 +91,7 @@ async def test_an_answer_that_breaks_inside_is_told_without_its_details(bot: Bot
     assert entry.state == "failed"
     assert "secret internals" in entry.reason
     [text] = bot.texts(bot.private())
-    assert ENGLISH.inside in text
+    assert ENGLISH.internal_error in text
     assert "secret" not in text
 
 
@@ -109,7 +109,7 @@ async def test_a_service_that_is_down_is_told_as_such(bot: Bot) -> None:
     entry = await bot.asked(bot.group(), "How?")
     assert entry.state == "failed"
     [text] = bot.texts(bot.group())
-    assert ENGLISH.outside in text
+    assert ENGLISH.service_unavailable in text
     assert "10.0.0.7" not in text
 
 
@@ -126,7 +126,7 @@ async def test_a_failure_in_the_middle_takes_the_place_of_what_was_shown(bot: Bo
     bot.answer = breaks
     assert (await bot.asked(room, "How?")).state == "failed"
     [text] = bot.texts(room)
-    assert ENGLISH.inside in text
+    assert ENGLISH.internal_error in text
 
 
 @alone

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text as sql
 
 from core.errors import UsageError
-from core.messaging.feedback.rating_buttons import offers
+from core.messaging.feedback.rating_buttons import make_buttons
 from core.text.feedback_messages import ENGLISH
 from core.types import UP
 from tests.conformance.bot import Bot
@@ -89,7 +89,7 @@ async def press(bot: Bot, room: Room, data: str, who: Person = ANN, *, at: int =
 
 async def said(bot: Bot) -> list[tuple[str, str]]:
     """Return what the journal's database holds of what people say, in the order they said it first."""
-    async with bot.journal._reading() as connection:
+    async with bot.journal._connect() as connection:
         rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
     return [(row.verdict, row.reason) for row in rows]
 
@@ -101,7 +101,7 @@ async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     buttons = offered(bot, room)
     assert list(buttons) == ["👍", "👎"]
     noted = await press(bot, room, buttons["👍"])
-    assert noted.text == ENGLISH.up.format(up=1, down=0)
+    assert noted.text == ENGLISH.rated_up.format(up=1, down=0)
     assert noted.buttons == {}
     assert await said(bot) == [("up", "")]
     assert len(bot.texts(room)) == (2 if bot.platform == "slack" else 1), "nobody else is told"
@@ -114,7 +114,7 @@ async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) ->
     await press(bot, room, buttons["👍"])
     assert "👍 2" in (await press(bot, room, buttons["👍"], BEN)).text
     assert "👍 1 · 👎 1" in (await press(bot, room, buttons["👎"])).text
-    assert (await press(bot, room, buttons["👎"])).text == ENGLISH.back.format(up=1, down=0)
+    assert (await press(bot, room, buttons["👎"])).text == ENGLISH.rating_removed.format(up=1, down=0)
     assert await said(bot) == [("", ""), ("up", "")]
 
 
@@ -122,16 +122,16 @@ async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
     room = bot.group()
     await bot.asked(room, QUESTION)
     noted = await press(bot, room, offered(bot, room)["👎"])
-    assert ENGLISH.why in noted.text
+    assert ENGLISH.ask_reason in noted.text
     assert list(noted.buttons) == list(ENGLISH.buttons.values())
     if bot.platform == "console":
         typed = ["/bad wrong", "/bad outdated", "/bad other", "/bad unclear", "/again"]
     else:
         question = noted.buttons["Wrong"].split(":", 2)[2]
-        typed = [one.data for one in offers(question, list(ENGLISH.buttons.items()))]
+        typed = [one.data for one in make_buttons(question, list(ENGLISH.buttons.items()))]
     assert list(noted.buttons.values()) == typed
     noted = await press(bot, room, noted.buttons["Outdated"], below=noted.below)
-    assert noted.text == ENGLISH.noted
+    assert noted.text == ENGLISH.reason_noted
     assert await said(bot) == [("down", "outdated")]
 
 
@@ -141,13 +141,13 @@ async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     bot.script.says = lambda _: "Better this time"
     noted = await press(bot, room, offered(bot, room)["👎"])
     again = noted.buttons[ENGLISH.buttons["again"]]
-    assert (await press(bot, room, again, BEN)).text == ENGLISH.asker
-    assert (await press(bot, room, again)).text == ENGLISH.trying
+    assert (await press(bot, room, again, BEN)).text == ENGLISH.only_asker
+    assert (await press(bot, room, again)).text == ENGLISH.retrying
     await bot.settled(room, f"{entry.id}~2")
     told = [one for one in bot.shown(room) if one.text == "Better this time"]
     first = next(one for one in bot.shown(room) if one.text == f"Answer to: {QUESTION}")
     assert [(one.thread, one.reply_to) for one in told] == [(first.thread, first.reply_to)]
-    assert (await press(bot, room, again)).text == ENGLISH.once
+    assert (await press(bot, room, again)).text == ENGLISH.already_retried
     assert len(bot.script.questions) == 2
     assert list(offered(bot, room)) == ["👍", "👎"], "the second answer is rated as well"
 
@@ -205,8 +205,8 @@ async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     await bot.asked(bot.private(BEN), "Something private?", who=BEN)
     elsewhere = await bot.asked(bot.private(BEN), "Something more?", who=BEN)
     for number in (elsewhere.id, "99999999"):
-        [forged] = offers(number, [(UP, "👍")])
-        assert (await press(bot, room, forged.data)).text == ENGLISH.unknown
+        [forged] = make_buttons(number, [(UP, "👍")])
+        assert (await press(bot, room, forged.data)).text == ENGLISH.unknown_answer
     assert await said(bot) == []
 
 
@@ -251,5 +251,5 @@ async def test_a_press_is_safe_before_it_is_acknowledged(bot: Bot) -> None:
         assert not pressing.done(), "nothing can be written, so nothing is acknowledged"
         assert await said(bot) == []
         somebody.execute("ROLLBACK")
-        assert (await pressing).text == ENGLISH.up.format(up=1, down=0)
+        assert (await pressing).text == ENGLISH.rated_up.format(up=1, down=0)
     assert await said(bot) == [("up", "")]

@@ -31,7 +31,7 @@ async def _answered_thread(bot: Bot, **gate: object) -> Room:
 async def _earlier(bot: Bot, minutes: float) -> None:
     """Let everything have been answered so long ago."""
     then = datetime.now(UTC) - timedelta(minutes=minutes)
-    async with bot.journal.database.writing() as connection:
+    async with bot.journal.database.transaction() as connection:
         await connection.execute(update(messages).values(settled_at=then, received_at=then))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from core.text.messages import notes_in
+from core.text.messages import messages_for
 from tests.conformance.bot import Bot, Entry, Gate
 from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Person, Room, until
 from tests.conformance.scenarios import NO_REDELIVERY, ONE_GROUP, ONLY_TEXT, WHOLE, alone, cannot
@@ -356,7 +356,7 @@ async def test_who_sends_only_a_picture_is_told_that_it_cannot_be_looked_at(bot:
     await bot.asked(room, "hello")
     await bot.driver.attach(room)
     await until(lambda: len(bot.shown(room)) == 2, "the second answer")
-    assert bot.texts(room)[1] == notes_in("").picture
+    assert bot.texts(room)[1] == messages_for("").picture
     assert bot.script.asked == ["hello"]
 
 

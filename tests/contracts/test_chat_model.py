@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import ModelError
-from core.llm.role_models import RoleModels
-from core.ports import ChatModel, Form, Role
+from core.llm.role_models import RoleChatModel
+from core.ports import ChatModel, ModelRole, ResponseSchema
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
@@ -21,8 +21,8 @@ from tests.peers.language_model import LanguageModelPeer
 ROOT = Path(__file__).parents[2]
 REPLY = "A tree has leaves, and a trunk."
 ASK = [Turn("user", "What is a tree?"), Turn("assistant", "A plant."), Turn("user", "What has it?")]
-ROLES: tuple[Role, ...] = ("main", "light")
-FORM = Form("answer", "What a tree has.", {"type": "object", "properties": {"parts": {"type": "string"}}})
+ROLES: tuple[ModelRole, ...] = ("main", "light")
+FORM = ResponseSchema("answer", "What a tree has.", {"type": "object", "properties": {"parts": {"type": "string"}}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ async def stand(request: pytest.FixtureRequest) -> AsyncIterator[Stand]:
         if request.param == "the second endpoint":
             role = {"base_url": broken.base_url, "model": "bad", "fallbacks": {"good": known}}
         light = role if request.param == "one endpoint" else None
-        models = RoleModels.open(ModelsSettings.model_validate({"main": role, "light": light}))
+        models = RoleChatModel.open(ModelsSettings.model_validate({"main": role, "light": light}))
         assert models is not None
         # The first client takes a second to load, which is not what is measured here.
         await models.warm_up()
@@ -62,16 +62,16 @@ def budget(deadline_s: float = 60.0) -> Budget:
     return Budget(BudgetSettings(deadline_s=deadline_s))
 
 
-async def streamed(model: ChatModel, within: Budget, role: Role = "main", agent: str = "") -> list[str]:
+async def streamed(model: ChatModel, within: Budget, role: ModelRole = "main", agent: str = "") -> list[str]:
     return [piece async for piece in model.stream("Be brief.", ASK, role=role, budget=within, agent=agent)]
 
 
-async def completed(model: ChatModel, within: Budget, role: Role = "main", agent: str = "") -> str:
+async def completed(model: ChatModel, within: Budget, role: ModelRole = "main", agent: str = "") -> str:
     return await model.complete("Be brief.", ASK, role=role, budget=within, agent=agent)
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_the_pieces_joined_are_the_whole_reply(stand: Stand, role: Role) -> None:
+async def test_the_pieces_joined_are_the_whole_reply(stand: Stand, role: ModelRole) -> None:
     pieces = await streamed(stand.model, budget(), role)
     assert all(pieces)
     assert "".join(pieces) == await completed(stand.model, budget(), role) == REPLY
@@ -93,7 +93,7 @@ async def test_the_instructions_and_the_turns_arrive_in_order(stand: Stand) -> N
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_tokens_are_counted_by_agent_or_role(stand: Stand, role: Role) -> None:
+async def test_tokens_are_counted_by_agent_or_role(stand: Stand, role: ModelRole) -> None:
     within = budget()
     await completed(stand.model, within, role, "rewrite")
     await streamed(stand.model, within, role, "summarizer")
@@ -106,8 +106,8 @@ async def test_tokens_are_counted_by_agent_or_role(stand: Stand, role: Role) -> 
 
 
 async def test_a_form_is_a_wish(stand: Stand) -> None:
-    for form in (FORM, Form("search", "Searches.", FORM.schema, tool=True)):
-        assert await stand.model.complete("", ASK, role="light", budget=budget(), form=form) == REPLY
+    for form in (FORM, ResponseSchema("search", "Searches.", FORM.schema, is_tool=True)):
+        assert await stand.model.complete("", ASK, role="light", budget=budget(), response_schema=form) == REPLY
 
 
 async def test_both_calls_end_by_the_deadline(stand: Stand) -> None:

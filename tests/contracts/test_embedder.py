@@ -62,7 +62,7 @@ async def test_answers_many_callers_at_once(embedder: Embedder) -> None:
 
 async def test_known_share_is_a_share(embedder: Embedder) -> None:
     for text in ("How do agents exchange messages?", "检索代理如何交换消息", "", "\ud83d", "x" * 100_000):
-        assert 0 <= embedder.known_share(text) <= 1
+        assert 0 <= embedder.vocabulary_coverage(text) <= 1
 
 
 async def test_names_its_model_and_closes_twice(embedder: Embedder) -> None:

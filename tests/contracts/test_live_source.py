@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from core.errors import SourceError
 from core.settings import SourceSettings
-from knowledge.live import Live, is_live, open_live
+from knowledge.live import LiveRetriever, is_live, open_live_source
 from knowledge.live.search import LiveSources
 from tests.peers.web import KEY, Hit, Page, WebPeer
 
@@ -51,8 +51,8 @@ class Service:
         adapter: TypeAdapter[SourceSettings] = TypeAdapter(SourceSettings)
         return adapter.validate_python({**values, "timeout_s": AT_MOST_S, **changes})
 
-    def open(self, **changes: object) -> Live:
-        return open_live("online", self.settings(**changes))
+    def open(self, **changes: object) -> LiveRetriever:
+        return open_live_source("online", self.settings(**changes))
 
 
 @pytest.fixture(params=KINDS)
@@ -62,7 +62,7 @@ async def service(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         yield Service(request.param, web)
 
 
-async def asked(source: Live, query: str = "rocket router") -> list[str]:
+async def asked(source: LiveRetriever, query: str = "rocket router") -> list[str]:
     try:
         return [one.text for one in await source.search(query)]
     finally:
@@ -178,9 +178,7 @@ async def test_the_others_answer_while_one_misbehaves(service: Service, fault: s
         other = Service("http_api", well)
         other.holds("The other source answers.")
         online = service.settings(timeout_s=PATIENCE_S if fault == "slow" else AT_MOST_S)
-        live = LiveSources(
-            {"online": online, "other": other.settings()}, alike, data_dir=tmp_path, patience_s=AT_MOST_S
-        )
+        live = LiveSources({"online": online, "other": other.settings()}, alike, data_dir=tmp_path, timeout_s=AT_MOST_S)
         async with asyncio.timeout(AT_MOST_S / 2):
             found = await live.search(("online", "other"), "rocket")
         await live.close()

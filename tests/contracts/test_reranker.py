@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.answering.agents.reranker import ModelReranker
-from core.answering.context.dependencies import Parts
+from core.answering.agents.reranker import LLMReranker
+from core.answering.context.dependencies import AnswerDependencies
 from core.llm.prompts import Prompts
 from core.ports import Reranker
 from core.runtime.budget import Budget
 from core.settings import SearchSettings
 from core.types import Passage
 from knowledge.reranking.api import ApiReranker
-from knowledge.reranking.rerankers import FusionReranker, KeepOrder, WeightedReranker, make_reranker
+from knowledge.reranking.rerankers import FusionReranker, NoOpReranker, WeightedReranker, make_reranker
 from tests.core.scripted import models
 from tests.core.stand import ShelfLibrary, settings
 from tests.peers.language_model import LanguageModelPeer
@@ -45,7 +45,7 @@ async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     plain: dict[str, Reranker] = {
         "fusion": FusionReranker(0.5),
         "lexical": FusionReranker(0.0),
-        "keep": KeepOrder(),
+        "keep": NoOpReranker(),
         "weighted": WeightedReranker(FusionReranker(0.5), {"code": 0.5, "faq": 3}),
     }
     if request.param in plain:
@@ -62,8 +62,8 @@ async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         async with LanguageModelPeer(reply=named) as language:
             model = models(language)
             configuration = settings(knowledge={"search": {"rerank": "model"}})
-            parts = Parts(configuration, ShelfLibrary(), KeepOrder(), model, Prompts.read())
-            yield ModelReranker(parts, Budget(configuration.budget))
+            parts = AnswerDependencies(configuration, ShelfLibrary(), NoOpReranker(), model, Prompts.read())
+            yield LLMReranker(parts, Budget(configuration.budget))
             await model.close()
 
 
@@ -88,7 +88,7 @@ async def test_an_empty_question_is_no_problem(reranker: Reranker) -> None:
 
 async def test_the_settings_choose() -> None:
     assert isinstance(make_reranker(SearchSettings()), FusionReranker)
-    assert isinstance(make_reranker(SearchSettings(rerank="none")), KeepOrder)
+    assert isinstance(make_reranker(SearchSettings(rerank="none")), NoOpReranker)
     assert isinstance(make_reranker(SearchSettings(rerank="model")), FusionReranker), "what the model's falls back on"
     assert isinstance(make_reranker(SearchSettings(kind_weights={"faq": 2})), WeightedReranker)
     service = SearchSettings.model_validate({"rerank": "api", "reranker": {"url": "https://rerank.example.org"}})

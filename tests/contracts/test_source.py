@@ -28,7 +28,7 @@ from core.settings import (
     WebsiteSource,
 )
 from core.storage.engine import Database
-from core.storage.lessons import Lessons
+from core.storage.lessons import TaughtAnswerRepository
 from core.types import ConversationKey, Message
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
@@ -139,8 +139,8 @@ class World:
     async def teach(self, entries: dict[str, str]) -> None:
         database = await Database.open(self.taught)
         try:
-            lessons = Lessons(database)
-            held = {one.question: one for one in await lessons.list()}
+            lessons = TaughtAnswerRepository(database)
+            held = {one.question: one for one in await lessons.list_answers()}
             for name, one in held.items():
                 if name in entries and one.answer == entries[name]:
                     continue
@@ -150,7 +150,7 @@ class World:
             for name in entries.keys() - held.keys():
                 key = ConversationKey("test", "room")
                 taught = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
-                number = await lessons.teach(taught, "8", name, entries[name])
+                number = await lessons.submit(taught, "8", name, entries[name])
                 assert number
                 await lessons.decide(number, "approved", "owner")
         finally:

@@ -26,9 +26,9 @@ import pytest
 from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from core.types import Passage
-from knowledge.ports import Row, Store, Vectors
-from knowledge.stores.lance.store import MEMORY, open_lance
-from knowledge.stores.lance.table import FEWEST_INDEXED
+from knowledge.ports import PassageRow, Store, Vectors
+from knowledge.stores.lance.store import MAX_VECTOR_BYTES, open_lance
+from knowledge.stores.lance.table import MIN_INDEXED_ROWS
 from knowledge.stores.weaviate import open_weaviate
 from knowledge.stores.weaviate.connection import connect
 
@@ -97,7 +97,7 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture(params=["lance-in-memory", "lance-on-disk", "weaviate"])
 async def place(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     if request.param != "weaviate":
-        yield Place(directory, {"memory": MEMORY if request.param == "lance-in-memory" else 0})
+        yield Place(directory, {"memory": MAX_VECTOR_BYTES if request.param == "lance-in-memory" else 0})
         return
     place = Place(weaviate_settings(), {"claim_seconds": 1.5})
     yield place
@@ -135,14 +135,16 @@ def unit(seed: int, dimension: int = DIMENSION) -> Vectors:
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
-def row(name: str, path: str, *, source: str = "docs", tokens: str = "", seed: int = 0, print_: str = "1") -> Row:
+def row(
+    name: str, path: str, *, source: str = "docs", tokens: str = "", seed: int = 0, print_: str = "1"
+) -> PassageRow:
     passage = Passage(
         name, source, path, f"Title of {name}", f"Text of {name}", f"https://x.org/{name}", "markdown", 3, 9
     )
-    return Row(passage, print_, tokens or name, unit(seed))
+    return PassageRow(passage, print_, tokens or name, unit(seed))
 
 
-def random_rows(count: int, *, source: str = "docs", seed: int = 1, per_document: int = 5) -> list[Row]:
+def random_rows(count: int, *, source: str = "docs", seed: int = 1, per_document: int = 5) -> list[PassageRow]:
     random = np.random.default_rng(seed)
     rows = []
     for number in range(count):
@@ -154,11 +156,11 @@ def random_rows(count: int, *, source: str = "docs", seed: int = 1, per_document
     return rows
 
 
-async def put(store: Store, rows: Sequence[Row], source: str = "docs") -> None:
+async def put(store: Store, rows: Sequence[PassageRow], source: str = "docs") -> None:
     await store.replace(source, {row.passage.path for row in rows}, rows)
 
 
-def bm25(rows: Sequence[Row], query: str) -> dict[str, float]:
+def bm25(rows: Sequence[PassageRow], query: str) -> dict[str, float]:
     """The textbook formula (k1 1.2, b 0.75) over all rows. A word that the query repeats counts as often."""
     documents = {row.passage.id: Counter(row.tokens.split()) for row in rows}
     average = sum(document.total() for document in documents.values()) / len(documents)
@@ -197,7 +199,7 @@ async def test_replacing_touches_only_its_source_and_paths(store: Store) -> None
     await put(store, [row("c1", "a.md", source="other")], "other")
     await put(store, [row("a1", "a.md", tokens="newer", print_="2")])
     manifest = await store.manifest("docs")
-    assert {path: (held.fingerprint, held.passages) for path, held in manifest.items()} == {
+    assert {path: (held.fingerprint, held.passage_count) for path, held in manifest.items()} == {
         "a.md": ("2", 1),
         "b.md": ("1", 1),
     }
@@ -217,14 +219,14 @@ async def test_paths_without_rows_are_deleted(store: Store) -> None:
 async def test_documents_without_passages_keep_their_fingerprint(store: Store) -> None:
     await store.replace("docs", ["a.md", "empty.md"], [row("a", "a.md", seed=1)], {"empty.md": "77"})
     held = (await store.manifest("docs"))["empty.md"]
-    assert (held.fingerprint, held.passages) == ("77", 0)
+    assert (held.fingerprint, held.passage_count) == ("77", 0)
     assert [passage.id for passage in await store.search("a", unit(1), ["docs"], 9)] == ["a"]
     assert len(await store.vectors("docs")) == 1
     await store.replace("docs", ["empty.md"], [row("filled", "empty.md", print_="78")])
     held = (await store.manifest("docs"))["empty.md"]
-    assert (held.fingerprint, held.passages) == ("78", 1)
+    assert (held.fingerprint, held.passage_count) == ("78", 1)
     await store.replace("docs", ["empty.md"], [], {"empty.md": "79"})
-    assert (await store.manifest("docs"))["empty.md"].passages == 0
+    assert (await store.manifest("docs"))["empty.md"].passage_count == 0
     await store.replace("docs", ["empty.md"], [])
     assert set(await store.manifest("docs")) == {"a.md"}
 
@@ -261,7 +263,7 @@ async def test_thousands_of_paths_in_one_commit(store: Store) -> None:
 
 
 @pytest.mark.parametrize("optimised", [True, False])
-@pytest.mark.parametrize("count", [400, FEWEST_INDEXED + 500])
+@pytest.mark.parametrize("count", [400, MIN_INDEXED_ROWS + 500])
 async def test_both_scores_are_true(store: Store, count: int, optimised: bool) -> None:
     ours, theirs = random_rows(count), random_rows(50, source="other", seed=2)
     await put(store, ours)
@@ -296,7 +298,7 @@ async def test_only_the_sources_asked_for(store: Store) -> None:
 
 
 async def test_a_small_source_beside_a_big_one_is_searched_completely(store: Store) -> None:
-    await put(store, random_rows(FEWEST_INDEXED + 100))
+    await put(store, random_rows(MIN_INDEXED_ROWS + 100))
     await put(store, random_rows(7, source="small", seed=9), "small")
     await store.optimise()
     assert len(await store.search("", unit(3), ["small"], 10)) == 7
@@ -330,7 +332,7 @@ async def test_long_words_and_case_are_kept(store: Store) -> None:
 
 
 async def test_a_reader_never_sees_half_a_replacement(place: Place, store: Store) -> None:
-    def version(number: int) -> list[Row]:
+    def version(number: int) -> list[PassageRow]:
         return [row(f"n{n}", "a.md", tokens=f"common v{number}", print_=str(number)) for n in range(number % 2 * 5 + 5)]
 
     await put(store, version(0))
@@ -342,7 +344,7 @@ async def test_a_reader_never_sees_half_a_replacement(place: Place, store: Store
             found = await reader.search("common", unit(0), ["docs"], 50)
             seen.add(len(found))
             manifest = await reader.manifest("docs")
-            assert manifest["a.md"].passages == int(manifest["a.md"].fingerprint) % 2 * 5 + 5
+            assert manifest["a.md"].passage_count == int(manifest["a.md"].fingerprint) % 2 * 5 + 5
 
     async with opened(place) as other, asyncio.TaskGroup() as tasks:
         tasks.create_task(read(store))
@@ -383,7 +385,7 @@ async def test_another_model_is_refused_and_rebuilt_on_request(place: Place) -> 
         assert len(await store.manifest("docs")) == 1
     async with opened(place, "other", 8, rebuild=True) as store:
         assert await store.manifest("docs") == {}
-        await store.replace("docs", ["a.md"], [Row(row("a", "a.md").passage, "1", "new", unit(1, 8))])
+        await store.replace("docs", ["a.md"], [PassageRow(row("a", "a.md").passage, "1", "new", unit(1, 8))])
         assert len(await store.search("new", unit(1, 8), ["docs"], 5)) == 1
 
 
@@ -399,7 +401,7 @@ async def test_a_reader_notices_a_rebuild_with_another_model(place: Place) -> No
 async def test_vectors_of_a_wrong_length_are_refused(store: Store) -> None:
     await put(store, [row("a", "a.md")])
     with pytest.raises(StoreMismatch, match="takes vectors of 16"):
-        await store.replace("docs", ["a.md"], [Row(row("a", "a.md").passage, "2", "a", unit(1, 8))])
+        await store.replace("docs", ["a.md"], [PassageRow(row("a", "a.md").passage, "2", "a", unit(1, 8))])
     assert (await store.manifest("docs"))["a.md"].fingerprint == "1"
 
 
@@ -407,7 +409,7 @@ async def test_vectors_that_are_no_numbers_are_refused(store: Store) -> None:
     await put(store, [row("a", "a.md")])
     bad = np.full(DIMENSION, np.nan, np.float32)
     with pytest.raises(StoreError, match=r"a passage of docs, b\.md, is no number"):
-        await store.replace("docs", ["b.md"], [Row(row("b", "b.md").passage, "2", "a b", bad)])
+        await store.replace("docs", ["b.md"], [PassageRow(row("b", "b.md").passage, "2", "a b", bad)])
     assert set(await store.manifest("docs")) == {"a.md"}
     assert [one.id for one in await store.search("a", unit(0), ["docs"], 5)] == ["a"]
 
@@ -418,7 +420,7 @@ async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_
     assert len(await store.search("apple", unit(0), ["docs"], 9)) == 6
     for edition in ("second", "third"):
         changed = replace(rows[0].passage, title=edition, text=f"{edition} text")
-        await put(store, [Row(changed, rows[0].fingerprint, edition, unit(77)), *rows[1:]])
+        await put(store, [PassageRow(changed, rows[0].fingerprint, edition, unit(77)), *rows[1:]])
         await store.optimise()
         found = await store.search(edition, unit(77), ["docs"], 9)
         assert len(found) == len({one.id for one in found}) == 6
@@ -534,7 +536,7 @@ async def test_killed_while_writing_it_stays_consistent(place: Place) -> None:
     for one in places:
         async with opened(one) as store:
             manifest = await store.manifest("docs")
-            assert {path: held.passages for path, held in manifest.items()} == {f"p{n}.md": 50 for n in range(3)}
+            assert {path: held.passage_count for path, held in manifest.items()} == {f"p{n}.md": 50 for n in range(3)}
             found = await store.search("word1 word2", unit(1), ["docs"], 200)
             assert len({passage.id.rsplit("-", 1)[0] for passage in found}) == 1
             await put(store, random_rows(150, seed=1, per_document=50))

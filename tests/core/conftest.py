@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.llm.client import Endpoint
+from core.llm.client import OpenAIClient
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -13,7 +13,7 @@ def _model_client_is_loaded() -> None:
     """Load the package of the model's client ahead: on a busy machine that takes longer than a stage of an answer."""
 
     async def load() -> None:
-        endpoint = Endpoint.open("http://127.0.0.1:9/v1", "", 1)
+        endpoint = OpenAIClient.open("http://127.0.0.1:9/v1", "", 1)
         await endpoint.warm_up()
         await endpoint.close()
 

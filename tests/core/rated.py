@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 
-from core.messaging.feedback.rating_buttons import press
-from core.messaging.processor import Intake
-from core.ports import Delivery, Receive, Sink
+from core.messaging.feedback.rating_buttons import to_rating_message
+from core.messaging.processor import MessageProcessor
+from core.ports import Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from tests.core.stand import MemorySink, settings
@@ -28,10 +28,10 @@ class Quiet:
     async def open(self) -> None:
         return None
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.sinks.append(MemorySink())
         return self.sinks[-1]
 
@@ -41,29 +41,29 @@ class Quiet:
 
 async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], verdict: str) -> None:
     """Have each text asked and answered in a chat, and the answer rated, each by somebody else."""
-    intake, adapter = Intake(settings(), journal, _answer), Quiet(key.platform)
-    receive = intake.receiver(adapter)
+    intake, adapter = MessageProcessor(settings(), journal, _answer), Quiet(key.platform)
+    receive = intake.handler_for(adapter)
     for text in texts:
         number, now = next(_NUMBERS), datetime.now(UTC)
         asked, who = f"asked-{number}", str(9000 + number)
         await receive(Message(asked, key, who, who, text, now, addressed=True))
         await _settled(intake)
-        pressed = press(
+        pressed = to_rating_message(
             verdict,
             asked,
-            number=f"press-{number}",
+            message_id=f"press-{number}",
             platform=key.platform,
             chat=key.chat,
             author_id=who,
             author=who,
-            at=now,
+            sent_at=now,
             reference={},
         )
         await receive(pressed)
         await _settled(intake)
 
 
-async def _settled(intake: Intake) -> None:
+async def _settled(intake: MessageProcessor) -> None:
     while intake._tasks:
         await asyncio.gather(*intake._tasks)
 

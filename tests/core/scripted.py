@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from core.llm.role_models import RoleModels
+from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
 from tests.peers.language_model import BODY, LanguageModelPeer, Refusal
 
@@ -93,9 +93,9 @@ class ScriptedPeer(LanguageModelPeer):
         return web.json_response({**head, "choices": [choice], "usage": usage})
 
 
-def models(peer: LanguageModelPeer, **changes: object) -> RoleModels:
+def models(peer: LanguageModelPeer, **changes: object) -> RoleChatModel:
     main = {"base_url": peer.base_url, "model": "test-model", **changes}
-    opened = RoleModels.open(ModelsSettings.model_validate({"main": main}))
+    opened = RoleChatModel.open(ModelsSettings.model_validate({"main": main}))
     assert opened is not None
     return opened
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from core.answering.context.dependencies import Parts
+from core.answering.context.dependencies import AnswerDependencies
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
 from core.ports import ChatModel
@@ -48,7 +48,7 @@ class ShelfLibrary:
         await asyncio.sleep(self.route_delay_s)
         return [AgentScore(name, 1.0) for name in sorted({one.source for one in self.passages})]
 
-    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
+    async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         self.queries.append(query)
         await asyncio.sleep(self.delay_s.get(agent, 0.0))
         if agent in self.broken:
@@ -105,7 +105,7 @@ def parts(
     model: ChatModel | None = None,
     configuration: Settings | None = None,
     reranker: OrderKeeper | None = None,
-) -> Parts:
-    return Parts(
+) -> AnswerDependencies:
+    return AnswerDependencies(
         configuration or settings(), library or ShelfLibrary(), reranker or OrderKeeper(), model, Prompts.read()
     )

@@ -16,34 +16,34 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import select, text, update
 
-from core.answering.overridden_library import SteeredLibrary
-from core.answering.quota import Limits
+from core.answering.overridden_library import OverriddenLibrary
+from core.answering.quota import QuotaLimiter
 from core.errors import ConfigurationError, PlatformError, StoreError, UsageError
-from core.messaging.commands.dispatcher import HANDLERS, Desk
+from core.messaging.commands.dispatcher import HANDLERS, CommandDispatcher
 from core.messaging.commands.explain_command import NOTHING, UNKNOWN
-from core.messaging.commands.form import Request
+from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import (
     COMMANDS,
     LIMITS,
     Argument,
     Command,
-    find,
+    get_command,
     help_text,
-    may_be,
-    read_arguments,
+    looks_like_arguments,
+    parse_arguments,
 )
-from core.messaging.policy.permissions import Refused
-from core.messaging.processor import Intake
-from core.ports import Delivery, Receive, Sink
+from core.messaging.policy.permissions import PermissionDenied
+from core.messaging.processor import MessageProcessor
+from core.ports import Delivery, MessageHandler, Sink
 from core.settings import AdministrationSettings, LimitsSettings, Settings
 from core.settings.loader import load_settings
 from core.storage import statistics as figures
-from core.storage.audit import Audit, Entry
+from core.storage.audit import Audit, AuditEntry
 from core.storage.messages import Journal
-from core.storage.overrides import Steering
+from core.storage.overrides import RuntimeOverrides
 from core.storage.tables import messages, overrides
-from core.storage.usage import Consumed, Ledger
-from core.text.formatting import FOR_GOOD, code, span
+from core.storage.usage import TokenUsage, UsageRepository
+from core.text.formatting import INDEFINITELY, format_code, format_duration
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
 from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
 
@@ -109,17 +109,17 @@ class Room:
     async def open(self) -> None:
         return None
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.sinks[message.id] = MemorySink()
         return self.sinks[message.id]
 
     async def close(self) -> None:
         return None
 
-    async def is_administrator(self, message: Message) -> bool:
+    async def is_admin(self, message: Message) -> bool:
         self.looked_up.append(message.author_id)
         if self.unreachable:
             raise PlatformError("no route")
@@ -172,33 +172,33 @@ class Bot:
     """The intake with its desk, and what it said to each message."""
 
     journal: Journal
-    intake: Intake
-    desk: Desk
+    intake: MessageProcessor
+    desk: CommandDispatcher
     room: Room
 
     @classmethod
     def of(cls, journal: Journal, room: Room | None = None, **changes: object) -> Bot:
         upkeep, reread = changes.pop("upkeep", None), changes.pop("reread", None)
         whole = configured(**changes)
-        desk = Desk(whole, journal, upkeep=upkeep, reread=reread)  # type: ignore[arg-type]
-        return cls(journal, Intake(whole, journal, echo, ShelfLibrary(), desk), desk, room or Room())
+        desk = CommandDispatcher(whole, journal, refresher=upkeep, reload_settings=reread)  # type: ignore[arg-type]
+        return cls(journal, MessageProcessor(whole, journal, echo, ShelfLibrary(), desk), desk, room or Room())
 
     async def hear(self, message: Message) -> str:
         """Return what the bot said to a message: a reply, a failure, or nothing."""
-        await self.intake.receiver(self.room)(message)
+        await self.intake.handler_for(self.room)(message)
         while self.intake._tasks:
             await asyncio.sleep(0.001)
         sink = self.room.sinks.get(message.id)
         return "" if sink is None else "".join([*(one.text for one in sink.replies), *sink.failures])
 
     async def state(self, message: Message) -> tuple[str, str]:
-        async with self.journal._reading() as connection:
+        async with self.journal._connect() as connection:
             query = text("SELECT state, reason FROM messages WHERE id = :id")
             row = (await connection.execute(query, {"id": message.id})).one()
         return str(row.state), str(row.reason)
 
-    async def entries(self) -> list[Entry]:
-        return list(await self.desk.office.audit.newest(100))
+    async def entries(self) -> list[AuditEntry]:
+        return list(await self.desk.context.audit.get_newest(100))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_names_fit_every_platform() -> None:
         assert re.fullmatch("[a-z]{1,32}", command.name)
         assert 1 <= len(command.summary) <= 100
         assert all(1 <= len(one.summary) <= 100 and len(one.choices) <= 25 for one in command.arguments)
-        required = [one.required for one in command.arguments]
+        required = [one.is_required for one in command.arguments]
         assert required == sorted(required, reverse=True)
         assert all(one.kind != "text" for one in command.arguments[:-1])
 
@@ -242,9 +242,9 @@ def test_the_limits_of_quota_are_those_of_the_configuration() -> None:
     ],
 )
 def test_arguments_are_read(name: str, given: str, read: dict[str, str]) -> None:
-    command = find(name)
+    command = get_command(name)
     assert command is not None
-    assert read_arguments(command, given) == read
+    assert parse_arguments(command, given) == read
 
 
 @pytest.mark.parametrize(
@@ -261,10 +261,10 @@ def test_arguments_are_read(name: str, given: str, read: dict[str, str]) -> None
     ],
 )
 def test_wrong_arguments_are_told_with_the_way_to_write_it(name: str, given: str, told: str) -> None:
-    command = find(name)
+    command = get_command(name)
     assert command is not None
     with pytest.raises(UsageError) as refusal:
-        read_arguments(command, given)
+        parse_arguments(command, given)
     assert told in str(refusal.value)
 
 
@@ -280,9 +280,9 @@ def test_wrong_arguments_are_told_with_the_way_to_write_it(name: str, given: str
     ],
 )
 def test_a_question_that_begins_with_a_commands_name_is_told_from_it(name: str, rest: str, command: bool) -> None:
-    found = find(name)
+    found = get_command(name)
     assert found is not None
-    assert may_be(found, rest) is command
+    assert looks_like_arguments(found, rest) is command
 
 
 def test_help_shows_what_its_reader_may_do() -> None:
@@ -297,7 +297,9 @@ def test_help_shows_what_its_reader_may_do() -> None:
 # --- who may --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [one for one in COMMANDS if one.who != "everyone"], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "command", [one for one in COMMANDS if one.required_role != "everyone"], ids=lambda one: one.name
+)
 async def test_nobody_else_gives_a_command_of_those_who_look_after_it(journal: Journal, command: Command) -> None:
     bot = Bot.of(journal)
     told = await bot.hear(says(command.name, who=ANN))
@@ -305,7 +307,7 @@ async def test_nobody_else_gives_a_command_of_those_who_look_after_it(journal: J
     assert told.endswith(" may do that.")
     [entry] = await bot.entries()
     assert (entry.outcome, entry.author_id, entry.command) == ("refused", ANN, command.name)
-    async with journal._reading() as connection:
+    async with journal._connect() as connection:
         assert (await connection.execute(select(overrides))).all() == []
 
 
@@ -320,8 +322,8 @@ async def test_what_changes_the_deployment_is_the_owners_alone(journal: Journal,
         told = await bot.hear(says(command, given, who=who))
         expected = "Only those who look after" if who == ANN and command != "sources" else "Only the owners"
         assert told.startswith(expected)
-    assert bot.desk.steering.admins("test:room") == (ADMIN,)
-    assert not bot.desk.steering.steers_sources
+    assert bot.desk.overrides.admins("test:room") == (ADMIN,)
+    assert not bot.desk.overrides.has_source_overrides
     assert (await bot.hear(says(command, given))).startswith("Only") is False
 
 
@@ -344,14 +346,14 @@ async def test_a_delegated_administrator_has_one_chat_and_no_more(journal: Journ
 async def test_only_ids_are_delegated_to(journal: Journal, user: str) -> None:
     bot = Bot.of(journal)
     assert "user's id" in await bot.hear(says("admins", f"add {user}"))
-    assert bot.desk.steering.admins("test:room") == ()
+    assert bot.desk.overrides.admins("test:room") == ()
 
 
 @pytest.mark.parametrize("user", ["<@42>", "<@!42>", "<@42|ann>", "42"])
 async def test_a_mention_holds_an_id(journal: Journal, user: str) -> None:
     bot = Bot.of(journal)
     await bot.hear(says("admins", f"add {user}"))
-    assert bot.desk.steering.admins("test:room") == ("42",)
+    assert bot.desk.overrides.admins("test:room") == ("42",)
 
 
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
@@ -380,7 +382,7 @@ async def test_an_anonymous_administrator_is_a_platform_administrator_and_no_mor
     """The group itself is the author: neither an owner nor a delegated person, whatever is written down for its id."""
     rights = {"owners": ["test:room"], "platform_admins": True}
     bot = Bot.of(journal, administration=rights)
-    await bot.desk.steering.change(says("admins"), "test:room", "admin.room", "added")
+    await bot.desk.overrides.change(says("admins"), "test:room", "admin.room", "added")
     assert (await bot.hear(says("sources", "off docs", who="room"))).startswith("Only the owners")
     assert "silent" in await bot.hear(says("pause", who="room"))
     without = Bot.of(journal, administration={"owners": ["test:room"]})
@@ -401,11 +403,11 @@ def test_owners_are_people_by_platform_and_id(owner: str) -> None:
 
 
 async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) -> None:
-    async def picky(request: Request) -> str:
-        raise Refused(f"Not with {request.given['colour']}.")
+    async def picky(request: CommandRequest) -> str:
+        raise PermissionDenied(f"Not with {request.arguments['colour']}.")
 
-    async def greet(request: Request) -> str:
-        return f"{request.who}: {request.chat}"
+    async def greet(request: CommandRequest) -> str:
+        return f"{request.role}: {request.chat}"
 
     table = (
         *COMMANDS,
@@ -413,8 +415,8 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
         Command("greet", "Greet", "owner"),
     )
     whole = configured()
-    desk = Desk(whole, journal, commands=table, more={"paint": picky, "greet": greet})
-    bot = Bot(journal, Intake(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
+    desk = CommandDispatcher(whole, journal, commands=table, extra_handlers={"paint": picky, "greet": greet})
+    bot = Bot(journal, MessageProcessor(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
     assert await bot.hear(says("paint", "red", who=ANN)) == "Not with red."
     assert [one.outcome for one in await bot.entries()] == ["refused"]
     assert await bot.hear(says("greet")) == "owner: test:room"
@@ -442,7 +444,7 @@ async def test_a_pause_ends_by_itself(journal: Journal) -> None:
     assert "UTC. Commands still work" in await bot.hear(says("pause", "5"))
     assert await bot.hear(says("", "How?", who=ANN)) == ""
     over = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
-    await bot.desk.steering.change(says("pause"), "test:room", "pause", over)
+    await bot.desk.overrides.change(says("pause"), "test:room", "pause", over)
     assert await bot.hear(says("", "How?", who=ANN)) == "Answer to How?"
 
 
@@ -459,7 +461,7 @@ async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
 async def test_a_pause_reaches_what_still_waits_for_people(journal: Journal) -> None:
     asked = replace(says("", "How do I install the package with pip?", who=ANN), addressed=False)
     bot = Bot.of(journal, gate={"mode": "auto", "wait_s": 2, "cooldown_s": 0, "threshold": 0.0})
-    await bot.intake.receiver(bot.room)(asked)
+    await bot.intake.handler_for(bot.room)(asked)
     await asyncio.sleep(0.1)
     await bot.hear(says("pause"))
     assert "paused" in (await bot.state(asked))[1]
@@ -519,9 +521,13 @@ async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
         await first.hear(says(command, given))
     for command, given in (("sources", "off docs"), ("sources", "scale docs 0.5"), ("quota", "daily_tokens 1000")):
         await first.hear(says(command, given))
-    again = Steering(journal.database)
+    again = RuntimeOverrides(journal.database)
     await again.load()
-    assert (again.paused("test:room"), again.mode("test:room"), again.threshold("test:room")) == (FOR_GOOD, "auto", 0.7)
+    assert (again.paused_until("test:room"), again.mode("test:room"), again.threshold("test:room")) == (
+        INDEFINITELY,
+        "auto",
+        0.7,
+    )
     assert again.admins("test:room") == ("2",)
     assert again.is_off("docs")
     assert again.scale("docs") == 0.5
@@ -531,7 +537,10 @@ async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
 
 
 async def test_another_process_sees_a_change_soon(journal: Journal) -> None:
-    here, there = Steering(journal.database, fresh_s=0.05), Steering(journal.database, fresh_s=0.05)
+    here, there = (
+        RuntimeOverrides(journal.database, cache_ttl_s=0.05),
+        RuntimeOverrides(journal.database, cache_ttl_s=0.05),
+    )
     await there.load()
     await here.change(says("mode"), "test:room", "mode", "off")
     assert here.mode("test:room") == "off"
@@ -542,8 +551,8 @@ async def test_another_process_sees_a_change_soon(journal: Journal) -> None:
 
 
 async def test_a_change_and_its_entry_are_kept_together_or_not_at_all(journal: Journal) -> None:
-    steering = Steering(journal.database)
-    async with journal.database.writing() as connection:
+    steering = RuntimeOverrides(journal.database)
+    async with journal.database.transaction() as connection:
         await connection.execute(text("DROP TABLE audit"))
     with pytest.raises(StoreError):
         await steering.change(says("mode"), "test:room", "mode", "off")
@@ -584,7 +593,7 @@ async def test_an_edit_runs_no_command_and_changes_none(journal: Journal) -> Non
     await bot.hear(given)
     await bot.hear(replace(given, text="off", reference={"edited": True}))
     assert [one.command for one in await bot.entries()] == ["mode mention"]
-    assert bot.desk.steering.mode("test:room") == "mention"
+    assert bot.desk.overrides.mode("test:room") == "mention"
 
 
 async def test_another_bots_command_is_ignored(journal: Journal) -> None:
@@ -607,7 +616,7 @@ async def test_a_command_given_twice_by_the_platform_runs_once(journal: Journal)
     await bot.hear(message)
     await bot.hear(says("resume"))
     await bot.hear(message)
-    assert bot.desk.steering.paused("test:room") == ""
+    assert bot.desk.overrides.paused_until("test:room") == ""
 
 
 async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
@@ -618,9 +627,9 @@ async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
         return await echo(question, sink)
 
     bot.intake._answer = slow
-    await bot.intake.receiver(bot.room)(says("", "How?"))
+    await bot.intake.handler_for(bot.room)(says("", "How?"))
     message = says("pause")
-    await bot.intake.receiver(bot.room)(message)
+    await bot.intake.handler_for(bot.room)(message)
     async with asyncio.timeout(60):
         while not (message.id in bot.room.sinks and bot.room.sinks[message.id].replies):
             await asyncio.sleep(0.01)
@@ -668,7 +677,7 @@ async def test_why_finds_an_answer_by_the_reply_or_by_a_link(journal: Journal) -
     first, second = says("", "One?", who=ANN), says("", "Two?", who=ANN)
     for message in (first, second):
         await bot.hear(message)
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         values = {"reply_id": "r1", "trace": {"query": "the first", "strategy": "none"}}
         await connection.execute(update(messages).where(messages.c.id == first.id).values(values))
     assert "`the first`" in await bot.hear(says("why", who=ANN, reply_to="r1"))
@@ -689,7 +698,7 @@ async def test_why_in_a_thread_prefers_the_thread(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(GROUP, thread="t1")
     await bot.hear(replace(says("", "In the thread?", who=ANN), key=thread))
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         await connection.execute(update(messages).values(trace={"query": "threaded", "strategy": "none"}))
     await bot.hear(says("", "Outside?", who=ANN))
     assert "`threaded`" in await bot.hear(replace(says("why", who=ANN), key=thread))
@@ -775,13 +784,13 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
     whole = configured(sources=both, agents={"all": {"sources": ["docs", "code"]}, "docs": {"sources": ["docs"]}})
 
     class AllOfIt(ShelfLibrary):
-        async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> list:  # type: ignore[type-arg]
+        async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> list:  # type: ignore[type-arg]
             found = [one for name in ("docs", "code") for one in await shelf.search(name, query, limit)]
             return sorted(found, key=lambda one: -one.score)[:limit]
 
-    desk = Desk(whole, journal)
-    library = SteeredLibrary(AllOfIt(), whole, Steering(journal.database, fresh_s=0))
-    bot = Bot(journal, Intake(whole, journal, echo, library, desk), desk, Room())
+    desk = CommandDispatcher(whole, journal)
+    library = OverriddenLibrary(AllOfIt(), whole, RuntimeOverrides(journal.database, cache_ttl_s=0))
+    bot = Bot(journal, MessageProcessor(whole, journal, echo, library, desk), desk, Room())
     query = "install the package with pip"
     before = await library.search("all", query, 5)
     assert [one.id for one in before] == ["install", "setup"]
@@ -809,7 +818,7 @@ async def test_a_source_must_be_named(journal: Journal, given: str, told: str) -
 
 
 async def test_earlier_answers_go_when_the_sources_change(journal: Journal) -> None:
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         await connection.execute(
             text(
                 "INSERT INTO replies (scope, made_by, question, sense, asked, versions, reply, made_at) "
@@ -817,33 +826,35 @@ async def test_earlier_answers_go_when_the_sources_change(journal: Journal) -> N
             )
         )
     await Bot.of(journal).hear(says("sources", "off docs"))
-    async with journal._reading() as connection:
+    async with journal._connect() as connection:
         assert (await connection.execute(text("SELECT * FROM replies"))).all() == []
 
 
 async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> None:
     bot = Bot.of(journal, limits={"daily_tokens": 5000})
-    ledger = Ledger(journal.database)
+    ledger = UsageRepository(journal.database)
     question = Question("How?", key=GROUP, author_id=ANN)
-    await ledger.record(question, "answered", {"writer": Consumed(300, 200, 0.5)}, datetime.now().astimezone().date())
-    limits = Limits(LimitsSettings(daily_tokens=5000), ledger, Consumed(100, 0), Steering(journal.database, fresh_s=0))
-    async with limits.admitted(question):
+    await ledger.record(question, "answered", {"writer": TokenUsage(300, 200, 0.5)}, datetime.now().astimezone().date())
+    limits = QuotaLimiter(
+        LimitsSettings(daily_tokens=5000), ledger, TokenUsage(100, 0), RuntimeOverrides(journal.database, cache_ttl_s=0)
+    )
+    async with limits.reserve(question):
         pass
     assert await bot.hear(says("quota", "daily_tokens 400")) == "- `daily_tokens`: 400 (set by a command)"
     with pytest.raises(UsageError, match="used up"):
-        async with limits.admitted(question):
+        async with limits.reserve(question):
             pass
     assert "`daily_tokens`: 400 (set by a command), 500 used" in await bot.hear(says("quota", private=True))
     in_group = await bot.hear(says("quota"))
     assert "`daily_cost_per_chat`: no limit, 0.5000 used in this chat" in in_group
     assert "`daily_tokens`:" not in in_group
     assert "no limit (set by a command)" in await bot.hear(says("quota", "daily_tokens none"))
-    async with limits.admitted(question):
+    async with limits.reserve(question):
         pass
     assert await bot.hear(says("quota", "daily_tokens default")) == "- `daily_tokens`: 5,000"
-    limits.adopt(configured(limits={"daily_tokens": 10}))
+    limits.on_reload(configured(limits={"daily_tokens": 10}))
     with pytest.raises(UsageError):
-        async with limits.admitted(question):
+        async with limits.reserve(question):
             pass
 
 
@@ -864,8 +875,8 @@ async def test_status_and_stats_count_what_happened(journal: Journal, upkeep: Fo
     elsewhere = replace(says("", "How?", who=ANN), key=ConversationKey("test", "hall"))
     await bot.hear(elsewhere)
     today = datetime.now().astimezone().date()
-    await Ledger(journal.database).record(
-        Question("How?", key=GROUP, author_id=ANN), "answered", {"writer": Consumed(1000, 234, 0.25)}, today
+    await UsageRepository(journal.database).record(
+        Question("How?", key=GROUP, author_id=ANN), "answered", {"writer": TokenUsage(1000, 234, 0.25)}, today
     )
     here = await bot.hear(says("status"))
     assert "Today in this chat: 1 answered, 1 silent, 0 failed, 1 pending" in here
@@ -883,13 +894,13 @@ async def test_status_and_stats_count_what_happened(journal: Journal, upkeep: Fo
 
 async def test_days_are_local_days(journal: Journal) -> None:
     message = says("", "How?", who=ANN)
-    await journal.received(message)
+    await journal.record_message(message)
     now = datetime.now(UTC)
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         await connection.execute(update(messages).values(received_at=now - timedelta(days=2)))
-    found = await figures.days(journal.database, (now - timedelta(days=3)).date())
+    found = await figures.get_daily_statistics(journal.database, (now - timedelta(days=3)).date())
     assert list(found) == [(now - timedelta(days=2)).astimezone().date()]
-    assert await figures.days(journal.database, now.date()) == {}
+    assert await figures.get_daily_statistics(journal.database, now.date()) == {}
 
 
 async def test_the_audit_says_who_when_where_what_before_and_after(journal: Journal) -> None:
@@ -920,13 +931,13 @@ async def test_what_strangers_type_stays_data_in_the_audit(journal: Journal) -> 
 
 async def test_the_audit_forgets_in_time(journal: Journal) -> None:
     audit = Audit(journal.database, 10)
-    old = Entry(datetime.now(UTC) - timedelta(days=11), "test", "room", "1", "changed", "mode off")
+    old = AuditEntry(datetime.now(UTC) - timedelta(days=11), "test", "room", "1", "changed", "mode off")
     await audit.record(old)
     await audit.record(replace(old, at=datetime.now(UTC)))
-    assert len(await audit.newest(10)) == 1
-    audit.adopt(None)
+    assert len(await audit.get_newest(10)) == 1
+    audit.set_keep_days(None)
     await audit.record(old)
-    assert len(await audit.newest(10)) == 2
+    assert len(await audit.get_newest(10)) == 2
 
 
 async def test_no_secret_is_shown(journal: Journal, upkeep: FolderUpkeep, tmp_path: Path) -> None:
@@ -971,8 +982,8 @@ def disk(tmp_path: Path) -> OnDisk:
 
 async def running(journal: Journal, disk: OnDisk) -> Bot:
     whole = await disk.read()
-    desk = Desk(whole, journal, reread=disk.read)
-    return Bot(journal, Intake(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
+    desk = CommandDispatcher(whole, journal, reload_settings=disk.read)
+    return Bot(journal, MessageProcessor(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
 
 
 async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journal, disk: OnDisk) -> None:
@@ -1020,12 +1031,12 @@ async def test_an_owner_who_is_removed_is_none_at_once(journal: Journal, disk: O
     ("seconds", "words"), [(3, "3 s"), (60, "1 min"), (119, "2 min"), (7200, "2 h"), (200_000, "2 d")]
 )
 def test_spans(seconds: float, words: str) -> None:
-    assert span(seconds) == words
+    assert format_duration(seconds) == words
 
 
 def test_code_is_one_line_without_an_end_of_its_own() -> None:
-    assert code("a`b\n```c") == "`a'b '''c`"
-    assert code(" ") == "(nothing)"
+    assert format_code("a`b\n```c") == "`a'b '''c`"
+    assert format_code(" ") == "(nothing)"
 
 
 # --- the documentation ----------------------------------------------------------------------------------------------
@@ -1037,4 +1048,4 @@ def test_the_page_lists_exactly_the_commands_of_the_table() -> None:
     table = page.split("## All commands")[1].split("## Who may")[0]
     rows = [line.replace("\\|", "¦").split(" | ") for line in table.splitlines() if line.startswith("| `/")]
     listed = [(usage[3:-1].replace("¦", "|"), whose, does.removesuffix(" |")) for usage, whose, does in rows]
-    assert listed == [(one.usage, who[one.who], one.summary) for one in COMMANDS]
+    assert listed == [(one.usage, who[one.required_role], one.summary) for one in COMMANDS]

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from core.answering.agents.context_manager import complete_by_rule
+from core.answering.agents.context_manager import rule_based_query
 from core.answering.pipeline import answer
 from core.errors import ServiceError, UsageError
-from core.llm.role_models import RoleModels
+from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
 from core.types import Passage, Question, Turn
 from tests.core.scripted import ScriptedPeer
@@ -28,9 +28,9 @@ async def peer() -> AsyncIterator[LanguageModelPeer]:
         yield running
 
 
-def models(peer: LanguageModelPeer, **changes: object) -> RoleModels:
+def models(peer: LanguageModelPeer, **changes: object) -> RoleChatModel:
     main = {"base_url": peer.base_url, "model": "test-model", **changes}
-    opened = RoleModels.open(ModelsSettings.model_validate({"main": main}))
+    opened = RoleChatModel.open(ModelsSettings.model_validate({"main": main}))
     assert opened is not None
     return opened
 
@@ -38,7 +38,7 @@ def models(peer: LanguageModelPeer, **changes: object) -> RoleModels:
 async def test_without_a_model_the_answer_is_quoted_and_says_so() -> None:
     sink = MemorySink()
     reply = await answer(HOW, sink, parts())
-    assert reply.extractive
+    assert reply.is_extractive
     assert "> Install the package with pip. Run `pip install kimas` in a virtual environment first. [1]" in reply.text
     assert "no language model is configured" in reply.text
     assert reply.citations[0].path == "install.md"
@@ -65,7 +65,7 @@ async def test_a_model_streams_and_its_ids_become_links(peer: LanguageModelPeer)
     await model.close()
     assert reply.text == "Use pip [1]."
     assert [one.url for one in reply.citations] == ["https://example.org/install"]
-    assert not reply.extractive
+    assert not reply.is_extractive
     assert sink.updates
     assert not any("[p" in update for update in sink.updates)
     assert reply.trace.tokens["summarizer.completion"] > 0
@@ -93,7 +93,7 @@ async def test_history_costs_two_light_calls_at_once_and_the_completed_question_
         await model.close()
         assert len(peer.requests) == 3, "the rewrite, the selection, the answer"
     assert result.trace.query == "Does the memory module need a database?"
-    assert complete_by_rule(FOLLOW_UP) in library.queries, "what the rules make of it is searched meanwhile"
+    assert rule_based_query(FOLLOW_UP) in library.queries, "what the rules make of it is searched meanwhile"
     assert result.trace.query in library.queries
     assert result.citations[0].passage_id == "memory"
 
@@ -196,7 +196,7 @@ async def test_a_failing_model_leads_to_quotes_with_a_note(peer: LanguageModelPe
     model = models(peer)
     result = await answer(HOW, MemorySink(), parts(model=model))
     await model.close()
-    assert result.extractive
+    assert result.is_extractive
     assert "write" in result.trace.cut
     assert "could not answer" in result.text
     assert result.citations

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from core.answering.cache import COMPARING_S, PART, fingerprint, may_be_given_again
-from core.answering.service import Answering, open_answering
+from core.answering.cache import COMPARE_TIMEOUT_S, FINGERPRINT_SECTIONS, fingerprint, is_cacheable
+from core.answering.service import AnswerService, make_answer_service
 from core.llm.prompts import Prompts
-from core.llm.role_models import RoleModels
+from core.llm.role_models import RoleChatModel
 from core.settings import Settings
 from core.storage.engine import Database
-from core.storage.usage import Ledger
-from core.text.question_matching import changes_by_itself, normal, sense, stands_alone
+from core.storage.usage import UsageRepository
+from core.text.question_matching import canonical_form, is_self_contained, is_time_sensitive, normalize
 from core.types import ConversationKey, Passage, Question, Turn
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import INSTALL, MemorySink, ShelfLibrary, parts, settings
@@ -65,15 +65,15 @@ class Stand:
 
     database: Database
     peer: ScriptedPeer
-    model: RoleModels
+    model: RoleChatModel
     library: Shelf = field(default_factory=Shelf)
     sources: Sources = field(default_factory=Sources)
 
-    def line(self, cache: Mapping[str, Any] | None = None, **changes: Any) -> Answering:
+    def line(self, cache: Mapping[str, Any] | None = None, **changes: Any) -> AnswerService:
         configuration = settings(cache={"enabled": True, **(cache or {})}, **changes)
-        return open_answering(parts(self.library, self.model, configuration), self.sources.of, self.database)
+        return make_answer_service(parts(self.library, self.model, configuration), self.sources.of, self.database)
 
-    async def again(self, question: Question, line: Answering | None = None) -> bool:
+    async def again(self, question: Question, line: AnswerService | None = None) -> bool:
         """Ask and tell whether the reply was given again."""
         before, sink = len(self.peer.requests), MemorySink()
         reply = await (line or self.line()).answer(question, sink)
@@ -101,7 +101,7 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
     ],
 )
 def test_the_same_words(one: str, other: str) -> None:
-    assert normal(one).lower() == normal(other).lower()
+    assert normalize(one).lower() == normalize(other).lower()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_same_words(one: str, other: str) -> None:
     ],
 )
 def test_other_words(one: str, other: str) -> None:
-    assert normal(one) != normal(other)
+    assert normalize(one) != normalize(other)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_other_words(one: str, other: str) -> None:
     ],
 )
 def test_the_same_sense(one: str, other: str) -> None:
-    assert sense(one) == sense(other) != ""
+    assert canonical_form(one) == canonical_form(other) != ""
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_same_sense(one: str, other: str) -> None:
     ],
 )
 def test_another_sense(one: str, other: str) -> None:
-    assert sense(one) != sense(other)
+    assert canonical_form(one) != canonical_form(other)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_another_sense(one: str, other: str) -> None:
     ],
 )
 def test_no_sense_at_all(text: str) -> None:
-    assert sense(text) == ""
+    assert canonical_form(text) == ""
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_no_sense_at_all(text: str) -> None:
     ],
 )
 def test_some_questions_have_another_answer_later(text: str) -> None:
-    assert changes_by_itself(text)
-    assert not stands_alone(Question(text))
+    assert is_time_sensitive(text)
+    assert not is_self_contained(Question(text))
 
 
 @pytest.mark.parametrize(
@@ -222,26 +222,26 @@ def test_some_questions_have_another_answer_later(text: str) -> None:
     ],
 )
 def test_a_conversation_matters_for_what_leans_on_it(text: str, alone: bool) -> None:
-    assert stands_alone(Question(text, SAID, author_id="42")) == alone
-    assert stands_alone(Question(text))
+    assert is_self_contained(Question(text, SAID, author_id="42")) == alone
+    assert is_self_contained(Question(text))
 
 
 def test_a_reply_to_a_message_leans_on_it() -> None:
     quoted = (Turn("user", "Sentinel is another program of ours."),)
     asked = Question("How do I install the package with pip?", quoted, author_id="42")
-    assert not stands_alone(asked)
-    assert stands_alone(replace(asked, author_id=""))
+    assert not is_self_contained(asked)
+    assert is_self_contained(replace(asked, author_id=""))
 
 
 def test_what_says_nothing_is_not_looked_up() -> None:
-    assert not stands_alone(Question("?!"))
+    assert not is_self_contained(Question("?!"))
 
 
 @pytest.mark.parametrize("text", ["a" * 40_000, "-a" * 20_000, "“a" * 20_000, "中" * 40_000])
 def test_comparing_what_is_as_long_as_a_message_can_be_takes_no_time(text: str) -> None:
     started = time.thread_time()
-    assert normal(text) == text
-    assert sense(text) == ""
+    assert normalize(text) == text
+    assert canonical_form(text) == ""
     assert time.thread_time() - started < 1
 
 
@@ -262,7 +262,7 @@ async def test_it_is_on_record_as_given_again(stand: Stand) -> None:
     line = stand.line(limits={"daily_tokens": 1})
     assert not await stand.again(HOW, line)
     assert await stand.again(HOW, line), "what costs nothing is not limited"
-    (day,) = await Ledger(stand.database).by_day(date(2000, 1, 1))
+    (day,) = await UsageRepository(stand.database).get_daily_usage(date(2000, 1, 1))
     assert (day.answers, day.cached) == (2, 1)
 
 
@@ -286,7 +286,7 @@ async def test_what_differs_in_a_number_is_not_even_compared(stand: Stand) -> No
 
 async def test_comparing_that_takes_too_long_is_given_up(stand: Stand, caplog: pytest.LogCaptureFixture) -> None:
     await stand.again(HOW)
-    stand.library.slow_s = COMPARING_S + 60
+    stand.library.slow_s = COMPARE_TIMEOUT_S + 60
     await stand.again(replace(HOW, text="What is the way to install the package with pip?"))
     assert any("questions.not_compared" in said for said in caplog.messages)
 
@@ -347,10 +347,10 @@ async def test_what_others_said_has_no_part_in_what_is_kept(stand: Stand) -> Non
 
 async def test_what_is_not_good_for_others_is_not_kept(stand: Stand) -> None:
     reply = await stand.line().answer(HOW, MemorySink())
-    assert may_be_given_again(reply)
-    assert not may_be_given_again(replace(reply, citations=()))
-    assert not may_be_given_again(replace(reply, trace=replace(reply.trace, cut=("write",))))
-    assert not may_be_given_again(replace(reply, trace=replace(reply.trace, cached=True)))
+    assert is_cacheable(reply)
+    assert not is_cacheable(replace(reply, citations=()))
+    assert not is_cacheable(replace(reply, trace=replace(reply.trace, cut=("write",))))
+    assert not is_cacheable(replace(reply, trace=replace(reply.trace, cached=True)))
 
 
 async def test_chats_do_not_share_answers(stand: Stand) -> None:
@@ -368,7 +368,7 @@ async def test_chats_do_not_share_answers(stand: Stand) -> None:
 
 
 async def test_a_closed_thread_shares_no_answers_with_its_chat(stand: Stand) -> None:
-    closed = replace(HOW, key=replace(GROUP, thread="5"), closed=True)
+    closed = replace(HOW, key=replace(GROUP, thread="5"), in_restricted_thread=True)
     assert not await stand.again(closed)
     assert await stand.again(closed)
     assert not await stand.again(HOW), "what was asked in private is not heard in the chat"
@@ -457,32 +457,32 @@ def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
         *("data_dir", "cache", "limits", "prompts", "gate", "administration", "feedback", "handoff", "telegram"),
         *("discord", "slack", "http", "bots", "auto_comment", "run", "journal", "log", "metrics"),
     }
-    assert PART | no_part == set(Settings.model_fields)
-    assert not PART & no_part
+    assert FINGERPRINT_SECTIONS | no_part == set(Settings.model_fields)
+    assert not FINGERPRINT_SECTIONS & no_part
 
 
 async def test_turned_off_it_does_nothing(stand: Stand) -> None:
     line = stand.line({"enabled": False})
-    assert line.repeated is None
+    assert line.cached_answers is None
     assert not await stand.again(HOW, line)
     assert not await stand.again(HOW, line)
     assert stand.sources.looked == 0
 
 
 async def test_without_a_model_quoted_answers_are_given_again(stand: Stand) -> None:
-    line = open_answering(
+    line = make_answer_service(
         parts(stand.library, None, settings(cache={"enabled": True})), stand.sources.of, stand.database
     )
     first, second = [await line.answer(HOW, MemorySink()) for _ in range(2)]
     assert second == replace(first, trace=second.trace)
-    assert second.extractive
+    assert second.is_extractive
     assert second.trace.cached
 
 
 async def test_an_answer_that_fell_back_to_quoting_is_not_kept(stand: Stand) -> None:
     stand.peer.failing = {"write"}
     reply = await stand.line().answer(HOW, MemorySink())
-    assert reply.extractive
+    assert reply.is_extractive
     assert reply.citations
     stand.peer.failing = set()
     assert not await stand.again(HOW)

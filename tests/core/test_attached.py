@@ -30,15 +30,15 @@ ASKED = Message(
 
 async def test_attachments_survive_a_restart_and_what_was_seen_is_told_in_the_conversation(tmp_path: Path) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
-    await journal.received(ASKED)
+    await journal.record_message(ASKED)
     await journal.close()
     journal = await Journal.open(tmp_path / "journal.db")
     try:
-        ((again, _),) = await journal.pending("test")
+        ((again, _),) = await journal.get_pending("test")
         assert again == ASKED
-        await journal.answered(ASKED, Reply("Install it.", seen="No module\nnamed kimas"))
+        await journal.mark_answered(ASKED, Reply("Install it.", image_description="No module\nnamed kimas"))
         said = Turn("user", "Why?\n\nThe attached picture shows:\n> No module\n> named kimas", "Ann", "42")
-        assert list(await journal.conversation(ASKED.key, 2)) == [said, Turn("assistant", "Install it.")]
+        assert list(await journal.get_history(ASKED.key, 2)) == [said, Turn("assistant", "Install it.")]
     finally:
         await journal.close()
 
@@ -48,13 +48,13 @@ async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> N
     try:
         for number in ("1", "2"):
             one = replace(ASKED, id=number)
-            await journal.received(one)
-            await journal.answered(one, Reply("Install it.", seen="a secret"))
-        assert await journal.forget_author(replace(ASKED, id="3")) == 2
-        await journal.received(replace(ASKED, id="4"))
-        await journal.answered(replace(ASKED, id="4"), Reply("Install it.", seen="a secret"))
-        assert await journal.forget(datetime.now(UTC) + timedelta(days=1), None) == 1
-        async with journal.database.reading() as connection:
+            await journal.record_message(one)
+            await journal.mark_answered(one, Reply("Install it.", image_description="a secret"))
+        assert await journal.erase_author(replace(ASKED, id="3")) == 2
+        await journal.record_message(replace(ASKED, id="4"))
+        await journal.mark_answered(replace(ASKED, id="4"), Reply("Install it.", image_description="a secret"))
+        assert await journal.erase_expired(datetime.now(UTC) + timedelta(days=1), None) == 1
+        async with journal.database.connect() as connection:
             rows = (await connection.execute(select(messages.c.seen, messages.c.attachments))).all()
         assert [tuple(row) for row in rows] == [(None, None)] * 3
     finally:
@@ -64,9 +64,9 @@ async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> N
 async def test_a_database_of_an_earlier_version_gets_the_columns_and_keeps_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = await Journal.open(path)
-    await journal.received(replace(ASKED, attachments=()))
-    await journal.answered(ASKED, Reply("Install it."))
-    await journal.received(replace(ASKED, id="2", attachments=()))
+    await journal.record_message(replace(ASKED, attachments=()))
+    await journal.mark_answered(ASKED, Reply("Install it."))
+    await journal.record_message(replace(ASKED, id="2", attachments=()))
     await journal.close()
     with closing(sqlite3.connect(path)) as old:
         for column in ("attachments", "seen"):
@@ -76,9 +76,9 @@ async def test_a_database_of_an_earlier_version_gets_the_columns_and_keeps_what_
     for _ in range(2):
         journal = await Journal.open(path)
         try:
-            ((pending, _),) = await journal.pending("test")
+            ((pending, _),) = await journal.get_pending("test")
             assert pending == replace(ASKED, id="2", attachments=())
-            assert [turn.text for turn in await journal.conversation(ASKED.key, 2)] == ["Why?", "Install it."]
+            assert [turn.text for turn in await journal.get_history(ASKED.key, 2)] == ["Why?", "Install it."]
         finally:
             await journal.close()
     database = await Database.open(path)

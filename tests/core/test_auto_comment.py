@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from core.errors import ConfigurationError, MessageGone, PlatformError, ServiceError, UsageError
-from core.messaging.auto_comment.guarded_sink import MOST
-from core.messaging.policy.posts import is_post, is_quiet, names
-from core.messaging.processor import Answer, Intake
-from core.ports import Delivery, Receive, Sink
+from core.errors import ConfigurationError, MessageDeleted, PlatformError, ServiceError, UsageError
+from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES
+from core.messaging.policy.posts import find_word, in_quiet_hours, is_post
+from core.messaging.processor import AnswerFunction, MessageProcessor
+from core.ports import Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
 from tests.core.stand import ShelfLibrary, settings
@@ -62,10 +62,10 @@ class Board:
     while_posting: Callable[[], Awaitable[None]] | None = None
     after_post: Callable[[], Awaitable[None]] | None = None
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.messages.append(message)
         return BoardSink(self, delivery)
 
@@ -92,15 +92,15 @@ class BoardSink:
         if board.before_post:
             await board.before_post()
         board.tries += 1
-        await self.delivery.posting()
+        await self.delivery.mark_posting()
         try:
             if board.while_posting:
                 await board.while_posting()
         except PlatformError:
-            await self.delivery.refused()
+            await self.delivery.mark_rejected()
             raise
         board.shown.append(reply.text)
-        await self.delivery.posted(f"reply {len(board.shown)}")
+        await self.delivery.mark_posted(f"reply {len(board.shown)}")
         if board.after_post:
             await board.after_post()
 
@@ -127,19 +127,23 @@ def with_comments(**changes: object) -> Any:
 
 
 async def outcome(journal: Journal, message: Message) -> tuple[str, str]:
-    async with journal._reading() as connection:
+    async with journal._connect() as connection:
         query = text("SELECT state, reason FROM messages WHERE id = :id")
         row = (await connection.execute(query, {"id": message.id})).one()
     return str(row.state), str(row.reason)
 
 
 async def play(
-    journal: Journal, *messages: Message, answer: Answer = comment, board: Board | None = None, **changes: object
+    journal: Journal,
+    *messages: Message,
+    answer: AnswerFunction = comment,
+    board: Board | None = None,
+    **changes: object,
 ) -> Board:
     board = board or Board()
-    intake = Intake(with_comments(**changes), journal, answer, ShelfLibrary())
+    intake = MessageProcessor(with_comments(**changes), journal, answer, ShelfLibrary())
     for message in messages:
-        await intake.receiver(board)(message)
+        await intake.handler_for(board)(message)
     assert await intake.drain(60) == 0
     return board
 
@@ -147,7 +151,7 @@ async def play(
 async def test_a_post_is_commented_on_once_and_in_one_piece(journal: Journal) -> None:
     board = await play(journal, post(), post())
     assert (board.shown, board.signs) == ([GOOD.text], 0)
-    assert board.messages[0].reference[MOST] == 2
+    assert board.messages[0].reference[MAX_BOT_REPLIES] == 2
     assert await outcome(journal, post()) == ("answered", "")
     # Nor after a restart, when the platform delivers it again.
     assert (await play(journal, post())).shown == []
@@ -200,10 +204,10 @@ async def test_a_post_that_is_not_for_us_costs_no_answer(
     async def never(question: Question, sink: Sink) -> Reply:
         raise AssertionError("no answer was to be made")
 
-    intake = Intake(with_comments(**changes), journal, never, Elsewhere())
+    intake = MessageProcessor(with_comments(**changes), journal, never, Elsewhere())
     if "quiet_hours" in changes and datetime.now().time() >= time(23, 59):
         pytest.skip("the last minute of the day is the one that is not quiet")
-    await intake.receiver(Board())(post())
+    await intake.handler_for(Board())(post())
     assert await intake.drain(60) == 0
     state, why = await outcome(journal, post())
     assert state == "silent"
@@ -235,16 +239,16 @@ async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> 
 @pytest.mark.parametrize("most", [1, 2, 3])
 async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal, most: int) -> None:
     here = post()
-    intake: Intake
+    intake: MessageProcessor
     board = Board()
 
     async def overtaken(question: Question, sink: Sink) -> Reply:
         for number in range(most):
-            await intake.receiver(board)(rival(f"r{number}", here))
+            await intake.handler_for(board)(rival(f"r{number}", here))
         return await comment(question, sink)
 
-    intake = Intake(with_comments(replies_per_post=most), journal, overtaken)
-    await intake.receiver(board)(here)
+    intake = MessageProcessor(with_comments(replies_per_post=most), journal, overtaken)
+    await intake.handler_for(board)(here)
     assert await intake.drain(60) == 0
     assert (board.shown, board.tries) == ([], 1)
     state, why = await outcome(journal, here)
@@ -254,14 +258,14 @@ async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal
 async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(journal: Journal) -> None:
     posted, doubtful, begun, fresh = (post(number) for number in ("1", "2", "3", "4"))
     for one in (posted, doubtful, begun, fresh):
-        await journal.received(one)
-    await journal.begin(posted)
-    await journal.posting(posted)
-    await journal.posted(posted, "reply 9")
-    await journal.posting(doubtful)
-    await journal.begin(begun)
+        await journal.record_message(one)
+    await journal.begin_answer(posted)
+    await journal.mark_posting(posted)
+    await journal.mark_posted(posted, "reply 9")
+    await journal.mark_posting(doubtful)
+    await journal.begin_answer(begun)
     board = Board()
-    intake = Intake(with_comments(), journal, comment)
+    intake = MessageProcessor(with_comments(), journal, comment)
     await intake.resume(board)
     assert await intake.drain(60) == 0
     # What had not been posted is in time still.
@@ -358,7 +362,7 @@ async def test_uncited_comments_may_be_allowed(journal: Journal) -> None:
         (ValueError("a bug"), "failed"),
         (TimeoutError("somewhere inside"), "failed"),
         (UsageError("the limit of the day is used up"), "silent"),
-        (MessageGone("deleted"), "silent"),
+        (MessageDeleted("deleted"), "silent"),
     ],
 )
 async def test_a_failure_is_recorded_and_told_to_nobody(journal: Journal, fault: Exception, state: str) -> None:
@@ -396,12 +400,12 @@ async def test_a_stop_leaves_the_post_to_the_next_start(journal: Journal) -> Non
         await asyncio.Event().wait()
         raise AssertionError
 
-    intake = Intake(with_comments(), journal, hang)
-    await intake.receiver(Board())(post())
+    intake = MessageProcessor(with_comments(), journal, hang)
+    await intake.handler_for(Board())(post())
     await begun.wait()
     assert await intake.drain(0) == 1
     board = Board()
-    again = Intake(with_comments(), journal, comment)
+    again = MessageProcessor(with_comments(), journal, comment)
     await again.resume(board)
     assert await again.drain(60) == 0
     assert board.shown == [GOOD.text]
@@ -433,7 +437,7 @@ async def test_a_long_post_is_shortened_for_the_question(journal: Journal) -> No
     ],
 )
 def test_words_are_found(said: str, words: list[str], found: str) -> None:
-    assert names(said, words) == found
+    assert find_word(said, words) == found
 
 
 @pytest.mark.parametrize(
@@ -448,7 +452,7 @@ def test_words_are_found(said: str, words: list[str], found: str) -> None:
     ],
 )
 def test_quiet_hours(hours: str, now: time, quiet: bool) -> None:
-    assert is_quiet(hours, now) is quiet
+    assert in_quiet_hours(hours, now) is quiet
 
 
 def test_what_opens_a_thread_is_a_post_unless_a_bot_wrote_it() -> None:

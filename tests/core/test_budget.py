@@ -20,16 +20,16 @@ async def _broken() -> str:
 
 async def test_a_stage_inside_its_share_is_not_cut() -> None:
     budget = Budget(BudgetSettings())
-    assert await budget.within("rerank", asyncio.sleep(0, "done"), lambda: "stand-in") == "done"
-    assert budget.cut == []
+    assert await budget.run_stage("rerank", asyncio.sleep(0, "done"), lambda: "stand-in") == "done"
+    assert budget.degraded == []
     assert "rerank" in budget.timings_ms
 
 
 @pytest.mark.parametrize("work", [_late, _broken])
 async def test_an_overrun_or_a_failed_service_leads_to_the_stand_in(work: object) -> None:
     budget = Budget(BudgetSettings(deadline_s=30, rerank=0.005))
-    assert await budget.within("rerank", work(), lambda: "stand-in") == "stand-in"  # type: ignore[operator]
-    assert budget.cut == ["rerank"]
+    assert await budget.run_stage("rerank", work(), lambda: "stand-in") == "stand-in"  # type: ignore[operator]
+    assert budget.degraded == ["rerank"]
     assert budget.timings_ms["rerank"] < 15_000
 
 
@@ -38,14 +38,14 @@ async def test_other_errors_are_not_forgiven() -> None:
         raise UsageError("no such agent")
 
     with pytest.raises(UsageError, match="no such agent"):
-        await Budget(BudgetSettings()).within("rerank", wrong(), lambda: "stand-in")
+        await Budget(BudgetSettings()).run_stage("rerank", wrong(), lambda: "stand-in")
 
 
 async def test_no_stage_gets_more_than_what_is_left() -> None:
     budget = Budget(BudgetSettings(deadline_s=0.05, search=1.0))
     await asyncio.sleep(0.06)
     assert budget.share("search") == 0.0
-    assert await budget.within("search", _late(), lambda: "stand-in") == "stand-in"
+    assert await budget.run_stage("search", _late(), lambda: "stand-in") == "stand-in"
 
 
 async def test_what_comes_before_the_answer_leaves_time_to_write_it() -> None:
@@ -69,8 +69,8 @@ async def test_what_comes_before_the_answer_leaves_time_to_write_it() -> None:
 
 async def test_the_first_reason_for_a_cut_is_kept() -> None:
     budget = Budget(BudgetSettings(deadline_s=0.5, rerank=0.1))
-    await budget.within("rerank", _late(), lambda: "stand-in")
-    await budget.within("route", _broken(), lambda: "stand-in")
-    budget.cut_off("rerank", "failed")
-    assert budget.cut == ["rerank", "route"]
-    assert budget.why_cut == {"rerank": "late", "route": "failed"}
+    await budget.run_stage("rerank", _late(), lambda: "stand-in")
+    await budget.run_stage("route", _broken(), lambda: "stand-in")
+    budget.degrade("rerank", "failed")
+    assert budget.degraded == ["rerank", "route"]
+    assert budget.degrade_reasons == {"rerank": "late", "route": "failed"}

@@ -8,23 +8,23 @@ from dataclasses import replace
 import pytest
 
 from core.errors import ServiceError, UsageError
-from core.messaging.commands.calibrate_command import told
-from core.messaging.commands.dispatcher import Desk
+from core.messaging.commands.calibrate_command import format_result
+from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.gate.calibration import (
-    FEWEST,
-    MOST,
-    Calibrated,
-    Case,
-    Judged,
+    MAX_CALIBRATION_MESSAGES,
+    MIN_CASES,
+    CalibrationResult,
+    GateCase,
+    ScoredCase,
     best_threshold,
     calibrate,
-    cross_validated,
+    cross_validate,
 )
-from core.messaging.gate.relevance import Signs
-from core.messaging.gate.scores import Counts, score
-from core.messaging.processor import Intake
+from core.messaging.gate.relevance import GateFeatures
+from core.messaging.gate.scores import Counts, compute_scores
+from core.messaging.processor import MessageProcessor
 from core.settings.platforms import GateWeightSettings
-from core.storage.feedback import Opinions
+from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.core.rated import rate
@@ -42,16 +42,16 @@ from tests.core.test_administration import (  # noqa: F401 (empty_journal is wha
     says,
 )
 
-KNOWN = [f"How do I install the package with pip on machine number {number}?" for number in range(FEWEST)]
-FOREIGN = [f"What is the best way to paint fence number {number}?" for number in range(FEWEST)]
+KNOWN = [f"How do I install the package with pip on machine number {number}?" for number in range(MIN_CASES)]
+FOREIGN = [f"What is the best way to paint fence number {number}?" for number in range(MIN_CASES)]
 HALL = ConversationKey("test", "hall")
 
 
 def bot_of(journal: Journal, **changes: object) -> Bot:  # noqa: F811
     whole = configured(**changes)
     library = ShelfLibrary()
-    desk = Desk(whole, journal, library=library)
-    return Bot(journal, Intake(whole, journal, echo, library, desk), desk, Room())
+    desk = CommandDispatcher(whole, journal, library=library)
+    return Bot(journal, MessageProcessor(whole, journal, echo, library, desk), desk, Room())
 
 
 async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal) -> None:  # noqa: F811
@@ -60,7 +60,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     changes = {"gate": {"threshold": 0.05, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
     bot = bot_of(journal, administration={"platform_admins": True}, **changes)
     lines = (await bot.hear(says("threshold", "auto", who=BOSS))).splitlines()
-    chosen = bot.desk.steering.threshold("test:room")
+    chosen = bot.desk.overrides.threshold("test:room")
     assert chosen is not None
     assert 0.1 < chosen < 0.95
     assert lines[:3] == [
@@ -92,7 +92,7 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
     heard = await bot.hear(says("threshold", "auto"))
     assert "needs 10 messages to answer and 10 to leave alone at least" in heard
     assert "there are 10 and 9. Rate answers in this chat" in heard
-    assert bot.desk.steering.threshold("test:room") is None
+    assert bot.desk.overrides.threshold("test:room") is None
     assert await bot.entries() == []
     await rate(journal, GROUP, FOREIGN[:1], "down")
     heard = await bot.hear(says("threshold", "auto"))
@@ -109,12 +109,12 @@ async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: J
     await rate(journal, GROUP, KNOWN, "up")
     await rate(journal, GROUP, FOREIGN, "down")
     whole = configured()
-    desk = Desk(whole, journal)
-    bot = Bot(journal, Intake(whole, journal, echo, None, desk), desk, Room())
+    desk = CommandDispatcher(whole, journal)
+    bot = Bot(journal, MessageProcessor(whole, journal, echo, None, desk), desk, Room())
     assert "kimas feedback --calibrate" in await bot.hear(says("threshold", "auto"))
-    desk.office.library = ShelfLibrary(broken={"docs"})
+    desk.context.library = ShelfLibrary(broken={"docs"})
     await bot.hear(says("threshold", "auto"))
-    assert desk.steering.threshold("test:room") is None
+    assert desk.overrides.threshold("test:room") is None
     assert await bot.entries() == []
 
 
@@ -126,38 +126,44 @@ async def test_what_fits_no_better_leaves_the_threshold_as_it_is(journal: Journa
     heard = await bot.hear(says("threshold", "auto"))
     assert heard.startswith("The threshold of this chat stays 0.4. ")
     assert "does no better on questions that it was not fitted to" in heard
-    assert bot.desk.steering.threshold("test:room") is None
+    assert bot.desk.overrides.threshold("test:room") is None
     assert await bot.entries() == []
 
 
 async def test_labels_of_one_chat(journal: Journal) -> None:  # noqa: F811
     await rate(journal, GROUP, KNOWN[:1], "up")
     await rate(journal, HALL, FOREIGN[:1], "down")
-    opinions = Opinions(journal.database)
-    assert [one.chat for one in await opinions.labelled()] == ["room", "hall"]
-    assert [(one.text, one.good) for one in await opinions.labelled(("test", "hall"))] == [(FOREIGN[0], False)]
-    assert await opinions.labelled(("telegram", "hall")) == []
+    opinions = FeedbackRepository(journal.database)
+    assert [one.chat for one in await opinions.get_labelled_questions()] == ["room", "hall"]
+    assert [(one.text, one.is_good) for one in await opinions.get_labelled_questions(("test", "hall"))] == [
+        (FOREIGN[0], False)
+    ]
+    assert await opinions.get_labelled_questions(("telegram", "hall")) == []
 
 
 async def test_the_newest_count_and_no_more_than_can_be_searched_for() -> None:
     library = ShelfLibrary()
-    old = [Case(f"old {number}", FOREIGN[0], True) for number in range(50)]
+    old = [GateCase(f"old {number}", FOREIGN[0], True) for number in range(50)]
     new = [
-        Case(str(number), f"{texts[0]} {number}", texts is KNOWN)
+        GateCase(str(number), f"{texts[0]} {number}", texts is KNOWN)
         for texts in (KNOWN, FOREIGN)
-        for number in range(MOST // 2)
+        for number in range(MAX_CALIBRATION_MESSAGES // 2)
     ]
     found = await calibrate([*old, *new], library, configured(), 0.05)
-    assert (found.answer, found.leave, len(library.queries)) == (MOST // 2, MOST // 2, MOST)
-    assert found.crossed.precision.value == 1
+    assert (found.answer_count, found.ignore_count, len(library.queries)) == (
+        MAX_CALIBRATION_MESSAGES // 2,
+        MAX_CALIBRATION_MESSAGES // 2,
+        MAX_CALIBRATION_MESSAGES,
+    )
+    assert found.cross_validated_scores.precision.value == 1
     with pytest.raises(ServiceError):
         await calibrate(new, ShelfLibrary(broken={"docs"}), configured(), 0.05)
     with pytest.raises(UsageError, match="there are 0 and 9"):
         await calibrate(new[-9:], library, configured(), 0.05)
 
 
-def judged(matches: list[float], *, truth: bool) -> list[Judged]:
-    return [Judged(Case(f"{truth} {match}", "?", truth), Signs(0, match, 0)) for match in matches]
+def judged(matches: list[float], *, truth: bool) -> list[ScoredCase]:
+    return [ScoredCase(GateCase(f"{truth} {match}", "?", truth), GateFeatures(0, match, 0)) for match in matches]
 
 
 def test_the_threshold_stands_between_what_is_wanted_and_what_is_not() -> None:
@@ -168,28 +174,28 @@ def test_the_threshold_stands_between_what_is_wanted_and_what_is_not() -> None:
     # One wrong below many right ones is worth less than being silent to it.
     cases += judged([0.5], truth=False)
     assert best_threshold(cases, weights) == round((0.7311 + 0.6225) / 2, 2)
-    silent = Judged(Case("by words", "?", True), None)
-    assert not silent.speaks(weights, 0.0)
+    silent = ScoredCase(GateCase("by words", "?", True), None)
+    assert not silent.would_answer(weights, 0.0)
     seen: list[int] = []
 
     def fit_to(others: object) -> tuple[GateWeightSettings, float]:
         seen.append(len(others))  # type: ignore[arg-type]
         return weights, 0.7
 
-    spoken = cross_validated([*cases, silent], fit_to)
+    spoken = cross_validate([*cases, silent], fit_to)
     assert [speaks for _, speaks in spoken] == [True, True, False, False, False, False]
     assert sum(6 - one for one in seen) == 6, "every case is held out once"
 
 
 def test_better_means_better_where_it_was_not_fitted_to() -> None:
-    def found(before: float, present: Counts, crossed: Counts) -> Calibrated:
-        return Calibrated(10, 10, 0, before, 0.6, score([present]), score([crossed]))
+    def found(before: float, present: Counts, crossed: Counts) -> CalibrationResult:
+        return CalibrationResult(10, 10, 0, before, 0.6, compute_scores([present]), compute_scores([crossed]))
 
     good, bad = Counts(8, 0, 2), Counts(10, 10, 0)
-    assert (found(0.1, bad, good).better, found(0.1, bad, good).after) == (True, 0.6)
-    assert (found(0.1, good, bad).better, found(0.1, good, bad).after) == (False, 0.1)
-    assert not found(0.6, bad, good).better
-    assert not found(0.1, good, good).better
-    assert found(0.9, Counts(0, 0, 10), good).better
-    assert "precision none" in told(found(0.9, Counts(0, 0, 10), good))
-    assert "would be 0.6; it is 0.9" in told(found(0.9, Counts(0, 0, 10), good), done=False)
+    assert (found(0.1, bad, good).is_better, found(0.1, bad, good).recommended_threshold) == (True, 0.6)
+    assert (found(0.1, good, bad).is_better, found(0.1, good, bad).recommended_threshold) == (False, 0.1)
+    assert not found(0.6, bad, good).is_better
+    assert not found(0.1, good, good).is_better
+    assert found(0.9, Counts(0, 0, 10), good).is_better
+    assert "precision none" in format_result(found(0.9, Counts(0, 0, 10), good))
+    assert "would be 0.6; it is 0.9" in format_result(found(0.9, Counts(0, 0, 10), good), is_applied=False)

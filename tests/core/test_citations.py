@@ -4,8 +4,14 @@ import time
 
 import pytest
 
-from core.grounding.citations import mark_sentences, resolve, sentences, settled, without_marks
-from core.grounding.support import overlap_support
+from core.grounding.citations import (
+    insert_markers,
+    resolve_markers,
+    split_sentences,
+    strip_markers,
+    trim_partial_marker,
+)
+from core.grounding.support import find_support_by_overlap
 from tests.core.stand import INSTALL, MEMORY, passage
 
 PASSAGES = (INSTALL, MEMORY)
@@ -38,8 +44,8 @@ PASSAGES = (INSTALL, MEMORY)
     ],
 )
 def test_marks_become_numbers_in_order_of_mention(written: str, shown: str, cited: list[str]) -> None:
-    result = resolve(written, PASSAGES)
-    assert (result.text, [one.passage_id for one in result.citations], result.dropped) == (shown, cited, 0)
+    result = resolve_markers(written, PASSAGES)
+    assert (result.text, [one.passage_id for one in result.citations], result.dropped_count) == (shown, cited, 0)
 
 
 @pytest.mark.parametrize(
@@ -56,18 +62,18 @@ def test_marks_become_numbers_in_order_of_mention(written: str, shown: str, cite
     ],
 )
 def test_code_indices_and_links_are_not_marks(untouched: str) -> None:
-    assert resolve(untouched, PASSAGES).text == untouched
+    assert resolve_markers(untouched, PASSAGES).text == untouched
 
 
 def test_an_id_that_was_never_retrieved_is_dropped_and_counted() -> None:
-    result = resolve("True [p1]. Invented [p7]. Mixed [p9, p2].", PASSAGES)
+    result = resolve_markers("True [p1]. Invented [p7]. Mixed [p9, p2].", PASSAGES)
     assert result.text == "True [1]. Invented. Mixed [2]."
-    assert result.dropped == 2
+    assert result.dropped_count == 2
 
 
 def test_two_passages_behind_one_link_share_a_number() -> None:
     other = passage("install", "Another part of the same page.")
-    result = resolve("One [p1] two [p2].", (INSTALL, other))
+    result = resolve_markers("One [p1] two [p2].", (INSTALL, other))
     assert result.text == "One [1] two [1]."
     assert len(result.citations) == 1
 
@@ -76,42 +82,42 @@ def test_two_passages_behind_one_link_share_a_number() -> None:
     "cut", ["Use pip [", "Use pip [p", "Use pip [p1", "Use pip [p1,", "Use pip【p1", "Use pip [^p"]
 )
 def test_a_streamed_text_never_shows_half_a_mark(cut: str) -> None:
-    assert settled(cut) == "Use pip"
+    assert trim_partial_marker(cut) == "Use pip"
 
 
 @pytest.mark.parametrize("whole", ["Use pip [p1].", "a [word", "x [p1] and"])
 def test_what_cannot_be_half_a_mark_is_shown(whole: str) -> None:
-    assert settled(whole) == whole
+    assert trim_partial_marker(whole) == whole
 
 
 def test_sentences_leave_code_blocks_out_and_keep_inline_code() -> None:
     text = "Run `pip install kimas` first. Then start it!\n\n```sh\nkimas run. Now.\n```\n记忆需要数据库。没有别的。"
-    found = [sentence.strip() for sentence in sentences(text)]
+    found = [sentence.strip() for sentence in split_sentences(text)]
     assert found == ["Run `pip install kimas` first.", "Then start it!", "记忆需要数据库。", "没有别的。"]
 
 
 def test_marks_stay_out_of_code_headings_and_tables() -> None:
     line = "Long-term memory needs a vector database"
     text = f"# {line}\n\n```\n{line}\n```\n\n| {line} |\n\n{line}."
-    marked = mark_sentences(text, overlap_support(text, PASSAGES))
+    marked = insert_markers(text, find_support_by_overlap(text, PASSAGES))
     assert marked == text.replace(f"{line}.", f"{line} [p2].")
 
 
 @pytest.mark.parametrize("text", ["[p1" + ", 1" * 200, "[p1" + " p1" * 200 + " and so on]", "[p" + " " * 20_000])
 def test_a_mark_that_never_ends_takes_no_time(text: str) -> None:
     started = time.thread_time()
-    assert resolve(text, PASSAGES).citations == ()
-    assert without_marks(text) == text
+    assert resolve_markers(text, PASSAGES).citations == ()
+    assert strip_markers(text) == text
     assert time.thread_time() - started < 1
 
 
 def test_what_is_quoted_holds_no_mark_of_ours() -> None:
-    quoted = without_marks("By Smith [2] and others [p3], in `x[1]`.")
+    quoted = strip_markers("By Smith [2] and others [p3], in `x[1]`.")
     assert quoted == "By Smith (2) and others (p3), in `x[1]`."
-    assert resolve(quoted, PASSAGES).citations == ()
+    assert resolve_markers(quoted, PASSAGES).citations == ()
 
 
 def test_shared_words_support_a_sentence_and_marks_go_before_its_end() -> None:
     text = "Long-term memory needs a vector database. Bananas are yellow."
-    marked = mark_sentences(text, overlap_support(text, PASSAGES))
+    marked = insert_markers(text, find_support_by_overlap(text, PASSAGES))
     assert marked == "Long-term memory needs a vector database [p2]. Bananas are yellow."

@@ -10,10 +10,10 @@ import pytest
 
 from core.errors import ConfigurationError
 from core.settings import FilesSource, GitSource, Secret, Settings
-from core.settings.loader import default_files, load_settings, parse_value, secret_values
-from core.settings.paths import known_keys
+from core.settings.loader import find_default_files, get_secret_values, load_settings, parse_value
+from core.settings.paths import iter_setting_keys
 from core.settings.schema import json_schema
-from core.settings.validation_errors import WRITE_SECRET
+from core.settings.validation_errors import INLINE_SECRET_MESSAGE
 from core.settings.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def write(folder: Path, text: str, name: str = "kimas.yaml") -> Path:
 def faults(*files: Path, overrides: tuple[str, ...] = (), environment: dict[str, str] | None = None) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         load_settings(files, overrides, environment or {})
-    return list(caught.value.faults)
+    return list(caught.value.errors)
 
 
 def test_nothing_configured_is_valid() -> None:
@@ -67,7 +67,7 @@ def test_a_secret_is_replaced_as_a_whole(tmp_path: Path) -> None:
     settings = load_settings([first, second], (), {})
     assert settings.telegram is not None
     assert settings.telegram.token.file == tmp_path / "token.txt"
-    assert secret_values(settings) == ("123:ABC",)
+    assert get_secret_values(settings) == ("123:ABC",)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ class TestSecrets:
     )
     def test_in_the_file_are_refused_and_not_repeated(self, tmp_path: Path, text: str) -> None:
         (line,) = faults(write(tmp_path, text + "\n"))
-        assert line.endswith(WRITE_SECRET)
+        assert line.endswith(INLINE_SECRET_MESSAGE)
         assert KEY not in line
 
     @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ class TestSecrets:
         assert not any(KEY in line for line in faults(write(tmp_path, text + "\n"), environment={"X": "x"}))
 
     def test_on_the_command_line_are_refused_and_not_repeated(self) -> None:
-        assert faults(overrides=("telegram.token=" + KEY,)) == [f"--set: telegram.token: {WRITE_SECRET}"]
+        assert faults(overrides=("telegram.token=" + KEY,)) == [f"--set: telegram.token: {INLINE_SECRET_MESSAGE}"]
 
     def test_missing_ones(self, tmp_path: Path) -> None:
         file = write(
@@ -352,7 +352,7 @@ class TestSecrets:
             {"telegram": {"token": {"env": "ONE"}}, "knowledge": {"embedding": {"api_key": {"env": "TWO"}}}}
         )
         assert set(settings.secrets()) == {"telegram.token", "knowledge.embedding.api_key"}
-        assert secret_values(settings) == ("value-one",)
+        assert get_secret_values(settings) == ("value-one",)
 
 
 def test_the_default_file_is_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,11 +361,11 @@ def test_the_default_file_is_the_nearest(tmp_path: Path, monkeypatch: pytest.Mon
     environment = {"XDG_CONFIG_HOME": str(tmp_path / "etc")}
     if not os.path.exists("/etc/kimas/kimas.yaml"):
         with pytest.raises(ConfigurationError, match="kimas init"):
-            default_files(environment)
+            find_default_files(environment)
     mine = write(tmp_path / "etc/kimas", "name: Mine\n")
-    assert default_files(environment) == (mine,)
+    assert find_default_files(environment) == (mine,)
     write(tmp_path / "work", "name: Here\n")
-    assert default_files(environment) == (Path("kimas.yaml"),)
+    assert find_default_files(environment) == (Path("kimas.yaml"),)
 
 
 class TestShippedFiles:
@@ -373,7 +373,7 @@ class TestShippedFiles:
         assert (ROOT / "config/schema.json").read_text("utf-8") == json_schema(), "run `make schema`"
 
     def test_every_setting_has_words_in_the_schema(self) -> None:
-        wordless = [key.path for key in known_keys() if not key.field.description and not _is_section(key.field)]
+        wordless = [key.path for key in iter_setting_keys() if not key.field.description and not _is_section(key.field)]
         assert [path for path in wordless if path[-1] not in ("kind", "api_key")] == []
 
     @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ class TestShippedFiles:
         optional = _optional_parts(text)
         live, example = read_yaml(ROOT / "config/default.yaml"), read_yaml(write(tmp_path, optional))
         lines = {**_leaf_lines(text, live.lines), **_leaf_lines(optional, example.lines)}
-        for key in known_keys():
+        for key in iter_setting_keys():
             # The platform of a further bot has the keys of the section of that name.
             if key.path[:2] == ("bots", "*") and len(key.path) > 3:
                 continue

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from core.errors import ModelError
-from core.llm.client import COUNTS_S, Endpoint
-from core.llm.sse import Piece, Stream, WireError, reply_of
+from core.llm.client import USAGE_TIMEOUT_S, OpenAIClient
+from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion
 from tests.peers.language_model import Body, LanguageModelPeer
 
 ASK = {"model": "big", "messages": [{"role": "user", "content": "Hello?"}]}
@@ -21,17 +21,17 @@ def token(text: str, **more: object) -> str:
     return json.dumps({"choices": [{"index": 0, "delta": {"content": text}, **more}]}, ensure_ascii=False)
 
 
-def read(raw: bytes, size: int) -> tuple[list[Piece], Stream]:
+def read(raw: bytes, size: int) -> tuple[list[StreamChunk], ChatStreamDecoder]:
     """Feed a stream in pieces of so many bytes."""
-    stream = Stream()
+    stream = ChatStreamDecoder()
     pieces = [piece for at in range(0, len(raw), size) for piece in stream.feed(raw[at : at + size])]
-    return [*pieces, *stream.finish()], stream
+    return [*pieces, *stream.flush()], stream
 
 
 @asynccontextmanager
 async def serving(
     parts: Sequence[bytes], *, abort: bool = False, open_s: float = 0.0, pause_s: float = 0.001
-) -> AsyncIterator[Endpoint]:
+) -> AsyncIterator[OpenAIClient]:
     """A server that answers every chat completion with these bytes as an event stream, part by part."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
@@ -51,7 +51,7 @@ async def serving(
     runner = web.AppRunner(app, shutdown_timeout=0.01)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    endpoint = Endpoint.open(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "", 60)
+    endpoint = OpenAIClient.open(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "", 60)
     try:
         yield endpoint
     finally:
@@ -59,7 +59,7 @@ async def serving(
         await runner.cleanup()
 
 
-async def said(endpoint: Endpoint) -> str:
+async def said(endpoint: OpenAIClient) -> str:
     return "".join([piece.text async for piece in endpoint.stream(ASK)])
 
 
@@ -71,18 +71,18 @@ def test_however_the_bytes_arrive_the_reply_is_the_same(ending: str, size: int) 
     lines += ['data: {"prompt_tokens": 5, "completion_tokens": 2}}', "", "data: [DONE]", "", ""]
     pieces, stream = read(ending.join(lines).encode(), size)
     assert "".join(piece.text for piece in pieces) == "Grüße 你好"
-    assert pieces[-1] == Piece("", 5, 2)
-    assert stream.finished
-    assert stream.done
+    assert pieces[-1] == StreamChunk("", 5, 2)
+    assert stream.is_complete
+    assert stream.is_done
 
 
 def test_words_that_come_together_are_one_piece() -> None:
     words = "".join(f"data: {token(word)}\n\n" for word in ("So ", "it ", "is"))
     counts = 'data: {"choices": [], "usage": {"prompt_tokens": 5}}\n\n'
-    assert list(Stream().feed((words + counts + words).encode())) == [
-        Piece("So it is"),
-        Piece("", 5),
-        Piece("So it is"),
+    assert list(ChatStreamDecoder().feed((words + counts + words).encode())) == [
+        StreamChunk("So it is"),
+        StreamChunk("", 5),
+        StreamChunk("So it is"),
     ]
 
 
@@ -101,7 +101,7 @@ async def test_many_replies_at_once_are_read_more_at_a_time() -> None:
 
 def test_what_follows_the_end_is_not_read() -> None:
     pieces, stream = read(f"data: [DONE]\n\ndata: {token('more')}\n\ndata: {{\n\n".encode(), 5)
-    assert (pieces, stream.finished) == ([], False)
+    assert (pieces, stream.is_complete) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_follows_the_end_is_not_read() -> None:
 def test_chunks_of_every_kind(chunk: Body, texts: list[str], finished: bool) -> None:
     pieces, stream = read(f"data: {json.dumps(chunk)}\n\n".encode(), 10_000)
     assert [piece.text for piece in pieces] == texts
-    assert stream.finished is finished
+    assert stream.is_complete is finished
 
 
 @pytest.mark.parametrize(
@@ -133,22 +133,24 @@ def test_chunks_of_every_kind(chunk: Body, texts: list[str], finished: bool) -> 
     ],
 )
 def test_what_is_no_reply_is_refused(body: object, says: str) -> None:
-    with pytest.raises(WireError, match=says):
-        reply_of(body)
+    with pytest.raises(InvalidReplyError, match=says):
+        parse_completion(body)
 
 
 def test_tool_calls_become_text() -> None:
     call = {"type": "function", "function": {"name": "look", "arguments": '{"query": "x"}'}}
     message = {"content": None, "tool_calls": [call, {"type": "custom"}]}
     usage = {"prompt_tokens": 3, "completion_tokens": 4}
-    assert reply_of({"choices": [{"message": message}], "usage": usage}) == Piece('look({"query": "x"})', 3, 4)
+    assert parse_completion({"choices": [{"message": message}], "usage": usage}) == StreamChunk(
+        'look({"query": "x"})', 3, 4
+    )
 
 
 async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None:
     fault = json.dumps({"error": {"message": "out of memory", "code": 503}})
     async with serving([f"data: {token('So far')}\n\nevent: error\ndata: {fault}\n\n".encode()]) as endpoint:
         pieces = endpoint.stream(ASK)
-        assert await anext(pieces) == Piece("So far")
+        assert await anext(pieces) == StreamChunk("So far")
         with pytest.raises(ModelError, match="out of memory") as caught:
             await anext(pieces)
     assert caught.value.status == 503
@@ -178,7 +180,7 @@ async def test_a_connection_that_breaks_behind_the_whole_reply_takes_nothing_fro
 
 async def test_a_server_that_says_nothing_more_behind_the_whole_reply_holds_nobody_up() -> None:
     parts = [f"data: {token('Yes', finish_reason='stop')}\n\n".encode()]
-    async with serving(parts, open_s=30) as endpoint, asyncio.timeout(COUNTS_S + 20):
+    async with serving(parts, open_s=30) as endpoint, asyncio.timeout(USAGE_TIMEOUT_S + 20):
         assert await said(endpoint) == "Yes"
 
 
@@ -193,7 +195,9 @@ async def test_json_that_is_nested_too_deep_is_an_error_of_the_endpoint() -> Non
 @pytest.mark.parametrize(("count", "taken"), [(7, 7), (7.0, 7), (-7, 0), (10**30, 0), ("7", 0), (None, 0)])
 def test_a_count_that_cannot_be_one_counts_nothing(count: object, taken: int) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": count}
-    assert reply_of({"choices": [{"message": {"content": "Yes"}}], "usage": usage}) == Piece("Yes", taken, taken)
+    assert parse_completion({"choices": [{"message": {"content": "Yes"}}], "usage": usage}) == StreamChunk(
+        "Yes", taken, taken
+    )
 
 
 async def test_a_server_that_stays_after_the_end_holds_nobody_up() -> None:
@@ -203,7 +207,7 @@ async def test_a_server_that_stays_after_the_end_holds_nobody_up() -> None:
 
 
 @asynccontextmanager
-async def speaking(words: bytes | None) -> AsyncIterator[Endpoint]:
+async def speaking(words: bytes | None) -> AsyncIterator[OpenAIClient]:
     """A server that answers every request with these bytes and hangs up; with None it waits until the client does."""
     handlers: list[asyncio.Task[None]] = []
 
@@ -221,7 +225,7 @@ async def speaking(words: bytes | None) -> AsyncIterator[Endpoint]:
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     patience_s = 0.3 if words is None else 30
-    endpoint = Endpoint.open(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", "", patience_s)
+    endpoint = OpenAIClient.open(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", "", patience_s)
     try:
         yield endpoint
     finally:
@@ -250,7 +254,7 @@ async def test_a_closed_connection_is_no_time_out_and_silence_is_one(words: byte
 async def test_a_refusal_keeps_its_status_and_its_wish(status: int, retry_after: float | None) -> None:
     async with LanguageModelPeer() as peer:
         peer.status, peer.retry_after = status, 2.5
-        endpoint = Endpoint.open(peer.base_url, "", 60)
+        endpoint = OpenAIClient.open(peer.base_url, "", 60)
         for call in (endpoint.complete(ASK), said(endpoint)):
             with pytest.raises(ModelError) as caught:
                 await call
@@ -260,7 +264,7 @@ async def test_a_refusal_keeps_its_status_and_its_wish(status: int, retry_after:
 
 async def test_extra_fields_reach_the_body() -> None:
     async with LanguageModelPeer(extra=("top_k",)) as peer:
-        endpoint = Endpoint.open(peer.base_url, "", 60)
+        endpoint = OpenAIClient.open(peer.base_url, "", 60)
         request = {**ASK, "extra_body": {"top_k": 20}}
         await endpoint.complete(request)
         assert [piece async for piece in endpoint.stream(request)]
@@ -271,7 +275,7 @@ async def test_extra_fields_reach_the_body() -> None:
 
 async def test_who_stops_listening_closes_the_connection() -> None:
     async with LanguageModelPeer(tokens_per_s=20, reply="word " * 200) as peer:
-        endpoint = Endpoint.open(peer.base_url, "", 60)
+        endpoint = OpenAIClient.open(peer.base_url, "", 60)
         pieces = endpoint.stream(ASK)
         await anext(pieces)
         await pieces.aclose()
@@ -292,7 +296,7 @@ async def test_two_hundred_conversations_at_once_do_not_mix() -> None:
         return "".join([piece.text async for piece in endpoint.stream(request)])
 
     async with LanguageModelPeer(reply=echo, ttft_s=0.1, tokens_per_s=100) as peer:
-        endpoint = Endpoint.open(peer.base_url, "", 100)
+        endpoint = OpenAIClient.open(peer.base_url, "", 100)
         replies = await asyncio.gather(*map(converse, range(200)))
         await endpoint.close()
     assert replies == [f"[{number}] " * 20 for number in range(200)]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bots.evaluation.citations import FORM, Case, measure, read_case
+from bots.evaluation.citations import CITATION_CASE_FORMAT, CitationCase, evaluate_citations, parse_citation_case
 from bots.evaluation.datasets import read_cases
 from core.errors import UsageError
-from core.messaging.gate.scores import Counts, score
+from core.messaging.gate.scores import Counts, compute_scores
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import ShelfLibrary, parts
 
@@ -23,16 +23,16 @@ GOOD = {
 }
 
 
-def read(path: Path, *lines: object) -> list[Case]:
+def read(path: Path, *lines: object) -> list[CitationCase]:
     texts = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
     path.write_bytes("\n".join(texts).encode("utf-8", "surrogateescape"))
-    return read_cases(path, read_case, FORM)
+    return read_cases(path, parse_citation_case, CITATION_CASE_FORMAT)
 
 
 def test_good_lines_are_read_with_blank_lines_a_mark_and_foreign_keys(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     cases = read(path, "\ufeff" + json.dumps(GOOD), "", {**GOOD, "id": "b", "cited": [], "kind": "extra"}, "  ", "")
-    assert [(case.id, case.cited) for case in cases] == [("a", {"x"}), ("b", frozenset())]
+    assert [(case.id, case.cited_ids) for case in cases] == [("a", {"x"}), ("b", frozenset())]
     assert [passage.id for passage in cases[0].passages] == ["x", "y"]
 
 
@@ -88,26 +88,26 @@ def test_a_file_without_cases_is_refused(tmp_path: Path, content: str) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"missing\.jsonl cannot be read: No such file"):
-        read_cases(tmp_path / "missing.jsonl", read_case, FORM)
+        read_cases(tmp_path / "missing.jsonl", parse_citation_case, CITATION_CASE_FORMAT)
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
-        read_cases(tmp_path, read_case, FORM)
+        read_cases(tmp_path, parse_citation_case, CITATION_CASE_FORMAT)
 
 
 def test_scores_are_micro_averages_with_intervals_around_them() -> None:
-    cases = [Counts.of({"a", "b"}, {"a"}), Counts.of({"a"}, {"a", "c"}), Counts.of({"d"}, {"d"})] * 30
-    scores = score(cases)
+    cases = [Counts.compare({"a", "b"}, {"a"}), Counts.compare({"a"}, {"a", "c"}), Counts.compare({"d"}, {"d"})] * 30
+    scores = compute_scores(cases)
     assert scores.counts == Counts(90, 30, 30)
     for figure in (scores.precision, scores.recall, scores.f1):
         assert figure.value == 0.75
         assert figure.low is not None
         assert figure.high is not None
         assert 0.65 < figure.low < 0.75 < figure.high < 0.85
-    assert score(cases) == scores, "the same data gives the same intervals"
+    assert compute_scores(cases) == scores, "the same data gives the same intervals"
 
 
 def test_more_cases_make_narrower_intervals() -> None:
     def width(times: int) -> float:
-        figure = score([Counts(1, 0, 0), Counts(0, 1, 1)] * times).f1
+        figure = compute_scores([Counts(1, 0, 0), Counts(0, 1, 1)] * times).f1
         assert figure.low is not None
         assert figure.high is not None
         return figure.high - figure.low
@@ -116,16 +116,16 @@ def test_more_cases_make_narrower_intervals() -> None:
 
 
 def test_what_is_not_defined_is_none() -> None:
-    scores = score([Counts(0, 0, 2)])
+    scores = compute_scores([Counts(0, 0, 2)])
     assert (scores.precision.value, scores.recall.value, scores.f1.value) == (None, 0.0, 0.0)
     assert scores.precision.low is None
-    assert score([]).f1.value is None
+    assert compute_scores([]).f1.value is None
 
 
 async def test_an_answer_without_marks_is_tried_with_all_passages(tmp_path: Path) -> None:
     plain = {**GOOD, "answer": "The server listens on port 8000."}
     wrong = {**GOOD, "id": "b", "answer": "The server listens on port 9 [x, y].", "cited": []}
-    measured = await measure(read(tmp_path / "data.jsonl", plain, wrong), parts(ShelfLibrary()))
+    measured = await evaluate_citations(read(tmp_path / "data.jsonl", plain, wrong), parts(ShelfLibrary()))
     assert measured.cases == 2
     assert measured.citations["unchecked"].counts == Counts(1, 3, 0)
     # Without vectors nothing tells that boats have nothing to do with it.
@@ -139,7 +139,7 @@ async def test_with_a_model_its_look_back_is_measured_on_answers_without_marks(t
     cases = read(tmp_path / "data.jsonl", GOOD, {**GOOD, "id": "b", "answer": "The server listens. Boats float [y]."})
     async with ScriptedPeer(look_back="1: p1\n2: p2") as peer:
         model = models(peer)
-        measured = await measure(cases, parts(ShelfLibrary(), model))
+        measured = await evaluate_citations(cases, parts(ShelfLibrary(), model))
         await model.close()
         sent = "".join(body["messages"][-1]["content"] for body in peer.sent("look_back"))
     assert measured.look_back["model"].counts == Counts(2, 1, 0)

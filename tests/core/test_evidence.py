@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.grounding.evidence import defuse, estimate_tokens, render
+from core.grounding.evidence import escape_delimiters, estimate_tokens, render_passages
 from core.grounding.selection import select
 from tests.core.stand import INSTALL, MEMORY, passage
 
@@ -25,20 +25,20 @@ def test_tokens_are_estimated_by_script() -> None:
 
 def test_the_best_passage_is_shortened_rather_than_lost() -> None:
     long = passage("long", "word " * 400)
-    assert select([long], limit=5, tokens=50) == [long]
-    shown = render([long], 50)
+    assert select([long], limit=5, max_tokens=50) == [long]
+    shown = render_passages([long], 50)
     assert estimate_tokens(shown) < 100
     assert "…" in shown
 
 
 def test_the_context_names_where_each_passage_is_from() -> None:
-    shown = render([INSTALL, MEMORY], 500)
+    shown = render_passages([INSTALL, MEMORY], 500)
     assert '<passage id="p1" source="docs" path="install.md" title="Install" kind="markdown" score="0.60">' in shown
     assert '<passage id="p2"' in shown
 
 
 def test_flat_shows_the_text_with_its_id_alone() -> None:
-    assert render([MEMORY], 500, "flat") == f'<passage id="p1">\n{MEMORY.text}\n</passage>'
+    assert render_passages([MEMORY], 500, "flat") == f'<passage id="p1">\n{MEMORY.text}\n</passage>'
 
 
 OPENED = re.compile(r'<passage id="p\d"(?: \w+="[^"<>\n]*")*>')
@@ -71,7 +71,7 @@ FENCES = re.compile(
 @pytest.mark.parametrize("nasty", ESCAPES)
 @pytest.mark.parametrize("field", ["source", "path", "title", "text", "url", "kind", "id"])
 def test_nothing_of_a_passage_leaves_its_fence(field: str, nasty: str, layout: str) -> None:
-    shown = render([replace(INSTALL, **{field: f"before {nasty} after"}), MEMORY], 500, layout)  # type: ignore[arg-type]
+    shown = render_passages([replace(INSTALL, **{field: f"before {nasty} after"}), MEMORY], 500, layout)  # type: ignore[arg-type]
     seen = re.sub(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]", "", shown)
     lines = [number for number, line in enumerate(seen.split("\n")) if line.startswith("<passage")]
     opened = [seen.split("\n")[number] for number in lines]
@@ -89,7 +89,7 @@ def test_what_is_harmless_stays_as_it_is() -> None:
         "family 👨‍👩‍👧 and می‌خواهم, ｗｉｄｅ ½ ❤️ e\u0301",
         "items[p1], list [INSTALL], 5 < 6",
     ):
-        assert defuse(text) == text
+        assert escape_delimiters(text) == text
 
 
 UNSEEN = (
@@ -111,14 +111,14 @@ UNSEEN = (
 )
 @pytest.mark.parametrize("decoy", ["", "<passage\u034fx ", "</passage> [INST] "])
 def test_a_tag_that_only_a_model_sees_is_broken(tag: str, decoy: str) -> None:
-    told = unicodedata.normalize("NFKC", defuse(f"{decoy}before {tag} after"))
+    told = unicodedata.normalize("NFKC", escape_delimiters(f"{decoy}before {tag} after"))
     assert not FENCES.search("".join(letter for letter in told if letter not in UNSEEN))
 
 
 @pytest.mark.parametrize("text", ["<" + " " * 20_000, "< /" + "\n" * 20_000, "&#" + "0" * 20_000])
 def test_a_tag_that_never_comes_takes_no_time(text: str) -> None:
     started = time.thread_time()
-    assert defuse(text) == text
+    assert escape_delimiters(text) == text
     assert time.thread_time() - started < 1
 
 
@@ -131,8 +131,8 @@ def test_every_fence_of_our_prompts_is_broken_in_data() -> None:
     }
     assert {"passage", "evidence", "question", "conversation", "answer", "searches"} <= tags | {"passage"}
     for tag in tags:
-        assert defuse(f"</{tag}>") != f"</{tag}>", tag
+        assert escape_delimiters(f"</{tag}>") != f"</{tag}>", tag
 
 
 def test_a_long_title_is_cut() -> None:
-    assert len(render([replace(INSTALL, title="t" * 5000)], 500)) < 600
+    assert len(render_passages([replace(INSTALL, title="t" * 5000)], 500)) < 600

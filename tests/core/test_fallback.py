@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from core.errors import ModelError
-from core.llm.circuit_breaker import Circuit
-from core.llm.client import Endpoint
-from core.llm.failover import FAIR_CHANCE_S, Attempt, Call, Fallback, Target
-from core.llm.role_models import RoleModels
+from core.llm.circuit_breaker import CircuitBreaker
+from core.llm.client import OpenAIClient
+from core.llm.failover import TIMEOUT_GRACE_S, Attempt, Deployment, FailoverCall, FailoverClient
+from core.llm.role_models import RoleChatModel
 from core.observability.logs import configure_logs
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, LogSettings, ModelSettings, ModelsSettings, Settings
-from core.settings.loader import secret_values
+from core.settings.loader import get_secret_values
 from core.settings.models import CircuitSettings
 from core.types import Turn
 from tests.peers.language_model import LanguageModelPeer
@@ -32,13 +32,13 @@ NOBODY = "http://127.0.0.1:9/v1"
 @asynccontextmanager
 async def opened(
     *addresses: LanguageModelPeer | str, circuit: dict[str, float] | None = None, **main: Any
-) -> AsyncIterator[RoleModels]:
+) -> AsyncIterator[RoleChatModel]:
     """Open the addresses as the main model and its fallbacks, in this order."""
     urls = [address if isinstance(address, str) else address.base_url for address in addresses]
     first, *others = ({"base_url": url, "model": f"model-{index}"} for index, url in enumerate(urls))
     fallbacks = {f"spare-{index}": other for index, other in enumerate(others)}
     settings = {"main": {**first, **main, "fallbacks": fallbacks}, "circuit": circuit or {}}
-    models = RoleModels.open(ModelsSettings.model_validate(settings))
+    models = RoleChatModel.open(ModelsSettings.model_validate(settings))
     assert models is not None
     # The first client takes a second to load, which is not what is measured here.
     await models.warm_up()
@@ -62,15 +62,15 @@ def budget(deadline_s: float = 60.0) -> Budget:
     return Budget(BudgetSettings(deadline_s=deadline_s))
 
 
-async def streamed(models: RoleModels, within: Budget | None = None) -> str:
+async def streamed(models: RoleChatModel, within: Budget | None = None) -> str:
     return "".join([piece async for piece in models.stream("", ASK, role="main", budget=within or budget())])
 
 
-async def completed(models: RoleModels, within: Budget | None = None) -> str:
+async def completed(models: RoleChatModel, within: Budget | None = None) -> str:
     return await models.complete("", ASK, role="main", budget=within or budget())
 
 
-async def until_it_breaks(models: RoleModels, within: Budget) -> tuple[str, str]:
+async def until_it_breaks(models: RoleChatModel, within: Budget) -> tuple[str, str]:
     """Return what arrived of a reply that breaks off, and how that was told."""
     got = ""
     try:
@@ -259,7 +259,7 @@ class TestCircuit:
         one.ttft_s = 5.0
         async with opened(one, two, circuit={"failures": 1, "rest_s": 60}) as models:
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(streamed(models), FAIR_CHANCE_S + 0.2)
+                await asyncio.wait_for(streamed(models), TIMEOUT_GRACE_S + 0.2)
             one.ttft_s = 0.0
             assert await streamed(models) == "I am one."
 
@@ -303,7 +303,7 @@ class TestCircuit:
         one, two, _ = peers
         one.hang = True
         async with opened(one, two, whole_s=4, circuit={"failures": 1, "rest_s": 60}) as models:
-            for patience_s, asked in ((FAIR_CHANCE_S / 2, 1), (FAIR_CHANCE_S + 0.2, 2)):
+            for patience_s, asked in ((TIMEOUT_GRACE_S / 2, 1), (TIMEOUT_GRACE_S + 0.2, 2)):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(completed(models), patience_s)
                 assert len(one.requests) == asked
@@ -421,7 +421,7 @@ class TestHedging:
 
     async def test_a_start_that_comes_second_in_the_same_moment_is_let_go(self) -> None:
         settings = ModelSettings(base_url=NOBODY, model="none", hedge_after_s=0.02)
-        target = Target(Endpoint.open(NOBODY, "", 1), settings, Circuit("none", CircuitSettings()))
+        target = Deployment(OpenAIClient.open(NOBODY, "", 1), settings, CircuitBreaker("none", CircuitSettings()))
         begun, dropped, together = list[int](), list[int](), asyncio.Event()
 
         async def start(attempt: Attempt) -> int:
@@ -435,7 +435,7 @@ class TestHedging:
         async def drop(number: int) -> None:
             dropped.append(number)
 
-        won = await Fallback([target], settings).first_good(Call(start, drop, 1), budget())
+        won = await FailoverClient([target], settings).first_success(FailoverCall(start, drop, 1), budget())
         assert begun == [0, 1]
         assert sorted([won, *dropped]) == [0, 1]
 
@@ -499,7 +499,7 @@ class TestPrices:
             main = {"base_url": one.base_url, "model": "dear", **prices}
             cheap = {"base_url": two.base_url, "model": "cheap", "price_completion": 0.5}
             settings = {"main": {**main, "fallbacks": {"cheap": cheap}}}
-            models = RoleModels.open(ModelsSettings.model_validate(settings))
+            models = RoleChatModel.open(ModelsSettings.model_validate(settings))
             assert models is not None
             first, second = budget(), budget()
             await models.complete("", ASK, role="main", budget=first, agent="writer")
@@ -527,7 +527,7 @@ def test_the_secrets_of_fallbacks_are_known(monkeypatch: pytest.MonkeyPatch) -> 
     main = {"base_url": NOBODY, "model": "m", "fallbacks": {"spare": spare}}
     settings = Settings.model_validate({"models": {"main": main}})
     assert set(settings.secrets()) == {"models.main.fallbacks.spare.api_key"}
-    assert secret_values(settings) == ("spare-secret",)
+    assert get_secret_values(settings) == ("spare-secret",)
 
 
 async def test_a_reader_who_leaves_takes_the_connection_along(peers: list[LanguageModelPeer]) -> None:

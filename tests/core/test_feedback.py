@@ -13,15 +13,23 @@ import pytest
 from sqlalchemy import text as sql
 
 from core.answering.pipeline import answer
-from core.answering.retry import Again, Unseen, ask_again, harder
-from core.answering.service import Answering
+from core.answering.retry import ExcludingLibrary, RetryQuestion, to_retry_question, with_more_effort
+from core.answering.service import AnswerService
 from core.errors import PlatformError
-from core.messaging.feedback.rating_buttons import OFFERS, RATED, offered, offers, press, read_button, thumbs
-from core.messaging.processor import Answer, Intake
-from core.ports import Delivery, Receive, Sink
-from core.storage.feedback import Opinions
+from core.messaging.feedback.rating_buttons import (
+    BUTTONS,
+    HAS_RATING_BUTTONS,
+    get_buttons,
+    get_rating_buttons,
+    make_buttons,
+    read_button,
+    to_rating_message,
+)
+from core.messaging.processor import AnswerFunction, MessageProcessor
+from core.ports import Delivery, MessageHandler, Sink
+from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
-from core.storage.retention import forget
+from core.storage.retention import erase_expired
 from core.text.feedback_messages import CHINESE, ENGLISH
 from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, Trace, Turn
 from tests.core.scripted import ScriptedPeer, models
@@ -52,10 +60,10 @@ class Room:
     async def open(self) -> None:
         return None
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.sinks[message.id] = Deaf() if self.deaf else MemorySink()
         self.made_for[message.id] = message
         return self.sinks[message.id]
@@ -69,7 +77,7 @@ class Room:
 
     def choices(self, number: str) -> list[str]:
         """Return what is offered below the answer to a press."""
-        return [(read_button(one.data) or ("", ""))[0] for one in offered(self.made_for[number])]
+        return [(read_button(one.data) or ("", ""))[0] for one in get_buttons(self.made_for[number])]
 
 
 @pytest.fixture
@@ -86,44 +94,44 @@ async def cited(question: Question, sink: Sink) -> Reply:
 
 
 def pressed(choice: str, number: str, who: str = "42", about: str = "1", chat: str = "room") -> Message:
-    return press(
+    return to_rating_message(
         choice,
         about,
-        number=number,
+        message_id=number,
         platform="test",
         chat=chat,
         author_id=who,
         author=who,
-        at=datetime.now(UTC),
+        sent_at=datetime.now(UTC),
         reference={},
     )
 
 
 async def deliver(
-    journal: Journal, *messages: Message, room: Room | None = None, says: Answer = cited, **changes: object
+    journal: Journal, *messages: Message, room: Room | None = None, says: AnswerFunction = cited, **changes: object
 ) -> Room:
     """Let each message be settled before the next one arrives."""
     room = room or Room()
-    intake = Intake(settings(**changes), journal, says)
+    intake = MessageProcessor(settings(**changes), journal, says)
     for message in messages:
-        await intake.receiver(room)(message)
+        await intake.handler_for(room)(message)
         while intake._tasks:
             await asyncio.gather(*intake._tasks)
     return room
 
 
 async def counts(journal: Journal, about: str = "1", who: str = "42") -> tuple[str, str, int, int]:
-    rating = await Opinions(journal.database).rating(pressed("up", "-", who), about)
+    rating = await FeedbackRepository(journal.database).get_rating(pressed("up", "-", who), about)
     return rating.verdict, rating.reason, rating.up, rating.down
 
 
 async def rows(journal: Journal, query: str) -> list[tuple[object, ...]]:
-    async with journal._reading() as connection:
+    async with journal._connect() as connection:
         return [tuple(row) for row in (await connection.execute(sql(query))).all()]
 
 
 def test_a_button_says_what_it_is_and_nothing_else_is_one() -> None:
-    [one] = offers("123~2", [("outdated", "Outdated")])
+    [one] = make_buttons("123~2", [("outdated", "Outdated")])
     assert read_button(one.data) == ("outdated", "123~2")
     assert len(one.data.encode()) <= 64
     for forged in (
@@ -140,26 +148,28 @@ def test_a_button_says_what_it_is_and_nothing_else_is_one() -> None:
     ):
         assert read_button(forged) is None, forged
     assert read_button("thumb:up:a:b") == ("up", "a:b")
-    assert offers("x" * 200, [("up", "👍")]) == (), "a button that cannot name its question is none"
+    assert make_buttons("x" * 200, [("up", "👍")]) == (), "a button that cannot name its question is none"
 
 
 def test_only_answers_to_questions_are_rated() -> None:
-    asked = replace(ASKED, reference={RATED: True})
-    assert len(thumbs(asked, Reply("yes"))) == 2
-    assert thumbs(ASKED, Reply("yes")) == ()
-    assert thumbs(asked, Reply("Hello!", trace=Trace("hi", "none", (), {}))) == (), "a greeting answers no question"
+    asked = replace(ASKED, reference={HAS_RATING_BUTTONS: True})
+    assert len(get_rating_buttons(asked, Reply("yes"))) == 2
+    assert get_rating_buttons(ASKED, Reply("yes")) == ()
+    assert get_rating_buttons(asked, Reply("Hello!", trace=Trace("hi", "none", (), {}))) == (), (
+        "a greeting answers no question"
+    )
 
 
 async def test_thumbs_stand_below_answers_and_nothing_else(journal: Journal) -> None:
     helped, empty = replace(ASKED, id="2", command="help", text=""), replace(ASKED, id="3", command="ask", text="")
     room = await deliver(journal, ASKED, helped, empty)
-    assert {number: RATED in one.reference for number, one in room.made_for.items()} == {
+    assert {number: HAS_RATING_BUTTONS in one.reference for number, one in room.made_for.items()} == {
         "1": True,
         "2": False,
         "3": False,
     }
     room = await deliver(journal, replace(ASKED, id="4"), feedback={"thumbs": False})
-    assert RATED not in room.made_for["4"].reference
+    assert HAS_RATING_BUTTONS not in room.made_for["4"].reference
 
 
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(journal: Journal) -> None:
@@ -170,7 +180,7 @@ async def test_each_person_has_one_thumb_to_change_and_to_take_back(journal: Jou
     assert await counts(journal) == ("down", "", 0, 2)
     room = await deliver(journal, pressed("down", "d"))
     assert await counts(journal) == ("", "", 0, 1)
-    assert room.said("d") == ENGLISH.back.format(up=0, down=1)
+    assert room.said("d") == ENGLISH.rating_removed.format(up=0, down=1)
 
 
 async def test_a_press_delivered_twice_counts_once(journal: Journal) -> None:
@@ -181,13 +191,13 @@ async def test_a_press_delivered_twice_counts_once(journal: Journal) -> None:
 async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start(journal: Journal) -> None:
     await deliver(journal, ASKED)
     half = pressed("up", "a")
-    await journal.received(half)
-    await Opinions(journal.database).rate(half, "1", "up")
-    room, intake = Room(), Intake(settings(), journal, cited)
+    await journal.record_message(half)
+    await FeedbackRepository(journal.database).rate(half, "1", "up")
+    room, intake = Room(), MessageProcessor(settings(), journal, cited)
     await intake.resume(room)
     assert await intake.drain(60) == 0
     assert await counts(journal) == ("up", "", 1, 0)
-    assert await journal.pending("test") == []
+    assert await journal.get_pending("test") == []
 
 
 async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: Journal) -> None:
@@ -205,8 +215,8 @@ async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: 
 async def test_a_press_under_no_answer_of_ours_says_so_and_changes_nothing(journal: Journal, forged: Message) -> None:
     silent, helped = replace(ASKED, id="2", addressed=False), replace(ASKED, id="3", command="help", text="")
     room = await deliver(journal, ASKED, silent, helped, forged, pressed("up", "b", about="3"))
-    assert room.sinks["a"].failures == [ENGLISH.unknown]
-    assert room.sinks["b"].failures == [ENGLISH.unknown]
+    assert room.sinks["a"].failures == [ENGLISH.unknown_answer]
+    assert room.sinks["b"].failures == [ENGLISH.unknown_answer]
     assert await rows(journal, "SELECT * FROM feedback") == []
 
 
@@ -219,8 +229,8 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
         return await cited(question, sink)
 
     room = await deliver(journal, ASKED)
-    intake = Intake(settings(run={"workers": 1}), journal, slowly)
-    receive = intake.receiver(room)
+    intake = MessageProcessor(settings(run={"workers": 1}), journal, slowly)
+    receive = intake.handler_for(room)
     await receive(replace(ASKED, id="2", text="Slow?"))
     await receive(pressed("up", "a"))
     async with asyncio.timeout(60):
@@ -229,7 +239,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
     assert not room.sinks["2"].replies
     held.set()
     assert await intake.drain(60) == 0
-    assert len(await journal.conversation(CHAT, 10)) == 4, "presses are no part of the conversation"
+    assert len(await journal.get_history(CHAT, 10)) == 4, "presses are no part of the conversation"
 
 
 async def test_typing_the_command_is_no_press(journal: Journal) -> None:
@@ -242,18 +252,18 @@ async def test_who_is_not_content_is_asked_why(journal: Journal) -> None:
     room = await deliver(journal, ASKED, pressed("up", "a"), pressed("down", "b"), pressed("outdated", "c"))
     assert room.choices("a") == []
     assert room.choices("b") == ["wrong", "outdated", "other", "unclear", "again"]
-    assert ENGLISH.why in room.said("b")
-    assert room.said("c") == ENGLISH.noted
+    assert ENGLISH.ask_reason in room.said("b")
+    assert room.said("c") == ENGLISH.reason_noted
     assert await counts(journal) == ("down", "outdated", 0, 1)
     room = await deliver(journal, pressed("outdated", "d"), feedback={"ask_why": False, "try_harder": False})
     assert await counts(journal) == ("down", "", 0, 1), "a reason is taken back by pressing it again"
     assert room.choices("d") == []
-    assert OFFERS in room.made_for["d"].reference
+    assert BUTTONS in room.made_for["d"].reference
 
 
 async def test_a_question_in_chinese_is_answered_in_it(journal: Journal) -> None:
     room = await deliver(journal, replace(ASKED, text="怎么安装这个软件？"), pressed("down", "a"))
-    assert CHINESE.why in room.said("a")
+    assert CHINESE.ask_reason in room.said("a")
 
 
 async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(journal: Journal) -> None:
@@ -272,33 +282,33 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
     room = await deliver(journal, ASKED, *presses, says=noted)
     again = asked[1]
     assert len(asked) == 2
-    assert isinstance(again, Again)
-    assert [turn.text for turn in again.history] == [ASKED.text, "With pip [1]. 0", ENGLISH.unsatisfied["outdated"]]
+    assert isinstance(again, RetryQuestion)
+    assert [turn.text for turn in again.history] == [ASKED.text, "With pip [1]. 0", ENGLISH.complaints["outdated"]]
     assert again.history[-1].author_id == "42"
-    assert (again.text, again.seen, again.key) == (ASKED.text, ("install",), CHAT)
-    assert room.said("b") == ENGLISH.trying
-    assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.once], [ENGLISH.once]]
-    assert RATED in room.made_for["1~2"].reference, "the second answer is rated as well"
+    assert (again.text, again.excluded_ids, again.key) == (ASKED.text, ("install",), CHAT)
+    assert room.said("b") == ENGLISH.retrying
+    assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.already_retried], [ENGLISH.already_retried]]
+    assert HAS_RATING_BUTTONS in room.made_for["1~2"].reference, "the second answer is rated as well"
     room = await deliver(journal, pressed("down", "e", about="1~2"))
     assert room.choices("e") == ["wrong", "outdated", "other", "unclear"]
 
 
 async def test_nobody_else_has_it_answered_again_but_who_looks_after_the_bot(journal: Journal) -> None:
     room = await deliver(journal, ASKED, pressed("again", "a", "43"))
-    assert room.sinks["a"].failures == [ENGLISH.asker]
+    assert room.sinks["a"].failures == [ENGLISH.only_asker]
     assert "1~2" not in room.sinks
     room = await deliver(journal, pressed("again", "b", "9"), administration={"owners": ["test:9"]})
-    assert room.said("b") == ENGLISH.trying
+    assert room.said("b") == ENGLISH.retrying
     assert room.said("1~2").startswith("With pip")
     assert room.made_for["1~2"].author_id == "42"
 
 
 async def test_what_was_forgotten_can_be_rated_but_not_answered_again(journal: Journal) -> None:
     await deliver(journal, ASKED, pressed("down", "a"))
-    await journal.forget(datetime.now(UTC) + timedelta(days=1), None)
+    await journal.erase_expired(datetime.now(UTC) + timedelta(days=1), None)
     room = await deliver(journal, pressed("up", "b"), pressed("again", "c"))
     assert "👍 1" in room.said("b")
-    assert room.sinks["c"].failures == [ENGLISH.asker], "whose question it was is forgotten, too"
+    assert room.sinks["c"].failures == [ENGLISH.only_asker], "whose question it was is forgotten, too"
 
 
 async def test_another_try_survives_a_kill(journal: Journal) -> None:
@@ -310,13 +320,13 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room, intake = Room(), Intake(settings(), journal, hang)
-    await intake.receiver(room)(pressed("again", "a"))
+    room, intake = Room(), MessageProcessor(settings(), journal, hang)
+    await intake.handler_for(room)(pressed("again", "a"))
     async with asyncio.timeout(60):
         await begun.wait()
     await intake.drain(0)
     room = Room()
-    after = Intake(settings(), journal, cited)
+    after = MessageProcessor(settings(), journal, cited)
     await after.resume(room)
     assert await after.drain(60) == 0
     assert room.said("1~2").startswith("With pip")
@@ -327,11 +337,11 @@ async def test_forgetting_takes_what_somebody_said_about_answers(journal: Journa
         journal, ASKED, pressed("up", "a"), pressed("up", "b", "43"), replace(ASKED, id="2", command="forget")
     )
     assert await rows(journal, "SELECT author_id FROM feedback") == [("43",)]
-    await forget(settings(journal={"keep_days": 1}), journal)
+    await erase_expired(settings(journal={"keep_days": 1}), journal)
     assert len(await rows(journal, "SELECT * FROM feedback")) == 1
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         await connection.execute(sql("UPDATE feedback SET at = '2020-01-01 00:00:00.000000'"))
-    await forget(settings(journal={"keep_days": 1}), journal)
+    await erase_expired(settings(journal={"keep_days": 1}), journal)
     assert await rows(journal, "SELECT * FROM feedback") == []
 
 
@@ -344,21 +354,28 @@ async def test_days_and_labels(journal: Journal) -> None:
         pressed("up", "d", "44"),
     ]
     await deliver(journal, ASKED, second, *presses)
-    opinions = Opinions(journal.database)
-    [day] = await opinions.days(datetime.now(UTC) - timedelta(days=2))
+    opinions = FeedbackRepository(journal.database)
+    [day] = await opinions.get_daily_ratings(datetime.now(UTC) - timedelta(days=2))
     assert (day.up, day.down, dict(day.reasons)) == (2, 2, {"wrong": 2})
-    assert [(one.text, one.good) for one in await opinions.labelled()] == [(ASKED.text, True), ("And then?", False)]
+    assert [(one.text, one.is_good) for one in await opinions.get_labelled_questions()] == [
+        (ASKED.text, True),
+        ("And then?", False),
+    ]
 
 
 async def test_more_effort_means_time_strategy_and_other_passages() -> None:
-    question = ask_again(Question("How?"), (), ["install"], "wrong")
-    changed = harder(parts(configuration=settings(budget={"deadline_s": 10}, feedback={"effort": 3})), question)
+    question = to_retry_question(Question("How?"), (), ["install"], "wrong")
+    changed = with_more_effort(
+        parts(configuration=settings(budget={"deadline_s": 10}, feedback={"effort": 3})), question
+    )
     assert (changed.settings.budget.deadline_s, changed.settings.strategies.allowed) == (30, ("planning",))
     assert changed.settings.strategies.iterations == 9
-    unseen = Unseen(ShelfLibrary(), frozenset(["install"]))
+    unseen = ExcludingLibrary(ShelfLibrary(), frozenset(["install"]))
     assert [one.id for one in await unseen.search("docs", "install memory package", 5)] == [MEMORY.id]
     assert [one.id for one in await unseen.search("docs", "pip", 5)] == [INSTALL.id], "where nothing else is found"
-    assert ask_again(Question("How?"), (), ["install"], "unclear").seen == (), "it may be said better with the same"
+    assert to_retry_question(Question("How?"), (), ["install"], "unclear").excluded_ids == (), (
+        "it may be said better with the same"
+    )
 
 
 async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages() -> None:
@@ -367,9 +384,9 @@ async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages(
     ) as peer:
         model = models(peer)
         try:
-            answering = Answering(parts(ShelfLibrary((INSTALL, MEMORY)), model))
+            answering = AnswerService(parts(ShelfLibrary((INSTALL, MEMORY)), model))
             before = (Turn("user", "install the memory package"), Turn("assistant", "With pip."))
-            question = ask_again(Question("install the memory package"), before, ["install"], "wrong")
+            question = to_retry_question(Question("install the memory package"), before, ["install"], "wrong")
             reply = await answering.answer(question, MemorySink())
             plain = await answer(Question("install the memory package"), MemorySink(), parts(ShelfLibrary(), model))
         finally:
@@ -377,12 +394,12 @@ async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages(
     assert reply.trace.strategy == "planning"
     assert [one.id for one in reply.passages] == ["memory"]
     assert plain.trace.strategy == "single"
-    assert ENGLISH.unsatisfied["wrong"] in str(peer.sent("write")[0]["messages"])
+    assert ENGLISH.complaints["wrong"] in str(peer.sent("write")[0]["messages"])
 
 
 async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal: Journal) -> None:
     kept = "INSERT INTO replies (scope, made_by, question, sense, asked, versions, reply, made_at) VALUES "
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         for place in (["room"], ["room", "closed thread"], ["elsewhere"]):
             scope = json.dumps(["test", *place])
             await connection.execute(

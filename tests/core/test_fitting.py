@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from core.answering.pipeline import answer
-from core.grounding.evidence import estimate_tokens, longest_within, render_within
-from core.llm.role_models import RoleModels
+from core.grounding.evidence import estimate_tokens, max_length_within, render_to_budget
+from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
 from core.types import Passage, Question
 from tests.core.scripted import ScriptedPeer
@@ -24,19 +24,19 @@ ASKED = Question("What does the memory module store?")
 
 
 def test_short_passages_stay_whole_and_long_ones_share_what_is_left() -> None:
-    assert longest_within([10, 20, 30], 60) == 30
-    assert longest_within([10, 500, 500], 210) == 100
-    assert longest_within([], 100) > 0
-    assert longest_within([500, 500], -20) > 0
+    assert max_length_within([10, 20, 30], 60) == 30
+    assert max_length_within([10, 500, 500], 210) == 100
+    assert max_length_within([], 100) > 0
+    assert max_length_within([500, 500], -20) > 0
 
 
 @pytest.mark.parametrize("tokens", [300, 1000, 10_000])
 def test_the_context_fits_with_its_headers(tokens: int) -> None:
-    rendered = render_within([*LONG, passage("short", "Short.")], tokens)
+    rendered = render_to_budget([*LONG, passage("short", "Short.")], tokens)
     assert "\nShort.\n" in rendered
     # What ends a passage is not counted, and a cut leaves its mark.
     assert estimate_tokens(rendered) <= tokens + 4 * 6
-    assert render_within(LONG, 10_000, most=50).count(" …\n") == len(LONG)
+    assert render_to_budget(LONG, 10_000, max_passage_tokens=50).count(" …\n") == len(LONG)
 
 
 def evidence_in(messages: Sequence[dict[str, str]]) -> int:
@@ -68,7 +68,7 @@ async def test_the_light_model_gets_what_fits_it_and_the_main_one_all(strategy: 
                 "light": {"base_url": peer.base_url, "model": "small", "context_tokens": LIGHT_TOKENS},
             }
         )
-        opened = RoleModels.open(configured)
+        opened = RoleChatModel.open(configured)
         assert opened is not None
         configuration = settings(
             models=configured.model_dump(),

@@ -15,19 +15,26 @@ from pydantic import ValidationError
 from sqlalchemy import update
 
 from core.errors import ServiceError
-from core.messaging.feedback.escalation import call_for
-from core.messaging.feedback.rating_buttons import press
-from core.messaging.gate.follow_up import BEGUN
-from core.messaging.gate.gate import LATE_S, Gate, Verdict
-from core.messaging.gate.relevance import Signs, chance, fit, relevance
-from core.messaging.gate.replies import SHORT, clarification, pointer, suggestion
+from core.messaging.feedback.escalation import escalation_message
+from core.messaging.feedback.rating_buttons import to_rating_message
+from core.messaging.gate.follow_up import THREAD_STARTED_AT
+from core.messaging.gate.gate import MAX_QUESTION_AGE_S, Gate, GateDecision
+from core.messaging.gate.relevance import GateFeatures, answer_probability, fit, measure_relevance
+from core.messaging.gate.replies import MAX_EXCERPT_CHARS, clarifying_question, duplicate_notice, offer_text
 from core.settings.platforms import GateSettings
-from core.storage.chat_history import FOLLOWED, IN_CHAT, Answered, Room
+from core.storage.chat_history import IN_CHAT, SHARED_THREAD, ChatHistory, EarlierAnswer
 from core.storage.messages import Journal
-from core.storage.statistics import days
+from core.storage.statistics import get_daily_statistics
 from core.storage.tables import messages
-from core.text.question_detection import asking, for_somebody_else, no_question, nothing_to_answer, personal, resolved
-from core.types import SECOND, AgentScore, Citation, ConversationKey, Message, Passage, Reply
+from core.text.question_detection import (
+    is_resolution,
+    is_small_talk,
+    mentions_person,
+    no_question_reason,
+    question_score,
+    unanswerable_reason,
+)
+from core.types import RETRY_SUFFIX, AgentScore, Citation, ConversationKey, Message, Passage, Reply
 from tests.core.stand import INSTALL, ShelfLibrary, settings
 
 CHAT = ConversationKey("test", "room")
@@ -63,25 +70,25 @@ class Group:
     def of(cls, journal: Journal, **changes: object) -> Group:
         library = ShelfLibrary()
         gate = {"mode": "auto", "wait_s": 0, **changes}
-        return cls(journal, Gate(settings(gate=gate), Room(journal.database), library), library)
+        return cls(journal, Gate(settings(gate=gate), ChatHistory(journal.database), library), library)
 
-    async def judged(self, said: Message) -> Verdict:
-        await self.journal.received(said)
+    async def judged(self, said: Message) -> GateDecision:
+        await self.journal.record_message(said)
         return await self.gate.judge(said)
 
     async def silent(self, said: Message) -> None:
-        await self.journal.received(said)
-        await self.journal.silent(said, "chatter")
+        await self.journal.record_message(said)
+        await self.journal.mark_skipped(said, "chatter")
 
     async def answered(self, said: Message, reply: Reply | None = None) -> None:
-        await self.journal.received(said)
-        await self.journal.begin(said)
-        await self.journal.answered(said, reply or Reply("Use pip [1].", CITED))
+        await self.journal.record_message(said)
+        await self.journal.begin_answer(said)
+        await self.journal.mark_answered(said, reply or Reply("Use pip [1].", CITED))
 
     async def earlier(self, said: Message, seconds: float) -> None:
         """Let a message have come, and been settled, so long ago."""
         then = datetime.now(UTC) - timedelta(seconds=seconds)
-        async with self.journal.database.writing() as connection:
+        async with self.journal.database.transaction() as connection:
             await connection.execute(
                 update(messages).where(messages.c.id == said.id).values(received_at=then, settled_at=then)
             )
@@ -89,7 +96,7 @@ class Group:
 
 async def test_it_speaks_unasked_when_it_can_help(journal: Journal) -> None:
     group = Group.of(journal)
-    assert await group.judged(message(1)) == Verdict(True, unasked=True)
+    assert await group.judged(message(1)) == GateDecision(True, is_proactive=True)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +112,13 @@ async def test_it_speaks_unasked_when_it_can_help(journal: Journal) -> None:
 )
 async def test_modes(journal: Journal, mode: str, changes: dict[str, object], speaks: bool) -> None:
     verdict = await Group.of(journal, mode=mode).judged(message(1, **changes))
-    assert verdict.speak is speaks
+    assert verdict.should_speak is speaks
     assert bool(verdict.reason) is not speaks
 
 
 async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) -> None:
     own = Group.of(journal, mode="mention", modes={"test:room": "auto"}, thresholds={"test:other": 1})
-    assert (await own.judged(message(1))).speak
+    assert (await own.judged(message(1))).should_speak
     elsewhere = replace(message(2), key=ConversationKey("test", "other"))
     assert "not addressed" in (await own.judged(elsewhere)).reason
     strict = Group.of(journal, threshold=0.1, thresholds={"test:other": 1})
@@ -138,7 +145,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> No
         (message(9, "I installed the package with pip today"), "not a question"),
         (message(9, "Did you install the package yet?"), "people or plans"),
         (message(9, "How do I cook rice in a pot?"), "not sure enough to help"),
-        (message(9, sent_at=datetime.now(UTC) - timedelta(seconds=LATE_S + 1)), "too old"),
+        (message(9, sent_at=datetime.now(UTC) - timedelta(seconds=MAX_QUESTION_AGE_S + 1)), "too old"),
     ],
     ids=lambda value: value.text[:20] if isinstance(value, Message) else value,
 )
@@ -146,7 +153,7 @@ async def test_every_silence_has_its_reason(journal: Journal, said: Message, rea
     # As old as it was when the tests were collected, which may be long ago.
     age = COLLECTED - said.sent_at
     verdict = await Group.of(journal).judged(replace(said, sent_at=datetime.now(UTC) - age))
-    assert not verdict.speak
+    assert not verdict.should_speak
     assert reason in verdict.reason
 
 
@@ -162,7 +169,7 @@ async def test_chatter_costs_no_search(journal: Journal) -> None:
 async def test_who_replies_to_themselves_asks_everybody(journal: Journal) -> None:
     group = Group.of(journal)
     await group.silent(message(1, "Setting up my machine"))
-    assert (await group.judged(message(2, reply_to="1"))).speak
+    assert (await group.judged(message(2, reply_to="1"))).should_speak
 
 
 async def test_a_conversation_between_people_is_left_alone(journal: Journal) -> None:
@@ -172,44 +179,44 @@ async def test_a_conversation_between_people_is_left_alone(journal: Journal) -> 
     await group.silent(reply)
     assert "a human is talking" in (await group.judged(message(3))).reason
     await group.earlier(reply, 300)
-    assert (await group.judged(message(4, "How do I install the package without pip?"))).speak
+    assert (await group.judged(message(4, "How do I install the package without pip?"))).should_speak
 
 
 async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
     asked = message(1)
     await group.answered(replace(asked, addressed=True))
-    await group.answered(replace(asked, id=f"{asked.id}{SECOND}"))
-    await group.answered(call_for(asked, ["9"]))
-    pressed = press(
+    await group.answered(replace(asked, id=f"{asked.id}{RETRY_SUFFIX}"))
+    await group.answered(escalation_message(asked, ["9"]))
+    pressed = to_rating_message(
         "down",
         asked.id,
-        number="p",
+        message_id="p",
         platform="test",
         chat="room",
         author_id="bob",
         author="",
-        at=asked.sent_at,
+        sent_at=asked.sent_at,
         reference={},
     )
     await group.silent(pressed)
-    said = await Room(journal.database).lately(message(2), 600)
+    said = await ChatHistory(journal.database).get_recent_messages(message(2), 600)
     assert [one.id for one in said] == [asked.id]
-    (day,) = (await days(journal.database, asked.sent_at.date() - timedelta(days=1))).values()
+    (day,) = (await get_daily_statistics(journal.database, asked.sent_at.date() - timedelta(days=1))).values()
     assert sum(day.states.values()) == 1, "and nothing to be counted as a message"
 
 
 async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
     first = message(1)
-    assert (await group.judged(first)).speak
+    assert (await group.judged(first)).should_speak
     assert "gate.cooldown_s" in (await group.judged(message(2, "Where is memory stored?", who="bob"))).reason
     await group.answered(first)
     again = Group.of(journal, cooldown_s=60)
     asked = "Does the memory module need a vector database?"
     assert "gate.cooldown_s" in (await again.judged(message(3, asked, who="bob"))).reason, "the journal remembers"
     await again.earlier(first, 61)
-    assert (await again.judged(message(4, asked, who="bob"))).speak
+    assert (await again.judged(message(4, asked, who="bob"))).should_speak
 
 
 async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
@@ -218,7 +225,10 @@ async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
     first, second = await group.judged(one), await group.judged(two)
     assert first.wait_s > 0
     assert second.wait_s > 0
-    assert [(await group.gate.confirm(one, first)).speak, (await group.gate.confirm(two, second)).speak] == [
+    assert [
+        (await group.gate.recheck(one, first)).should_speak,
+        (await group.gate.recheck(two, second)).should_speak,
+    ] == [
         True,
         False,
     ]
@@ -247,15 +257,15 @@ async def test_people_may_answer_first(journal: Journal, later: Message, reason:
     verdict = await group.judged(asked)
     assert 4 < verdict.wait_s <= 5
     await group.silent(later)
-    confirmed = await group.gate.confirm(asked, verdict)
-    assert confirmed.speak is not bool(reason)
+    confirmed = await group.gate.recheck(asked, verdict)
+    assert confirmed.should_speak is not bool(reason)
     assert reason in confirmed.reason
 
 
 async def test_a_question_that_waited_already_waits_no_more(journal: Journal) -> None:
     asked = message(1, sent_at=datetime.now(UTC) - timedelta(seconds=20))
     verdict = await Group.of(journal, wait_s=15).judged(asked)
-    assert (verdict.speak, verdict.wait_s) == (True, 0)
+    assert (verdict.should_speak, verdict.wait_s) == (True, 0)
 
 
 @pytest.mark.parametrize("how", ["silent", "point"])
@@ -265,33 +275,33 @@ async def test_what_was_answered_before_is_not_answered_again(journal: Journal, 
     await group.answered(first)
     verdict = await group.judged(message(2))
     if how == "silent":
-        assert verdict == Verdict(False, "the same was answered in this chat before")
+        assert verdict == GateDecision(False, "the same was answered in this chat before")
     else:
-        assert "> Use pip.\n" in verdict.text
-    assert (await group.judged(message(3, "How do I install the package?"))).text == ""
+        assert "> Use pip.\n" in verdict.canned_reply
+    assert (await group.judged(message(3, "How do I install the package?"))).canned_reply == ""
     await group.earlier(first, 3700)
-    assert (await group.judged(message(4))) == Verdict(True, unasked=True)
+    assert (await group.judged(message(4))) == GateDecision(True, is_proactive=True)
 
 
 async def test_a_reply_without_knowledge_is_no_answer_to_point_at(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=0)
     await group.answered(message(1, who="bob"), Reply("I may know something about this."))
-    assert (await group.judged(message(2))).speak
+    assert (await group.judged(message(2))).should_speak
 
 
 @pytest.mark.parametrize(("grey", "says"), [("silent", ""), ("suggest", "Reply to this"), ("clarify", "Is this about")])
 async def test_the_grey_zone(journal: Journal, grey: str, says: str) -> None:
     group = Group.of(journal, threshold=0.999, grey=grey, grey_width=0.5, cooldown_s=0)
     verdict = await group.judged(message(1))
-    assert verdict.speak is bool(says)
-    assert says in verdict.text
+    assert verdict.should_speak is bool(says)
+    assert says in verdict.canned_reply
     if says:
-        assert "Install" in verdict.text
+        assert "Install" in verdict.canned_reply
         assert "not sure enough" in (await group.judged(message(2, "How do I cook rice?", who="bob"))).reason
 
 
 THREAD = replace(CHAT, thread="7")
-FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "reference": {FOLLOWED: True}}
+FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "reference": {SHARED_THREAD: True}}
 
 
 @pytest.mark.parametrize(
@@ -309,8 +319,8 @@ async def test_a_follow_up_in_a_thread_needs_no_mention(journal: Journal, text: 
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
     verdict = await group.judged(message(2, text, who=who, key=THREAD))
-    assert (verdict.speak, verdict.unasked) == (speaks, False)
-    assert not (await group.judged(message(3, text, who=who))).speak, "outside the thread"
+    assert (verdict.should_speak, verdict.is_proactive) == (speaks, False)
+    assert not (await group.judged(message(3, text, who=who))).should_speak, "outside the thread"
 
 
 @pytest.mark.parametrize(
@@ -342,9 +352,9 @@ async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, w
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, addressed=True, key=THREAD))
     await group.silent(message(2, "thanks", who="bob", **FOLLOWED_THREAD))
-    assert (await group.judged(message(3, text, who=who, **FOLLOWED_THREAD))).speak is speaks
-    switched_off = message(4, text, who=who, key=THREAD, reference={FOLLOWED: False})
-    assert not (await group.judged(switched_off)).speak
+    assert (await group.judged(message(3, text, who=who, **FOLLOWED_THREAD))).should_speak is speaks
+    switched_off = message(4, text, who=who, key=THREAD, reference={SHARED_THREAD: False})
+    assert not (await group.judged(switched_off)).should_speak
 
 
 async def test_who_is_being_talked_with_in_a_thread_asks_that_human(journal: Journal) -> None:
@@ -353,43 +363,43 @@ async def test_who_is_being_talked_with_in_a_thread_asks_that_human(journal: Jou
     await group.silent(message(2, "I have it on Linux", who="bob", reply_to="7", **FOLLOWED_THREAD))
     await group.silent(message(3, "@bob so have I", who="cleo", reply_to="7", **FOLLOWED_THREAD))
     asked = message(4, "Which system is it?", who="bob", reply_to="7", **FOLLOWED_THREAD)
-    assert not (await group.judged(asked)).speak
-    assert (await group.judged(replace(asked, id="5", author_id="dan", author="Dan"))).speak
+    assert not (await group.judged(asked)).should_speak
+    assert (await group.judged(replace(asked, id="5", author_id="dan", author="Dan"))).should_speak
 
 
 async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(journal: Journal) -> None:
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     now = datetime.now(UTC).timestamp()
     for number, (begun, speaks) in enumerate(((now - 60, True), (now - 700, False)), 10):
-        reference = {FOLLOWED: True, BEGUN: begun}
-        assert (await group.judged(message(number, key=THREAD, reference=reference))).speak is speaks
+        reference = {SHARED_THREAD: True, THREAD_STARTED_AT: begun}
+        assert (await group.judged(message(number, key=THREAD, reference=reference))).should_speak is speaks
     first = message(1, addressed=True)
     await group.answered(first)
-    await journal.posted(first, "55")
-    await journal.answered(first, Reply("Use pip."))
+    await journal.mark_posted(first, "55")
+    await journal.mark_answered(first, Reply("Use pip."))
     below = {**FOLLOWED_THREAD, "key": replace(CHAT, thread="55")}
-    assert (await group.judged(message(2, "and how do I do that?", who="bob", **below))).speak
+    assert (await group.judged(message(2, "and how do I do that?", who="bob", **below))).should_speak
 
 
 async def test_a_command_that_was_answered_begins_no_conversation(journal: Journal) -> None:
     group = Group.of(journal, mode="mention")
     await group.answered(message(1, "", command="help", addressed=True, key=THREAD))
-    assert not (await group.judged(message(2, "Is this a release?", **FOLLOWED_THREAD))).speak
+    assert not (await group.judged(message(2, "Is this a release?", **FOLLOWED_THREAD))).should_speak
 
 
 @pytest.mark.parametrize("post", [{"kind": "post"}, {}])
 async def test_a_comment_begins_no_conversation(journal: Journal, post: dict[str, str]) -> None:
     library = ShelfLibrary()
     configured = settings(gate={"mode": "mention"}, auto_comment={"chats": ["test:room"]})
-    group = Group(journal, Gate(configured, Room(journal.database), library), library)
+    group = Group(journal, Gate(configured, ChatHistory(journal.database), library), library)
     await group.answered(message(7, "We won!", key=THREAD, reference=post))
     for who in ("ann", "bob"):
         asked = message(8, "When was that?", who=who, **FOLLOWED_THREAD)
-        assert not (await group.gate.judge(asked)).speak
-        began = replace(asked, reference={**asked.reference, BEGUN: datetime.now(UTC).timestamp()})
-        assert not (await group.gate.judge(began)).speak, "below a comment that began it, likewise"
+        assert not (await group.gate.judge(asked)).should_speak
+        began = replace(asked, reference={**asked.reference, THREAD_STARTED_AT: datetime.now(UTC).timestamp()})
+        assert not (await group.gate.judge(began)).should_speak, "below a comment that began it, likewise"
     await group.answered(message(9, "@bot When was that?", addressed=True, key=THREAD))
-    assert (await group.judged(message(10, "and where?", **FOLLOWED_THREAD))).speak
+    assert (await group.judged(message(10, "and where?", **FOLLOWED_THREAD))).should_speak
 
 
 @pytest.mark.parametrize(
@@ -406,21 +416,23 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: dict[str
 async def test_who_was_made_an_offer_takes_it_up_in_any_words(journal: Journal, text: str, speaks: bool) -> None:
     group = Group.of(journal, mode="mention", grey="suggest")
     await group.answered(message(7, key=THREAD), Reply("I may know something about this. Reply to this message."))
-    assert not (await group.judged(message(8, text, who="bob", **FOLLOWED_THREAD))).speak
-    assert (await group.judged(message(9, text, **FOLLOWED_THREAD))).speak is speaks
+    assert not (await group.judged(message(8, text, who="bob", **FOLLOWED_THREAD))).should_speak
+    assert (await group.judged(message(9, text, **FOLLOWED_THREAD))).should_speak is speaks
     if speaks:
         await group.answered(message(10, text, addressed=True, **FOLLOWED_THREAD))
-        assert not (await group.judged(message(11, text, **FOLLOWED_THREAD))).speak, "it was taken up"
+        assert not (await group.judged(message(11, text, **FOLLOWED_THREAD))).should_speak, "it was taken up"
 
 
 async def test_a_follow_up_is_no_answer_that_nobody_asked_for(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
     await group.answered(message(1, addressed=True, key=THREAD))
     further = message(2, "and on Windows?", key=THREAD)
-    assert (await group.judged(further)).speak
-    await journal.answered(further, Reply("As well [1].", CITED))
+    assert (await group.judged(further)).should_speak
+    await journal.mark_answered(further, Reply("As well [1].", CITED))
     again = Group.of(journal, cooldown_s=60)
-    assert (await again.judged(message(3, "Where is memory stored?", who="bob"))).speak, "the cooldown has not begun"
+    assert (await again.judged(message(3, "Where is memory stored?", who="bob"))).should_speak, (
+        "the cooldown has not begun"
+    )
 
 
 async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) -> None:
@@ -429,10 +441,10 @@ async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) 
     await group.answered(first)
     for who in ("ann", "bob"):
         asked = message(2, who=who, **FOLLOWED_THREAD)
-        assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(asked)).speak
+        assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(asked)).should_speak
     await group.earlier(first, 601)
     for who in ("ann", "bob"):
-        assert not (await group.judged(message(3, who=who, **FOLLOWED_THREAD))).speak
+        assert not (await group.judged(message(3, who=who, **FOLLOWED_THREAD))).should_speak
 
 
 @pytest.mark.parametrize(
@@ -456,8 +468,8 @@ async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_pl
     assert verdict.wait_s > 4
     own = {"key": replace(CHAT, thread="2"), "reference": {IN_CHAT: True}} if "key" not in later else {}
     await group.silent(message(2, **{**own, **later}))
-    confirmed = await group.gate.confirm(asked, verdict)
-    assert confirmed.speak is not bool(reason)
+    confirmed = await group.gate.recheck(asked, verdict)
+    assert confirmed.should_speak is not bool(reason)
     assert reason in confirmed.reason
 
 
@@ -468,30 +480,30 @@ async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journ
     for number in range(50):
         said = message(number, f"Interesting! And what about {number}?", who="machine", addressed=True)
         verdict = await group.judged(said)
-        if not verdict.speak:
+        if not verdict.should_speak:
             assert "3 answers to this account" in verdict.reason
             break
         spoken += 1
         await group.answered(said)
     assert spoken == 3
-    assert (await group.judged(message(99, who="bob", addressed=True))).speak
+    assert (await group.judged(message(99, who="bob", addressed=True))).should_speak
 
 
 async def test_what_was_begun_before_a_restart_is_finished(journal: Journal) -> None:
     group = Group.of(journal, mode="mention")
-    assert (await group.gate.judge(message(1), begun=True)).speak
+    assert (await group.gate.judge(message(1), is_resumed=True)).should_speak
     off = Group.of(journal, mode="off")
-    assert not (await off.gate.judge(message(1), begun=True)).speak
+    assert not (await off.gate.judge(message(1), is_resumed=True)).should_speak
 
 
 @pytest.mark.parametrize("broken", [True, False])
 async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal, broken: bool) -> None:
     library = ShelfLibrary(broken={"docs"}) if broken else None
-    gate = Gate(settings(gate={"mode": "auto"}), Room(journal.database), library)
+    gate = Gate(settings(gate={"mode": "auto"}), ChatHistory(journal.database), library)
     verdict = await gate.judge(message(1))
-    assert not verdict.speak
+    assert not verdict.should_speak
     assert ("could not be told" if broken else "no knowledge") in verdict.reason
-    assert (await gate.judge(message(2, addressed=True))).speak
+    assert (await gate.judge(message(2, addressed=True))).should_speak
 
 
 class PaidLibrary(ShelfLibrary):
@@ -500,10 +512,10 @@ class PaidLibrary(ShelfLibrary):
     async def route(self, query: str) -> Sequence[AgentScore]:
         return [AgentScore("web", 1.0), AgentScore("docs", 0.5)]
 
-    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
+    async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         if agent == "web":
             raise ServiceError("somebody was asked who wants money")
-        return await super().search(agent, query, limit, dense=dense)
+        return await super().search(agent, query, limit, dense_query=dense_query)
 
 
 async def test_sources_that_are_asked_at_question_time_are_known_by_their_description() -> None:
@@ -511,12 +523,14 @@ async def test_sources_that_are_asked_at_question_time_are_known_by_their_descri
     docs = {"kind": "faq", "path": "faq.yaml"}
     agents = {"web": {"sources": ["web"], "description": "Olympic medals and records"}, "docs": {"sources": ["docs"]}}
     configured = settings(sources={"web": web, "docs": docs}, agents=agents)
-    assert (await relevance("Where are the Olympic medals and records?", PaidLibrary(), configured)).match > 0.5
-    found = await relevance(QUESTION, PaidLibrary(), configured)
-    assert (found.match, found.foreign, found.title) == (pytest.approx(0.6 * 3 / 4), 0, INSTALL.title)
-    foreign = await relevance("How do I install the package with Celery or pip?", PaidLibrary(), configured)
-    assert foreign.foreign == 1
-    assert (await relevance("请问怎么用 Celery 安装 pip 包", PaidLibrary(), configured)).foreign == 0.5
+    assert (
+        await measure_relevance("Where are the Olympic medals and records?", PaidLibrary(), configured)
+    ).overlap > 0.5
+    found = await measure_relevance(QUESTION, PaidLibrary(), configured)
+    assert (found.overlap, found.oov_share, found.title) == (pytest.approx(0.6 * 3 / 4), 0, INSTALL.title)
+    foreign = await measure_relevance("How do I install the package with Celery or pip?", PaidLibrary(), configured)
+    assert foreign.oov_share == 1
+    assert (await measure_relevance("请问怎么用 Celery 安装 pip 包", PaidLibrary(), configured)).oov_share == 0.5
 
 
 @pytest.mark.parametrize(
@@ -534,8 +548,8 @@ async def test_sources_that_are_asked_at_question_time_are_known_by_their_descri
     ],
 )
 def test_questions_and_error_reports_are_questions(text: str) -> None:
-    assert no_question(text) == ""
-    assert asking(text) >= 0.5
+    assert no_question_reason(text) == ""
+    assert question_score(text) >= 0.5
 
 
 @pytest.mark.parametrize(
@@ -555,7 +569,7 @@ def test_questions_and_error_reports_are_questions(text: str) -> None:
     ],
 )
 def test_the_rest_is_none(text: str, reason: str) -> None:
-    assert no_question(text) == reason
+    assert no_question_reason(text) == reason
 
 
 @pytest.mark.parametrize(
@@ -572,16 +586,16 @@ def test_the_rest_is_none(text: str, reason: str) -> None:
     ],
 )
 def test_mentions_of_others(text: str, theirs: bool) -> None:
-    assert for_somebody_else(text) is theirs
+    assert mentions_person(text) is theirs
 
 
 def test_people_and_plans_are_told_from_matters() -> None:
-    assert personal("Who wants pizza tonight?")
-    assert personal("你今天有空吗？")
-    assert not personal("How do I match a pattern in a job's name?")
-    assert resolved("nvm, figured it out")
-    assert resolved("解决了，谢谢")
-    assert not resolved("it does not work")
+    assert is_small_talk("Who wants pizza tonight?")
+    assert is_small_talk("你今天有空吗？")
+    assert not is_small_talk("How do I match a pattern in a job's name?")
+    assert is_resolution("nvm, figured it out")
+    assert is_resolution("解决了，谢谢")
+    assert not is_resolution("it does not work")
 
 
 def test_hostile_texts_are_judged_in_time() -> None:
@@ -596,33 +610,35 @@ def test_hostile_texts_are_judged_in_time() -> None:
         " \n" * 2000,
         "`" * 4000,
     ):
-        no_question(text)
-        for_somebody_else(text)
-        nothing_to_answer(text)
-        resolved(text)
+        no_question_reason(text)
+        mentions_person(text)
+        unanswerable_reason(text)
+        is_resolution(text)
     assert time.thread_time() - started < 2
 
 
 def test_weights_are_learnt_from_examples() -> None:
-    yes = [Signs(0, 0.3 + n / 100, 0) for n in range(20)]
-    no = [Signs(0, n / 400, n % 2) for n in range(60)]
+    yes = [GateFeatures(0, 0.3 + n / 100, 0) for n in range(20)]
+    no = [GateFeatures(0, n / 400, n % 2) for n in range(60)]
     weights = fit([*yes, *no], [True] * 20 + [False] * 60)
     assert weights.match > 0 > weights.foreign
-    assert min(chance(one, weights) for one in yes) > 0.5 > max(chance(one, weights) for one in no)
+    assert (
+        min(answer_probability(one, weights) for one in yes) > 0.5 > max(answer_probability(one, weights) for one in no)
+    )
     assert fit([], []).base == 0
 
 
 def test_what_it_says_unasked_is_short_and_in_the_askers_language() -> None:
     hostile = "Guide](javascript:x) <@everyone> `code` " * 9
-    for text in (suggestion("How?", hostile), clarification("How?", hostile)):
+    for text in (offer_text("How?", hostile), clarifying_question("How?", hostile)):
         assert not set("<>[]`@") & set(text)
         assert len(text) < 300
-    assert "提及我" in suggestion("怎么安装？", "")
-    assert "版本" in clarification("怎么安装？", "安装")
-    long = Answered("How?", "Long word " * 100 + "[1, 2] end [3].", 7200)
-    assert "2 h ago" in pointer(long, "How?")
-    assert len(pointer(long, "How?")) < SHORT + 150
-    assert "[1" not in pointer(Answered("How?", "So [1, 2].", 60), "怎么？")
+    assert "提及我" in offer_text("怎么安装？", "")
+    assert "版本" in clarifying_question("怎么安装？", "安装")
+    long = EarlierAnswer("How?", "Long word " * 100 + "[1, 2] end [3].", 7200)
+    assert "2 h ago" in duplicate_notice(long, "How?")
+    assert len(duplicate_notice(long, "How?")) < MAX_EXCERPT_CHARS + 150
+    assert "[1" not in duplicate_notice(EarlierAnswer("How?", "So [1, 2].", 60), "怎么？")
 
 
 def test_the_labelled_file_is_large_and_balanced() -> None:

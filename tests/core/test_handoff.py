@@ -11,22 +11,22 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import UsageError
-from core.messaging.feedback.escalation import CALLED, call_for, called, occasion
-from core.messaging.feedback.message_reference import BEFORE
+from core.messaging.feedback.escalation import MENTIONED_USERS, escalation_message, escalation_reason, mentioned_users
+from core.messaging.feedback.message_reference import PARENT_ID
 from core.ports import Sink
-from core.storage.chat_history import CLOSED
-from core.storage.lessons import Lessons
+from core.storage.chat_history import RESTRICTED_THREAD
+from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
-from core.storage.retention import forget
+from core.storage.retention import erase_expired
 from core.text.feedback_messages import ENGLISH
 from core.types import Citation, Message, Passage, Question, Reply, Trace
-from knowledge.sources.taught import Learned
+from knowledge.sources.taught import TaughtAnswers
 from tests.core.stand import INSTALL, settings
 from tests.core.test_feedback import ASKED, CHAT, CITED, deliver
 
 HELPER = {"people": ["test:@helper", "other:@nobody"], "cooldown_minutes": 0}
 TRUSTED = {**HELPER, "trusted": ["test:7"]}
-CALL = ENGLISH.call.format(author="Ann")
+CALL = ENGLISH.escalation.format(author="Ann")
 
 
 @pytest.fixture
@@ -49,7 +49,9 @@ def reply(
 
 
 async def lessons(journal: Journal) -> list[tuple[str, str, str]]:
-    return [(one.question, one.answer, one.state) for one in await Lessons(journal.database).list()]
+    return [
+        (one.question, one.answer, one.state) for one in await TaughtAnswerRepository(journal.database).list_answers()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,16 +68,16 @@ async def lessons(journal: Journal) -> list[tuple[str, str, str]]:
     ],
 )
 def test_when_an_answer_is_not_likely_to_help(made: Reply, why: str | None) -> None:
-    assert occasion(made) == why
+    assert escalation_reason(made) == why
 
 
 async def test_a_call_names_the_people_of_the_platform_once_for_a_question(journal: Journal) -> None:
     room = await deliver(journal, ASKED, escalated("2"), escalated("3", author_id="43"), handoff=HELPER)
-    assert room.said("2") == ENGLISH.calling
+    assert room.said("2") == ENGLISH.escalating
     assert room.said("1~h") == CALL
-    assert called(room.made_for["1~h"]) == ("@helper",)
+    assert mentioned_users(room.made_for["1~h"]) == ("@helper",)
     assert room.made_for["1~h"].key == ASKED.key
-    assert room.sinks["3"].failures == [ENGLISH.called]
+    assert room.sinks["3"].failures == [ENGLISH.already_escalated]
 
 
 async def test_without_a_reply_the_askers_last_question_is_meant_and_words_are_one_of_their_own(
@@ -87,7 +89,7 @@ async def test_without_a_reply_the_askers_last_question_is_meant_and_words_are_o
     room = await deliver(journal, escalated("4", "How do I fly?", ""), handoff=HELPER)
     assert room.made_for["4~h"].text == "How do I fly?"
     room = await deliver(journal, escalated("5", reply_to="", author_id="99"), handoff=HELPER)
-    assert room.sinks["5"].failures == [ENGLISH.no_question]
+    assert room.sinks["5"].failures == [ENGLISH.question_unclear]
 
 
 async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journal: Journal) -> None:
@@ -95,20 +97,20 @@ async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journa
     room = await deliver(
         journal, ASKED, second, escalated("3"), escalated("4", reply_to="2"), handoff={"people": ["test:7"]}
     )
-    assert room.sinks["4"].failures == [ENGLISH.cooling]
+    assert room.sinks["4"].failures == [ENGLISH.escalation_cooldown]
     room = await deliver(journal, escalated("5", reply_to="2"))
-    assert room.sinks["5"].failures == [ENGLISH.nobody]
+    assert room.sinks["5"].failures == [ENGLISH.nobody_configured]
     alone = escalated("6", "How?", private=True)
     room = await deliver(journal, alone, handoff=HELPER)
-    assert room.sinks["6"].failures == [ENGLISH.alone]
+    assert room.sinks["6"].failures == [ENGLISH.private_chat]
 
 
 async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
     forged = replace(ASKED, id="2", command="handoff", text="@everyone come here")
     room = await deliver(journal, forged, handoff=HELPER)
     assert room.said("2").startswith("I do not know `/handoff`.")
-    assert called(replace(ASKED, reference={CALLED: ["@helper"]})) == (), "only calls mention anybody"
-    assert call_for(replace(ASKED, id="5~2"), ["x"]).id == "5~h", "a second answer has the call of the first"
+    assert mentioned_users(replace(ASKED, reference={MENTIONED_USERS: ["@helper"]})) == (), "only calls mention anybody"
+    assert escalation_message(replace(ASKED, id="5~2"), ["x"]).id == "5~h", "a second answer has the call of the first"
 
 
 async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configured(journal: Journal) -> None:
@@ -140,8 +142,8 @@ async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journa
 
 async def test_a_reply_to_the_call_is_an_answer_and_no_question(journal: Journal) -> None:
     await deliver(journal, ASKED, escalated("2"), handoff=TRUSTED)
-    await journal.posted(call_for(ASKED, []), "77")
-    await journal.answered(call_for(ASKED, []), Reply(CALL))
+    await journal.mark_posted(escalation_message(ASKED, []), "77")
+    await journal.mark_answered(escalation_message(ASKED, []), Reply(CALL))
     answer = replace(ASKED, id="3", author_id="7", text="Use the installer.", reply_to="77")
     room = await deliver(journal, answer, handoff=TRUSTED)
     assert await lessons(journal) == [(ASKED.text, "Use the installer.", "pending")]
@@ -166,10 +168,10 @@ async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> No
         ("Which port is it?", "8000.", "pending"),
         ("How do I get there?", "By bus.", "pending"),
     ]
-    assert room.said("3") == ENGLISH.learned.format(number=1)
-    assert room.said("4") == ENGLISH.known
-    assert room.sinks["5"].failures == [ENGLISH.untrusted]
-    assert room.sinks["7"].failures == [ENGLISH.teach]
+    assert room.said("3") == ENGLISH.answer_submitted.format(number=1)
+    assert room.said("4") == ENGLISH.answer_known
+    assert room.sinks["5"].failures == [ENGLISH.not_trusted]
+    assert room.sinks["7"].failures == [ENGLISH.learn_usage]
 
 
 # All but the end of an id, as long as those of Discord and Slack are.
@@ -184,7 +186,7 @@ async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its
     told = replace(first, id=f"{LONG}02", key=thread, author_id="8", text="It is 8000.")
     by_link = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}02", author_id="7")
     # The message itself came with the command, and was not seen before.
-    chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", reference={BEFORE: "1"})
+    chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", reference={PARENT_ID: "1"})
     in_thread = replace(chosen, id="5", key=thread, reply_to="98", quoted="8000!", reference={})
     await deliver(journal, first, told, by_link, chosen, in_thread, handoff=TRUSTED)
     answers = ["It is 8000.", "Port 8000.", "8000!"]
@@ -198,17 +200,17 @@ async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journ
         key=replace(CHAT, thread="9"),
         addressed=False,
         text="A secret.",
-        reference={CLOSED: True},
+        reference={RESTRICTED_THREAD: True},
     )
     elsewhere = replace(ASKED, id=f"{LONG}02", key=replace(CHAT, chat="hall"), addressed=False, text="Another secret.")
     learn = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}01 Why?", author_id="7")
     other = replace(learn, id="4", text=f"https://chat.example/hall/{LONG}02 Why?")
     ours = replace(learn, id="5", text=f"https://chat.example/room/{LONG}77")
     await deliver(journal, closed, elsewhere)
-    await journal.posted(closed, f"{LONG}77")
-    await journal.answered(closed, Reply("A secret answer."))
+    await journal.mark_posted(closed, f"{LONG}77")
+    await journal.mark_answered(closed, Reply("A secret answer."))
     room = await deliver(journal, learn, other, ours, handoff=TRUSTED)
-    assert [room.sinks[one].failures for one in ("3", "4", "5")] == [[ENGLISH.teach]] * 3
+    assert [room.sinks[one].failures for one in ("3", "4", "5")] == [[ENGLISH.learn_usage]] * 3
     assert await lessons(journal) == []
 
 
@@ -216,14 +218,14 @@ async def test_what_ends_in_a_short_number_is_the_link_of_no_message(journal: Jo
     lunch = replace(ASKED, id="42", addressed=False, text="Lunch at noon, I pay.", author_id="8")
     learn = replace(ASKED, id="43", command="learn", text="https://tracker.example/issues/42 Why?", author_id="7")
     room = await deliver(journal, lunch, learn, handoff=TRUSTED)
-    assert room.sinks["43"].failures == [ENGLISH.teach]
+    assert room.sinks["43"].failures == [ENGLISH.learn_usage]
     assert await lessons(journal) == []
 
 
 async def test_learn_below_our_own_answer_keeps_that(journal: Journal) -> None:
     await deliver(journal, ASKED)
-    await journal.posted(ASKED, "77")
-    await journal.answered(ASKED, Reply("With pip."))
+    await journal.mark_posted(ASKED, "77")
+    await journal.mark_answered(ASKED, Reply("With pip."))
     learn = replace(ASKED, id="2", command="learn", text="", reply_to="77", quoted="With pip.", author_id="7")
     await deliver(journal, learn, handoff=TRUSTED)
     assert await lessons(journal) == [(ASKED.text, "With pip.", "pending")]
@@ -232,7 +234,7 @@ async def test_learn_below_our_own_answer_keeps_that(journal: Journal) -> None:
 async def taught(journal: Journal, count: int = 1) -> None:
     for number in range(1, count + 1):
         lesson = replace(ASKED, id=f"l{number}", author="Ben", author_id="7")
-        await Lessons(journal.database).teach(lesson, "42", f"Question {number}?", f"Answer {number}.")
+        await TaughtAnswerRepository(journal.database).submit(lesson, "42", f"Question {number}?", f"Answer {number}.")
 
 
 async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journal) -> None:
@@ -257,7 +259,7 @@ async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journa
 
 async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: Journal) -> None:
     elsewhere = replace(ASKED, id="x", key=replace(ASKED.key, chat="elsewhere"))
-    await Lessons(journal.database).teach(elsewhere, "", "Secret?", "Yes.")
+    await TaughtAnswerRepository(journal.database).submit(elsewhere, "", "Secret?", "Yes.")
     owner = replace(ASKED, id="1", command="admins", text="add 5", author_id="9")
     order = replace(ASKED, id="2", command="faq", text="approve 1", author_id="5")
     room = await deliver(
@@ -268,9 +270,9 @@ async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: J
 
 
 async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(journal: Journal, tmp_path: Path) -> None:
-    source = Learned("learned", tmp_path)
+    source = TaughtAnswers("learned", tmp_path)
     await taught(journal, 3)
-    book = Lessons(journal.database)
+    book = TaughtAnswerRepository(journal.database)
     await book.decide(1, "approved", "Boss")
     await book.decide(2, "rejected", "Boss")
     listing = await source.listing()
@@ -282,7 +284,7 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
     assert (await source.listing()).fingerprints == {}, "an edited answer waits for a review again"
     with pytest.raises(UsageError):
         await book.edit(1, "  ")
-    assert (await Learned("learned", tmp_path / "empty").listing()).fingerprints == {}
+    assert (await TaughtAnswers("learned", tmp_path / "empty").listing()).fingerprints == {}
     assert not (tmp_path / "empty").exists()
 
 
@@ -291,17 +293,17 @@ async def test_who_asked_is_forgotten_in_what_waits_for_a_review(journal: Journa
     await deliver(journal, replace(ASKED, id="9", command="forget"))
     assert await lessons(journal) == []
     await taught(journal)
-    await Lessons(journal.database).decide(2, "approved", "Boss")
+    await TaughtAnswerRepository(journal.database).decide(2, "approved", "Boss")
     await deliver(journal, replace(ASKED, id="10", command="forget"))
     assert len(await lessons(journal)) == 1, "what became knowledge stays, without who asked"
 
 
 async def test_what_was_never_approved_is_forgotten_in_time(journal: Journal) -> None:
     await taught(journal, 2)
-    await Lessons(journal.database).decide(1, "approved", "Boss")
-    async with journal.database.writing() as connection:
+    await TaughtAnswerRepository(journal.database).decide(1, "approved", "Boss")
+    async with journal.database.transaction() as connection:
         await connection.execute(text("UPDATE learned SET at = '2020-01-01 00:00:00.000000'"))
-    await forget(settings(journal={"keep_days": None}), journal)
+    await erase_expired(settings(journal={"keep_days": None}), journal)
     assert len(await lessons(journal)) == 2
-    await forget(settings(journal={"keep_days": 1}), journal)
+    await erase_expired(settings(journal={"keep_days": 1}), journal)
     assert await lessons(journal) == [("Question 1?", "Answer 1.", "approved")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.answering.cache import Repeated, answer_again
+from core.answering.cache import CachedAnswers, answer_with_cache
 from core.answering.pipeline import answer
 from core.ports import Sink
 from core.runtime.budget import Budget
@@ -40,10 +40,10 @@ class Stuck(ShelfLibrary):
             await asyncio.Event().wait()
         return await super().route(query)
 
-    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
+    async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         if "search" in self.stages and agent == "other":
             await asyncio.Event().wait()
-        return await super().search(agent, query, limit, dense=dense)
+        return await super().search(agent, query, limit, dense_query=dense_query)
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         if "similarity" in self.stages:
@@ -148,8 +148,8 @@ async def _asked(
         if database is None:
             return await answer(question, sink, line)
         cache = AnswerCache(database, configuration.cache, "as it is")
-        repeated = Repeated(cache, library, _no_version, ("docs", "other"), 0.9)
-        return await answer_again(question, sink, make, repeated, Budget(configuration.budget))
+        repeated = CachedAnswers(cache, library, _no_version, ("docs", "other"), 0.9)
+        return await answer_with_cache(question, sink, make, repeated, Budget(configuration.budget))
     finally:
         await opened.close()
 
@@ -157,7 +157,7 @@ async def _asked(
 @pytest.mark.parametrize("way", ["conversation", "picture", "look-up"])
 async def test_when_all_of_them_hang_the_answer_is_still_written(peer: ScriptedPeer, way: str, tmp_path: Path) -> None:
     peer.hanging = set(LIGHT)
-    picture = replace(FOLLOW_UP, pictures=(_picture,))
+    picture = replace(FOLLOW_UP, image_loaders=(_picture,))
     question = {"conversation": FOLLOW_UP, "picture": picture, "look-up": ALONE_NOW}[way]
     database = await Database.open(tmp_path / "journal.db") if way == "look-up" else None
     replies = await asyncio.gather(*(_asked(peer, question, allowed, database) for allowed in ALLOWED))
@@ -197,7 +197,7 @@ async def test_one_that_hangs_is_the_one_that_is_cut(
 ) -> None:
     peer.replies |= SANE
     peer.hanging = {agent}
-    question = replace(ALONE_NOW, pictures=(_picture,)) if stage == "vision" else ALONE_NOW
+    question = replace(ALONE_NOW, image_loaders=(_picture,)) if stage == "vision" else ALONE_NOW
     database = await Database.open(tmp_path / "journal.db") if stage == "look_up" else None
     reply = await _asked(peer, question, (strategy,), database, stuck=False)
     if database:

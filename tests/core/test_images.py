@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from core.llm.images import LONGEST_SIDE, MOST_BYTES, Kind, UnusablePicture, checked, sniffed
-from core.text.formatting import with_seen
+from core.llm.images import MAX_BYTES, MAX_SIDE, ImageFormat, UnusableImage, detect_format, validate_image
+from core.text.formatting import with_image_description
 from tests.core.pictures import SVG, gif, jpeg, png, webp
 
 
@@ -20,16 +20,16 @@ from tests.core.pictures import SVG, gif, jpeg, png, webp
     ],
 )
 def test_a_picture_is_known_by_its_first_bytes(data: bytes, kind: str) -> None:
-    assert sniffed(data) == Kind(kind, 4, 3)
-    assert checked(data).url == f"data:{kind};base64,{base64.b64encode(data).decode()}"
+    assert detect_format(data) == ImageFormat(kind, 4, 3)
+    assert validate_image(data).url == f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 @pytest.mark.parametrize("data", [png(), gif(), jpeg(), webp(b"VP8 "), webp(b"VP8L"), webp(b"VP8X")])
 def test_what_is_cut_short_is_none(data: bytes) -> None:
     for length in range(len(data)):
-        found = sniffed(data[:length])
+        found = detect_format(data[:length])
         assert found is None or (found.width, found.height) == (4, 3)
-    assert sniffed(data[:8]) is None
+    assert detect_format(data[:8]) is None
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,19 @@ def test_what_is_cut_short_is_none(data: bytes) -> None:
         (b"\xff\xd8\xff" + b"\xff" * 50, "no PNG"),
         (b"BM" + b"\0" * 60, "no PNG"),
         (png(0, 3), "0 x 3"),
-        (png(LONGEST_SIDE + 1, 2), "no size"),
+        (png(MAX_SIDE + 1, 2), "no size"),
         # A few hundred bytes that would unpack to a gigabyte.
         (png(12_000, 12_000), "too many"),
         (webp(b"VP8X", 10_000, 10_000), "too many"),
-        (png(extra=MOST_BYTES), "bytes"),
+        (png(extra=MAX_BYTES), "bytes"),
     ],
 )
 def test_what_must_not_reach_a_model_is_refused(data: bytes, said: str) -> None:
-    with pytest.raises(UnusablePicture, match=said):
-        checked(data)
+    with pytest.raises(UnusableImage, match=said):
+        validate_image(data)
 
 
 def test_what_was_seen_is_quoted_line_by_line() -> None:
-    assert with_seen("Why? ", "a\nb") == "Why?\n\nThe attached picture shows:\n> a\n> b"
-    assert with_seen("", "a") == "The attached picture shows:\n> a"
-    assert with_seen("Why?", "") == "Why?"
+    assert with_image_description("Why? ", "a\nb") == "Why?\n\nThe attached picture shows:\n> a\n> b"
+    assert with_image_description("", "a") == "The attached picture shows:\n> a"
+    assert with_image_description("Why?", "") == "Why?"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from core.errors import MessageGone, PlatformError, ServiceError, UsageError
-from core.messaging.processor import QUOTED_CHARS, Answer, Intake
-from core.ports import Delivery, Receive, Sink
+from core.errors import MessageDeleted, PlatformError, ServiceError, UsageError
+from core.messaging.processor import MAX_QUOTED_CHARS, AnswerFunction, MessageProcessor
+from core.ports import Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, Turn
 from tests.core.stand import MemorySink, ShelfLibrary, settings
@@ -32,11 +32,11 @@ class Room:
     async def open(self) -> None:
         return None
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, receive: MessageHandler) -> None:
         await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous: str = "") -> Sink:
-        self.sinks[message.id], self.previous[message.id] = MemorySink(), previous
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        self.sinks[message.id], self.previous[message.id] = MemorySink(), previous_reply_id
         self.deliveries[message.id] = delivery
         return self.sinks[message.id]
 
@@ -57,17 +57,17 @@ async def echo(question: Question, sink: Sink) -> Reply:
     return reply
 
 
-async def deliver(journal: Journal, answer: Answer, /, *messages: Message, **changes: object) -> Room:
+async def deliver(journal: Journal, answer: AnswerFunction, /, *messages: Message, **changes: object) -> Room:
     room = Room()
-    intake = Intake(settings(**changes), journal, answer)
+    intake = MessageProcessor(settings(**changes), journal, answer)
     for message in messages:
-        await intake.receiver(room)(message)
+        await intake.handler_for(room)(message)
     assert await intake.drain(60) == 0
     return room
 
 
 async def state_of(journal: Journal, message: Message) -> tuple[str, str]:
-    async with journal._reading() as connection:
+    async with journal._connect() as connection:
         query = text("SELECT state, reason FROM messages WHERE id = :id")
         row = (await connection.execute(query, {"id": message.id})).one()
     return str(row.state), str(row.reason)
@@ -80,14 +80,14 @@ async def test_a_question_is_answered_once_though_delivered_twice(journal: Journ
 
 
 async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
-    room, intake = Room(), Intake(settings(), journal, echo)
-    async with journal.database.writing():
-        delivering = asyncio.create_task(intake.receiver(room)(ASKED))
+    room, intake = Room(), MessageProcessor(settings(), journal, echo)
+    async with journal.database.transaction():
+        delivering = asyncio.create_task(intake.handler_for(room)(ASKED))
         # It waits for its turn to write by now.
         await asyncio.sleep(0.05)
         delivering.cancel()
     await asyncio.gather(delivering, return_exceptions=True)
-    await intake.receiver(room)(ASKED)
+    await intake.handler_for(room)(ASKED)
     assert await intake.drain(60) == 0
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
 
@@ -165,7 +165,9 @@ async def test_a_failure_is_told_plainly_without_internals(journal: Journal, fau
     assert (await state_of(journal, ASKED))[0] == "failed"
 
 
-@pytest.mark.parametrize(("fault", "state"), [(MessageGone("gone"), "silent"), (PlatformError("kicked out"), "failed")])
+@pytest.mark.parametrize(
+    ("fault", "state"), [(MessageDeleted("gone"), "silent"), (PlatformError("kicked out"), "failed")]
+)
 async def test_a_reply_that_cannot_be_posted_is_closed_with_its_reason(
     journal: Journal, fault: Exception, state: str
 ) -> None:
@@ -183,10 +185,10 @@ async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: J
         raise AssertionError("never reached")
 
     room = Room()
-    intake = Intake(settings(), journal, hang)
-    await intake.receiver(room)(ASKED)
+    intake = MessageProcessor(settings(), journal, hang)
+    await intake.handler_for(room)(ASKED)
     assert await intake.drain(0.05) == 1
-    again = Intake(settings(), journal, echo)
+    again = MessageProcessor(settings(), journal, echo)
     await again.resume(room)
     assert await again.drain(60) == 0
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
@@ -196,18 +198,18 @@ async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> No
     begun = asyncio.Event()
 
     async def begin(question: Question, sink: Sink) -> Reply:
-        await room.deliveries["1"].posting()
-        await room.deliveries["1"].posted("77")
+        await room.deliveries["1"].mark_posting()
+        await room.deliveries["1"].mark_posted("77")
         begun.set()
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
     room = Room()
-    intake = Intake(settings(), journal, begin)
-    await intake.receiver(room)(ASKED)
+    intake = MessageProcessor(settings(), journal, begin)
+    await intake.handler_for(room)(ASKED)
     await asyncio.wait_for(begun.wait(), 60)
     assert await intake.drain(0) == 1
-    again = Intake(settings(), journal, echo)
+    again = MessageProcessor(settings(), journal, echo)
     await again.resume(room)
     assert await again.drain(60) == 0
     assert room.previous["1"] == "77"
@@ -221,11 +223,11 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
         return await echo(question, sink)
 
     room = Room()
-    intake = Intake(settings(), journal, wait)
-    await intake.receiver(room)(ASKED)
+    intake = MessageProcessor(settings(), journal, wait)
+    await intake.handler_for(room)(ASKED)
     second = replace(ASKED, id="2", text="Wat?")
-    await intake.receiver(room)(second)
-    await intake.receiver(room)(replace(second, text="What?", reference={"edited": True}))
+    await intake.handler_for(room)(second)
+    await intake.handler_for(room)(replace(second, text="What?", reference={"edited": True}))
     turn.set()
     assert await intake.drain(60) == 0
     assert room.sinks["2"].replies[0].text == "2: What?"
@@ -235,11 +237,11 @@ async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_histor
     edited = replace(ASKED, text="What else?", reference={"edited": True})
 
     async def meanwhile(question: Question, sink: Sink) -> Reply:
-        assert not await journal.edited(edited)
+        assert not await journal.record_edit(edited)
         return await echo(question, sink)
 
     await deliver(journal, meanwhile, ASKED)
-    assert (await journal.conversation(CHAT, 2))[0].text == "How?"
+    assert (await journal.get_history(CHAT, 2))[0].text == "How?"
 
 
 @pytest.mark.parametrize(("posted", "left"), [("77", "77"), ("", "")])
@@ -249,10 +251,10 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
 
     async def post() -> None:
         delivery = room.deliveries["1"]
-        await delivery.posting()
+        await delivery.mark_posting()
         begun.set()
         await asyncio.sleep(0.2)
-        await (delivery.posted(posted) if posted else delivery.refused())
+        await (delivery.mark_posted(posted) if posted else delivery.mark_rejected())
 
     async def begin(question: Question, sink: Sink) -> Reply:
         posting.append(asyncio.create_task(post()))
@@ -260,12 +262,12 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
         raise AssertionError("never reached")
 
     room = Room()
-    intake = Intake(settings(), journal, begin)
-    await intake.receiver(room)(ASKED)
+    intake = MessageProcessor(settings(), journal, begin)
+    await intake.handler_for(room)(ASKED)
     await asyncio.wait_for(begun.wait(), 60)
     assert await intake.drain(0) == 1
-    assert await journal.uncertain("test") == 0
-    assert await journal.pending("test") == [(ASKED, left)]
+    assert await journal.fail_uncertain("test") == 0
+    assert await journal.get_pending("test") == [(ASKED, left)]
     await asyncio.gather(*posting)
 
 
@@ -283,7 +285,7 @@ async def asked_in_reply(journal: Journal, message: Message, **changes: object) 
 async def test_a_long_message_replied_to_is_conversation_not_question(journal: Journal) -> None:
     question = await asked_in_reply(journal, replace(ASKED, text="Why?", reply_to="9", quoted="x" * 4096))
     assert question.text == "Why?"
-    assert question.history == (Turn("user", "x" * QUOTED_CHARS + " …"),)
+    assert question.history == (Turn("user", "x" * MAX_QUOTED_CHARS + " …"),)
 
 
 @pytest.mark.parametrize("command", ["", "ask"])
@@ -305,9 +307,9 @@ async def test_a_message_replied_to_without_a_word_is_the_question(journal: Jour
 async def test_an_answer_replied_to_is_in_the_conversation_once(
     journal: Journal, author: str, turns: int, expected: tuple[Turn, ...]
 ) -> None:
-    await journal.received(ASKED)
-    await journal.posted(ASKED, "9")
-    await journal.answered(ASKED, Reply("So."))
+    await journal.record_message(ASKED)
+    await journal.mark_posted(ASKED, "9")
+    await journal.mark_answered(ASKED, Reply("So."))
     message = replace(ASKED, id="2", author=author, text="Why?", reply_to="9", quoted="So.")
     question = await asked_in_reply(journal, message, answer={"history_turns": turns})
     assert question.history == expected
@@ -321,9 +323,9 @@ def asked_now(number: int, text: str = NOW_ASKED.text, **changes: object) -> Mes
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def automatic(journal: Journal, answer: Answer, **changes: object) -> tuple[Room, Intake]:
+def automatic(journal: Journal, answer: AnswerFunction, **changes: object) -> tuple[Room, MessageProcessor]:
     gate = {"mode": "auto", "wait_s": 0.3, "cooldown_s": 0, **changes}
-    return Room(), Intake(settings(gate=gate), journal, answer, ShelfLibrary())
+    return Room(), MessageProcessor(settings(gate=gate), journal, answer, ShelfLibrary())
 
 
 async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]:
@@ -339,7 +341,7 @@ async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]
 async def test_a_question_to_everybody_is_answered_when_nobody_else_does(journal: Journal) -> None:
     room, intake = automatic(journal, echo)
     asked = asked_now(1)
-    await intake.receiver(room)(asked)
+    await intake.handler_for(room)(asked)
     assert await settled(journal, asked) == [("answered", "")]
     assert room.sinks["1"].replies[0].text == f"0: {asked.text}"
     assert await intake.drain(60) == 0
@@ -350,7 +352,7 @@ async def test_while_it_leaves_a_question_to_people_others_are_answered(journal:
     waiting, addressed = asked_now(1), asked_now(2, "What is memory?", addressed=True, author_id="43", author="Bob")
     human = asked_now(3, "Just use pip, it is on the index", author_id="44", author="Eve")
     for message in (waiting, addressed, human):
-        await intake.receiver(room)(message)
+        await intake.handler_for(room)(message)
     assert await settled(journal, addressed) == [("answered", "")]
     assert (await state_of(journal, waiting))[0] == "received"
     assert await settled(journal, waiting, human) == [("silent", "a human replied"), ("silent", "not a question")]
@@ -361,7 +363,7 @@ async def test_while_it_leaves_a_question_to_people_others_are_answered(journal:
 async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journal) -> None:
     room, intake = automatic(journal, echo, wait_s=60)
     asked = asked_now(1)
-    await intake.receiver(room)(asked)
+    await intake.handler_for(room)(asked)
     await asyncio.sleep(0.2)
     async with asyncio.timeout(30):
         assert await intake.drain(60) == 0
@@ -377,19 +379,19 @@ async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journa
 async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, addressed: bool, begun: bool) -> None:
     async def fail(question: Question, sink: Sink) -> Reply:
         if begun:
-            await room.deliveries["1"].posting()
-            await room.deliveries["1"].posted("77")
+            await room.deliveries["1"].mark_posting()
+            await room.deliveries["1"].mark_posted("77")
         raise UsageError("Today's limit is used up.")
 
     room, intake = automatic(journal, fail, wait_s=0)
     asked = asked_now(1, addressed=addressed)
-    await intake.receiver(room)(asked)
+    await intake.handler_for(room)(asked)
     assert await settled(journal, asked) == [("failed", "Today's limit is used up.")]
     assert room.sinks["1"].failures == (["Today's limit is used up."] if addressed or begun else [])
     assert await intake.drain(60) == 0
 
 
-@pytest.mark.parametrize("fault", [MessageGone("gone"), UsageError("Today's limit is used up."), None])
+@pytest.mark.parametrize("fault", [MessageDeleted("gone"), UsageError("Today's limit is used up."), None])
 async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal, fault: Exception | None) -> None:
     async def answer(question: Question, sink: Sink) -> Reply:
         if fault and question.author_id == NOW_ASKED.author_id:
@@ -400,7 +402,7 @@ async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal,
     first = asked_now(1)
     other = asked_now(2, "Does the memory module need a vector database?", author_id="43", author="Bob")
     for asked in (first, other):
-        await intake.receiver(room)(asked)
+        await intake.handler_for(room)(asked)
         await settled(journal, asked)
     [(state, reason)] = await settled(journal, other)
     assert (state, "gate.cooldown_s" in reason) == (("answered", False) if fault else ("silent", True))
@@ -416,12 +418,12 @@ async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
 
     room, intake = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest", grey_width=0.5)
     asked = asked_now(1)
-    await intake.receiver(room)(asked)
+    await intake.handler_for(room)(asked)
     await settled(journal, asked)
     offer = room.sinks["1"].replies[0].text
     assert "Reply to this message" in offer
     taken = asked_now(2, "yes please", addressed=True, reply_to="9", quoted=offer)
-    await intake.receiver(room)(taken)
+    await intake.handler_for(room)(taken)
     await settled(journal, taken)
     assert seen[0].text == "yes please"
     assert asked.text in [turn.text for turn in seen[0].history], "what it is about is in the conversation"
@@ -436,12 +438,12 @@ async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> Non
     forget = replace(ASKED, id="9", text="", command="forget")
     room = await deliver(journal, echo, forget)
     assert "2 messages of yours" in room.sinks["9"].replies[0].text
-    assert [turn.text for turn in await journal.conversation(CHAT, 10)] == ["Why?", "2: Why?"]
-    assert len(await journal.conversation(other_chat.key, 10)) == 2
-    async with journal._reading() as connection:
+    assert [turn.text for turn in await journal.get_history(CHAT, 10)] == ["Why?", "2: Why?"]
+    assert len(await journal.get_history(other_chat.key, 10)) == 2
+    async with journal._connect() as connection:
         query = text("SELECT author, author_id, text FROM messages WHERE chat = 'room'")
         left = {value for row in await connection.execute(query) for value in row}
     assert left == {"", "Bob", "43", "Why?"}
     again = await deliver(journal, echo, replace(forget, id="10"))
     assert "nothing to forget" in again.sinks["10"].replies[0].text
-    assert not await journal.received(ASKED), "still known, so that it is not answered again"
+    assert not await journal.record_message(ASKED), "still known, so that it is not answered again"

@@ -13,16 +13,16 @@ import pytest
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.llm.images import MOST_BYTES, sniffed
-from core.messaging.feedback.escalation import call_for, shown_name
-from core.messaging.processor import Intake
+from core.llm.images import MAX_BYTES, detect_format
+from core.messaging.feedback.escalation import escalation_message, format_name
+from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.storage.audit import Audit
-from core.storage.chat_history import Room as ChatRoom
+from core.storage.chat_history import ChatHistory as ChatRoom
 from core.storage.engine import Database
-from core.storage.lessons import Lessons
+from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
-from core.storage.overrides import Steering
+from core.storage.overrides import RuntimeOverrides
 from core.text.feedback_messages import ENGLISH
 from core.types import ESCALATION_COMMAND as CALL_COMMAND
 from core.types import ConversationKey, Message, Question, Reply, Trace
@@ -46,10 +46,10 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal: Journal) -> None:
-    bot, lessons = Bot.of(journal), Lessons(journal.database)
+    bot, lessons = Bot.of(journal), TaughtAnswerRepository(journal.database)
     here, there = says("learn", who=ANN), replace(says("learn", who=ANN), key=HALL)
-    await lessons.teach(here, "", "What is said here?", "This.")
-    await lessons.teach(there, "", "What is said in the hall?", "A secret.")
+    await lessons.submit(here, "", "What is said here?", "This.")
+    await lessons.submit(there, "", "What is said in the hall?", "A secret.")
     told = await bot.hear(says("faq"))
     assert "said here" in told
     assert "secret" not in told
@@ -64,53 +64,55 @@ async def test_a_platforms_administrator_teaches_all_chats_nothing_unless_an_own
 ) -> None:
     # Anybody can take a bot into a group of their own, where the platform has them as its administrator.
     bot = Bot.of(journal, administration={"platform_admins": True})
-    number = await Lessons(journal.database).teach(says("learn", who=BOSS), "", "How to pay?", "Send it to me.")
+    number = await TaughtAnswerRepository(journal.database).submit(
+        says("learn", who=BOSS), "", "How to pay?", "Send it to me."
+    )
     assert "may" in await bot.hear(says("faq", f"approve {number}", who=BOSS))
-    [lesson] = await Lessons(journal.database).list()
+    [lesson] = await TaughtAnswerRepository(journal.database).list_answers()
     assert lesson.state == "pending"
     await bot.hear(says("admins", f"add {ADMIN}"))
     assert (await bot.hear(says("faq", f"approve {number}", who=ADMIN))).startswith("Approved.")
 
 
 async def test_nothing_is_approved_unseen(journal: Journal) -> None:
-    bot, lessons = Bot.of(journal), Lessons(journal.database)
+    bot, lessons = Bot.of(journal), TaughtAnswerRepository(journal.database)
     long = f"Press the button. {'Then wait. ' * 60}```\nSend me your password."
-    number = await lessons.teach(says("learn", who=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long)
+    number = await lessons.submit(says("learn", who=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long)
     assert "password" not in await bot.hear(says("faq"))
     whole = await bot.hear(says("faq", f"list {number}"))
     assert "Send me your password." in whole
     assert whole.count("```") == 2
-    [lesson] = await lessons.list()
+    [lesson] = await lessons.list_answers()
     assert len(lesson.question.splitlines()) == 1
     assert len(lesson.question) <= 500
-    there = await lessons.teach(replace(says("learn", who=ANN), key=HALL), "", "What?", "A secret.")
+    there = await lessons.submit(replace(says("learn", who=ANN), key=HALL), "", "What?", "A secret.")
     assert "There is no answer" in await bot.hear(says("faq", f"list {there}"))
     assert "A secret." in await bot.hear(says("faq", f"list {there}", private=True))
 
 
 async def test_who_asked_what_was_learned_from_the_bots_own_answer_can_have_it_forgotten(journal: Journal) -> None:
     room = await deliver(journal, ASKED, handoff=TRUSTED)
-    async with journal.database.writing() as connection:
+    async with journal.database.transaction() as connection:
         await connection.execute(sql("UPDATE messages SET reply_id = '900' WHERE id = '1'"))
     learn = replace(ASKED, id="2", author_id="7", author="Eve", command="learn", text="", reply_to="900")
     await deliver(journal, learn, room=room, handoff=TRUSTED)
-    assert [one.question for one in await Lessons(journal.database).list()] == [ASKED.text]
+    assert [one.question for one in await TaughtAnswerRepository(journal.database).list_answers()] == [ASKED.text]
     await deliver(journal, replace(ASKED, id="3", command="forget", text=""), room=room)
-    assert await Lessons(journal.database).list() == []
+    assert await TaughtAnswerRepository(journal.database).list_answers() == []
 
 
 async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Journal) -> None:
     first = replace(ASKED, id="2", author_id="7", command="learn", text="How?", quoted="So.", reply_to="")
     second = replace(first, id="3", text="Why?", quoted="Because.")
     await deliver(journal, first, second, handoff=TRUSTED)
-    assert [one.answer for one in await Lessons(journal.database).list()] == ["So.", "Because."]
+    assert [one.answer for one in await TaughtAnswerRepository(journal.database).list_answers()] == ["So.", "Because."]
 
 
 async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: Journal) -> None:
     command = replace(ASKED, id="2", command="forget", text="all of Ann Smith", quoted="Ann Smith asked")
     room = await deliver(journal, ASKED, replace(command, reference={"username": "ann_smith"}))
     assert room.said("2").startswith("Forgotten: 1 message")
-    async with journal.database.reading() as connection:
+    async with journal.database.connect() as connection:
         rows = (await connection.execute(sql("SELECT * FROM messages"))).all()
     assert len(rows) == 2
     assert "ann" not in str(rows).lower()
@@ -121,10 +123,10 @@ async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: 
 
 
 async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
-    intake, room = Intake(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered), Room()
+    intake, room = MessageProcessor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered), Room()
     threads = [replace(ASKED.key, thread=name) for name in "abcdef"]
     commands = [escalated(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
-    await asyncio.gather(*(intake.receiver(room)(one) for one in commands))
+    await asyncio.gather(*(intake.handler_for(room)(one) for one in commands))
     while intake._tasks:
         await asyncio.gather(*intake._tasks)
     assert len([number for number in room.sinks if number.endswith("~h")]) == 1
@@ -135,7 +137,7 @@ async def test_nobody_can_write_a_call_of_their_own_to_keep_others_from_calling(
     typed = replace(ASKED, id="2", author_id="66", command=CALL_COMMAND, text="")
     room = await deliver(journal, ASKED, typed, escalated("3"), handoff={**HELPER, "cooldown_minutes": 10})
     assert room.said("2").startswith(f"I do not know `/{CALL_COMMAND}`")
-    assert room.said("3") == ENGLISH.calling
+    assert room.said("3") == ENGLISH.escalating
     assert "1~h" in room.sinks
 
 
@@ -147,11 +149,11 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
         return reply
 
     room = Room()
-    intake = Intake(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
-    await intake.receiver(room)(ASKED)
+    intake = MessageProcessor(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
+    await intake.handler_for(room)(ASKED)
     assert await intake.drain(60) == 0
-    assert intake.in_hand == 0
-    assert room.said("1~h") == ENGLISH.call.format(author="Ann")
+    assert intake.in_flight == 0
+    assert room.said("1~h") == ENGLISH.escalation.format(author="Ann")
 
 
 async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
@@ -162,17 +164,17 @@ async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
     assert said.startswith("`[win a prize](https://evil.example) **now** # @everyone` ")
     assert "\n" not in said
     for name in ("Ann", "Ann O'Neil", "Jean-Luc Müller", "李小龙"):
-        assert shown_name(name) == name
+        assert format_name(name) == name
     for name in ("evil.example", "a_b_", "@ann", "<b>", "# Ann", "", "x `y` z"):
-        assert shown_name(name).count("`") in (0, 2)
-        assert shown_name(name) != name
+        assert format_name(name).count("`") in (0, 2)
+        assert format_name(name) != name
 
 
 def test_a_call_for_a_question_is_named_after_all_of_its_id() -> None:
     # Networks over HTTP name their messages as they like.
-    first, second = (call_for(replace(ASKED, id=number), ("helper",)).id for number in ("a~1", "a~3"))
+    first, second = (escalation_message(replace(ASKED, id=number), ("helper",)).id for number in ("a~1", "a~3"))
     assert first != second
-    assert call_for(replace(ASKED, id="a~2"), ()).id == call_for(replace(ASKED, id="a"), ()).id
+    assert escalation_message(replace(ASKED, id="a~2"), ()).id == escalation_message(replace(ASKED, id="a"), ()).id
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -184,19 +186,19 @@ class SlowRoom(administration.Room):
 
     asked: bool = False
 
-    async def is_administrator(self, message: Message) -> bool:
+    async def is_admin(self, message: Message) -> bool:
         first, self.asked = not self.asked, True
         await asyncio.sleep(0.2 if first else 0)
-        return await super().is_administrator(message)
+        return await super().is_admin(message)
 
 
 async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Journal) -> None:
     bot = Bot.of(journal, SlowRoom(), administration={"platform_admins": True})
     for one in (says("mode", "auto", who=BOSS), says("mode", "off", who=BOSS)):
-        await bot.intake.receiver(bot.room)(one)
+        await bot.intake.handler_for(bot.room)(one)
     while bot.intake._tasks:
         await asyncio.sleep(0.001)
-    assert bot.desk.steering.mode("test:room") == "off"
+    assert bot.desk.overrides.mode("test:room") == "off"
 
 
 async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
@@ -207,21 +209,21 @@ async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
         return Reply("late")
 
     bot = Bot.of(journal)
-    intake = Intake(administration.configured(), journal, held, desk=bot.desk)
+    intake = MessageProcessor(administration.configured(), journal, held, dispatcher=bot.desk)
     question = replace(says(""), text="How?")
-    await intake.receiver(bot.room)(question)
+    await intake.handler_for(bot.room)(question)
     pause = says("pause")
-    await intake.receiver(bot.room)(pause)
+    await intake.handler_for(bot.room)(pause)
     sinks = bot.room.sinks
     async with asyncio.timeout(60):
         while pause.id not in sinks or not sinks[pause.id].replies:
             await asyncio.sleep(0.005)
     assert "until /resume" in sinks[pause.id].replies[0].text
-    assert bot.desk.steering.paused("test:room")
+    assert bot.desk.overrides.paused_until("test:room")
     assert not sinks[question.id].replies
     hold.set()
     assert await intake.drain(60) == 0
-    assert bot.desk.steering.paused("test:room")
+    assert bot.desk.overrides.paused_until("test:room")
     assert (await bot.state(question))[0] == "answered"
 
 
@@ -232,8 +234,8 @@ class LateDatabase(Database):
     waiting = 0
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        async with super().reading() as connection:
+    async def connect(self) -> AsyncIterator[AsyncConnection]:
+        async with super().connect() as connection:
             yield connection
         LateDatabase.waiting += 1
         if LateDatabase.waiting == 1:
@@ -244,7 +246,7 @@ async def test_what_a_command_sets_is_not_undone_by_an_older_reading(tmp_path: P
     LateDatabase.late, LateDatabase.waiting = asyncio.Event(), -1_000
     database = await LateDatabase.open(tmp_path / "journal.db")
     try:
-        steering = Steering(database)
+        steering = RuntimeOverrides(database)
         LateDatabase.waiting = 0
         older = asyncio.create_task(steering.load())
         while LateDatabase.waiting < 1:
@@ -253,17 +255,17 @@ async def test_what_a_command_sets_is_not_undone_by_an_older_reading(tmp_path: P
         await asyncio.sleep(0.2)
         LateDatabase.late.set()
         await asyncio.gather(older, change)
-        assert steering.paused("test:room")
+        assert steering.paused_until("test:room")
     finally:
         await database.close()
 
 
 async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal) -> None:
-    steering = Steering(journal.database)
+    steering = RuntimeOverrides(journal.database)
     command = says("threshold")
     values = [str(number) for number in range(12)]
     await asyncio.gather(*(steering.change(command, "test:room", "threshold", one, before="start") for one in values))
-    entries = list(await Audit(journal.database).newest(100))[::-1]
+    entries = list(await Audit(journal.database).get_newest(100))[::-1]
     assert [one.before for one in entries] == ["start", *(one.after for one in entries[:-1])]
 
 
@@ -288,8 +290,8 @@ async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal:
     bot, room = Bot.of(journal), ChatRoom(journal.database)
     thread = replace(administration.GROUP, thread="t")
     await bot.hear(replace(says("", who=BOSS), key=thread, text="How?", reference={"closed": True}))
-    assert list(await room.answered(says("", who=ANN), 3600)) == []
-    assert len(await room.answered(replace(says("", who=ANN), key=thread), 3600)) == 1
+    assert list(await room.get_earlier_answers(says("", who=ANN), 3600)) == []
+    assert len(await room.get_earlier_answers(replace(says("", who=ANN), key=thread), 3600)) == 1
 
 
 async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
@@ -304,9 +306,9 @@ async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
 
 @pytest.mark.parametrize("filling", [b"\xff", b"\xff\x01", b"\xff\xe0\x00\x02"])
 def test_a_picture_made_of_filling_is_given_up_at_once(filling: bytes) -> None:
-    data = b"\xff\xd8\xff" + filling * ((MOST_BYTES - 3) // len(filling))
+    data = b"\xff\xd8\xff" + filling * ((MAX_BYTES - 3) // len(filling))
     begun = time.thread_time()
-    assert sniffed(data) is None
+    assert detect_format(data) is None
     assert time.thread_time() - begun < 0.1
 
 

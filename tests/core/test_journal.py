@@ -17,12 +17,12 @@ from sqlalchemy import insert
 
 from core.errors import StoreError
 from core.settings import CacheSettings
-from core.storage.answer_cache import AnswerCache, Asked, scope_of
+from core.storage.answer_cache import AnswerCache, CacheKey, to_scope
 from core.storage.engine import Database
-from core.storage.messages import FORGOTTEN_AT_ONCE, Journal
-from core.storage.retention import forget
+from core.storage.messages import ERASE_BATCH_SIZE, Journal
+from core.storage.retention import erase_expired
 from core.storage.tables import cursors
-from core.storage.usage import Consumed, Ledger
+from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Citation, ConversationKey, Message, Question, Reply, Turn
 from tests.core.stand import settings
 
@@ -41,7 +41,7 @@ async def test_who_writes_at_the_same_time_takes_turns(journal: Journal) -> None
     written: list[int] = []
 
     async def write(number: int) -> None:
-        async with journal.database.writing() as connection:
+        async with journal.database.transaction() as connection:
             values = {"name": str(number), "position": number}
             await connection.execute(insert(cursors).values(values))
             written.append(number)
@@ -54,62 +54,64 @@ async def test_who_writes_at_the_same_time_takes_turns(journal: Journal) -> None
 
 
 async def test_a_message_is_received_once(journal: Journal) -> None:
-    assert await journal.received(ASKED)
-    assert not await journal.received(ASKED)
-    assert await journal.received(replace(ASKED, key=replace(CHAT, chat="-200"))), "ids are unique within a chat only"
+    assert await journal.record_message(ASKED)
+    assert not await journal.record_message(ASKED)
+    assert await journal.record_message(replace(ASKED, key=replace(CHAT, chat="-200"))), (
+        "ids are unique within a chat only"
+    )
 
 
 async def test_what_was_not_settled_is_pending_again_as_it_was(journal: Journal) -> None:
-    await journal.received(ASKED)
-    await journal.received(replace(ASKED, id="2"))
-    await journal.received(replace(ASKED, id="3"))
-    await journal.answered(replace(ASKED, id="2"), Reply("So."))
-    await journal.silent(replace(ASKED, id="3"), "not addressed")
-    assert await journal.pending("telegram") == [(ASKED, "")]
-    assert await journal.pending("discord") == []
+    await journal.record_message(ASKED)
+    await journal.record_message(replace(ASKED, id="2"))
+    await journal.record_message(replace(ASKED, id="3"))
+    await journal.mark_answered(replace(ASKED, id="2"), Reply("So."))
+    await journal.mark_skipped(replace(ASKED, id="3"), "not addressed")
+    assert await journal.get_pending("telegram") == [(ASKED, "")]
+    assert await journal.get_pending("discord") == []
 
 
 async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
-    await journal.received(ASKED)
-    await journal.posting(ASKED)
-    assert await journal.pending("telegram") == [], "nobody knows yet whether it was posted"
-    await journal.posted(ASKED, "99")
-    assert await journal.pending("telegram") == [(ASKED, "99")]
+    await journal.record_message(ASKED)
+    await journal.mark_posting(ASKED)
+    assert await journal.get_pending("telegram") == [], "nobody knows yet whether it was posted"
+    await journal.mark_posted(ASKED, "99")
+    assert await journal.get_pending("telegram") == [(ASKED, "99")]
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:
-    await journal.received(ASKED)
-    await journal.posting(ASKED)
-    assert await journal.uncertain("telegram") == 1
-    assert await journal.uncertain("telegram") == 0
-    assert await journal.pending("telegram") == []
+    await journal.record_message(ASKED)
+    await journal.mark_posting(ASKED)
+    assert await journal.fail_uncertain("telegram") == 1
+    assert await journal.fail_uncertain("telegram") == 0
+    assert await journal.get_pending("telegram") == []
 
 
 async def test_each_bot_numbers_its_messages_for_itself(journal: Journal) -> None:
     other = replace(ASKED, bot="2", text="Another?")
-    assert await journal.received(replace(ASKED, bot="1"))
-    assert await journal.received(other)
-    assert not await journal.received(other)
-    await journal.answered(replace(ASKED, bot="1"), Reply("So."))
-    assert await journal.pending("telegram") == [(other, "")]
+    assert await journal.record_message(replace(ASKED, bot="1"))
+    assert await journal.record_message(other)
+    assert not await journal.record_message(other)
+    await journal.mark_answered(replace(ASKED, bot="1"), Reply("So."))
+    assert await journal.get_pending("telegram") == [(other, "")]
 
 
 async def test_a_refused_posting_leaves_no_doubt(journal: Journal) -> None:
-    await journal.received(ASKED)
-    await journal.begin(ASKED)
-    await journal.posting(ASKED)
-    await journal.refused(ASKED)
-    assert await journal.uncertain("telegram") == 0
-    assert await journal.pending("telegram") == [(ASKED, "")]
+    await journal.record_message(ASKED)
+    await journal.begin_answer(ASKED)
+    await journal.mark_posting(ASKED)
+    await journal.mark_rejected(ASKED)
+    assert await journal.fail_uncertain("telegram") == 0
+    assert await journal.get_pending("telegram") == [(ASKED, "")]
 
 
 async def test_edits_count_again_when_a_crash_made_the_answer_begin_anew(journal: Journal) -> None:
-    await journal.received(ASKED)
-    await journal.begin(ASKED)
-    assert not await journal.edited(replace(ASKED, text="Why?"))
-    await journal.uncertain("telegram")
-    assert await journal.edited(replace(ASKED, text="Why?"))
-    assert await journal.begin(ASKED) == "Why?"
+    await journal.record_message(ASKED)
+    await journal.begin_answer(ASKED)
+    assert not await journal.record_edit(replace(ASKED, text="Why?"))
+    await journal.fail_uncertain("telegram")
+    assert await journal.record_edit(replace(ASKED, text="Why?"))
+    assert await journal.begin_answer(ASKED) == "Why?"
 
 
 async def test_a_journal_of_another_version_is_refused_at_once(tmp_path: Path) -> None:
@@ -122,46 +124,46 @@ async def test_a_journal_of_another_version_is_refused_at_once(tmp_path: Path) -
 
 
 async def test_edits_count_until_the_answer_begins(journal: Journal) -> None:
-    await journal.received(ASKED)
+    await journal.record_message(ASKED)
     edited = replace(ASKED, text="How exactly?")
-    assert await journal.edited(edited)
-    assert await journal.begin(ASKED) == "How exactly?"
-    assert not await journal.edited(replace(ASKED, text="Never mind"))
-    await journal.posted(ASKED, "99")
-    assert not await journal.edited(replace(ASKED, text="Never mind"))
-    assert not await journal.edited(replace(ASKED, id="unknown"))
+    assert await journal.record_edit(edited)
+    assert await journal.begin_answer(ASKED) == "How exactly?"
+    assert not await journal.record_edit(replace(ASKED, text="Never mind"))
+    await journal.mark_posted(ASKED, "99")
+    assert not await journal.record_edit(replace(ASKED, text="Never mind"))
+    assert not await journal.record_edit(replace(ASKED, id="unknown"))
 
 
 async def test_a_conversation_is_the_answered_turns_of_one_thread(journal: Journal) -> None:
     for number, (text, key) in enumerate([("one", CHAT), ("two", CHAT), ("elsewhere", replace(CHAT, thread=""))]):
         message = replace(ASKED, id=str(number), text=text, key=key)
-        await journal.received(message)
-        await journal.answered(message, Reply(f"answer {text}"))
+        await journal.record_message(message)
+        await journal.mark_answered(message, Reply(f"answer {text}"))
     helped = replace(ASKED, id="8", text="", command="help")
-    await journal.received(helped)
-    await journal.answered(helped, Reply("I am a bot"))
-    await journal.received(replace(ASKED, id="9", text="pending"))
-    assert await journal.conversation(CHAT, 10) == [
+    await journal.record_message(helped)
+    await journal.mark_answered(helped, Reply("I am a bot"))
+    await journal.record_message(replace(ASKED, id="9", text="pending"))
+    assert await journal.get_history(CHAT, 10) == [
         Turn("user", "one", "Ann", "42"),
         Turn("assistant", "answer one"),
         Turn("user", "two", "Ann", "42"),
         Turn("assistant", "answer two"),
     ]
-    assert await journal.conversation(CHAT, 2) == [Turn("user", "two", "Ann", "42"), Turn("assistant", "answer two")]
-    assert await journal.conversation(CHAT, 0) == []
+    assert await journal.get_history(CHAT, 2) == [Turn("user", "two", "Ann", "42"), Turn("assistant", "answer two")]
+    assert await journal.get_history(CHAT, 0) == []
 
 
 async def test_a_cursor_is_remembered(journal: Journal) -> None:
-    assert await journal.position("telegram") is None
-    await journal.advance("telegram", 5)
-    await journal.advance("telegram", 2**40)
-    assert await journal.position("telegram") == 2**40
+    assert await journal.get_cursor("telegram") is None
+    await journal.set_cursor("telegram", 5)
+    await journal.set_cursor("telegram", 2**40)
+    assert await journal.get_cursor("telegram") == 2**40
 
 
 async def test_many_writers_at_once(journal: Journal) -> None:
     messages = [replace(ASKED, id=str(number)) for number in range(100)]
-    assert all(await asyncio.gather(*(journal.received(message) for message in messages)))
-    assert len(await journal.pending("telegram")) == 100
+    assert all(await asyncio.gather(*(journal.record_message(message) for message in messages)))
+    assert len(await journal.get_pending("telegram")) == 100
 
 
 async def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
@@ -197,7 +199,7 @@ async def test_what_was_received_survives_a_kill(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
     journal = await Journal.open(path)
-    assert [message for message, _ in await journal.pending("telegram")] == [ASKED]
+    assert [message for message, _ in await journal.get_pending("telegram")] == [ASKED]
     await journal.close()
 
 
@@ -231,13 +233,13 @@ async def test_a_journal_from_before_the_ledger_goes_on(tmp_path: Path) -> None:
         connection.executescript(OLD_LAYOUT)
     connection.close()
     journal = await Journal.open(path)
-    assert await journal.pending("telegram") == [(ASKED, "")]
-    assert await journal.position("telegram:1") == 77
-    assert await journal.conversation(CHAT, 9) == [Turn("user", "Why?", "Ann", "42"), Turn("assistant", "So.")]
+    assert await journal.get_pending("telegram") == [(ASKED, "")]
+    assert await journal.get_cursor("telegram:1") == 77
+    assert await journal.get_history(CHAT, 9) == [Turn("user", "Why?", "Ann", "42"), Turn("assistant", "So.")]
     day = datetime.now().astimezone().date()
-    ledger = Ledger(journal.database)
-    await ledger.record(Question("Why?", key=CHAT), "answered", {"main": Consumed(1, 2)}, day)
-    assert [one.consumed for one in await ledger.by_day(day)] == [Consumed(1, 2)]
+    ledger = UsageRepository(journal.database)
+    await ledger.record(Question("Why?", key=CHAT), "answered", {"main": TokenUsage(1, 2)}, day)
+    assert [one.usage for one in await ledger.get_daily_usage(day)] == [TokenUsage(1, 2)]
     await journal.close()
 
 
@@ -256,14 +258,14 @@ class TestForgetting:
         states = ("received", "answering", "sending", "answered", "silent", "failed")
         messages = {state: replace(ASKED, id=state, text=f"secret {state}", quoted="secret") for state in states}
         for message in messages.values():
-            await journal.received(message)
-        await journal.begin(messages["answering"])
-        await journal.posting(messages["sending"])
-        await journal.posted(messages["answered"], "99")
+            await journal.record_message(message)
+        await journal.begin_answer(messages["answering"])
+        await journal.mark_posting(messages["sending"])
+        await journal.mark_posted(messages["answered"], "99")
         citation = Citation(1, "p", "docs", "Title", "a.md", "")
-        await journal.answered(messages["answered"], Reply("secret answer", (citation,)))
-        await journal.silent(messages["silent"], "not addressed")
-        await journal.failed(messages["failed"], "the model is down")
+        await journal.mark_answered(messages["answered"], Reply("secret answer", (citation,)))
+        await journal.mark_skipped(messages["silent"], "not addressed")
+        await journal.mark_failed(messages["failed"], "the model is down")
         return messages
 
     @staticmethod
@@ -275,27 +277,27 @@ class TestForgetting:
 
     async def test_settled_messages_are_emptied_and_others_wait(self, journal: Journal, tmp_path: Path) -> None:
         messages = await self.settled(journal)
-        assert await journal.forget(self.LONG_AGO, self.LONG_AGO) == 0
-        assert await journal.forget(None, None) == 0
-        assert await journal.forget(self.soon(), None) == 3
-        assert await journal.forget(self.soon(), None) == 0
+        assert await journal.erase_expired(self.LONG_AGO, self.LONG_AGO) == 0
+        assert await journal.erase_expired(None, None) == 0
+        assert await journal.erase_expired(self.soon(), None) == 3
+        assert await journal.erase_expired(self.soon(), None) == 0
         emptied = {name for name, text in self.texts(tmp_path / "journal.db").items() if not text}
         assert emptied == {"answered", "silent", "failed"}
-        pending = [message for message, _ in await journal.pending("telegram")]
+        pending = [message for message, _ in await journal.get_pending("telegram")]
         assert pending == [messages["received"], messages["answering"]]
-        assert await journal.conversation(CHAT, 9) == []
-        assert await journal.answer_shown_as(replace(ASKED, id="new", reply_to="99")) is None
+        assert await journal.get_history(CHAT, 9) == []
+        assert await journal.get_answer_by_reply(replace(ASKED, id="new", reply_to="99")) is None
         for message in messages.values():
-            assert not await journal.received(message), "a message that comes again is not new"
+            assert not await journal.record_message(message), "a message that comes again is not new"
 
     async def test_what_got_no_answer_goes_sooner(self, journal: Journal, tmp_path: Path) -> None:
         await self.settled(journal)
-        assert await journal.forget(self.LONG_AGO, self.soon()) == 1
+        assert await journal.erase_expired(self.LONG_AGO, self.soon()) == 1
         assert {name for name, text in self.texts(tmp_path / "journal.db").items() if not text} == {"silent"}
 
     async def test_why_there_was_no_answer_stays(self, journal: Journal, tmp_path: Path) -> None:
         await self.settled(journal)
-        await journal.forget(self.soon(), None)
+        await journal.erase_expired(self.soon(), None)
         with sqlite3.connect(tmp_path / "journal.db") as connection:
             rows = connection.execute(
                 "SELECT reason, author, author_id, quoted, reply, reference, citations, trace FROM messages"
@@ -307,50 +309,50 @@ class TestForgetting:
 
     async def test_nothing_is_left_in_the_file(self, tmp_path: Path) -> None:
         journal = await Journal.open(tmp_path / "journal.db")
-        await journal.received(replace(ASKED, text="tell-tale " * 2000))
-        await journal.silent(ASKED, "not addressed")
-        await journal.forget(self.soon(), None)
+        await journal.record_message(replace(ASKED, text="tell-tale " * 2000))
+        await journal.mark_skipped(ASKED, "not addressed")
+        await journal.erase_expired(self.soon(), None)
         await journal.close()
         assert [file.name for file in tmp_path.iterdir()] == ["journal.db"]
         assert b"tell-tale" not in (tmp_path / "journal.db").read_bytes()
 
     async def test_many_are_emptied_in_small_steps(self, journal: Journal, tmp_path: Path) -> None:
-        many = FORGOTTEN_AT_ONCE * 2 + 1
-        await journal.received(ASKED)
-        await journal.silent(ASKED, "not addressed")
+        many = ERASE_BATCH_SIZE * 2 + 1
+        await journal.record_message(ASKED)
+        await journal.mark_skipped(ASKED, "not addressed")
         copy = "INSERT INTO messages SELECT NULL, platform, bot, chat, thread, id || '-' || ?"
         with sqlite3.connect(tmp_path / "journal.db") as connection:
             columns = [row[1] for row in connection.execute("PRAGMA table_info(messages)")]
             rest = ", ".join(columns[columns.index("author_id") :])
             connection.executemany(f"{copy}, {rest} FROM messages WHERE number = 1", [(n,) for n in range(many - 1)])
         connection.close()
-        assert await journal.forget(self.soon(), None) == many
+        assert await journal.erase_expired(self.soon(), None) == many
         assert set(self.texts(tmp_path / "journal.db").values()) == {""}
 
     async def test_the_daemon_forgets_all_that_is_due(
         self, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         await self.settled(journal)
-        ledger, today = Ledger(journal.database), datetime.now().astimezone().date()
+        ledger, today = UsageRepository(journal.database), datetime.now().astimezone().date()
         await ledger.record(Question("Why?", author_id="42"), "answered", {}, today - timedelta(days=3))
         cache = AnswerCache(journal.database, CacheSettings(), "x")
-        await cache.keep(Asked("here", "Why?", "why", ""), Reply("So."), {})
+        await cache.store(CacheKey("here", "Why?", "why", ""), Reply("So."), {})
         short = 0.2 / 86400
         brief = settings(
             journal={"keep_days": 1, "keep_unanswered_days": short}, cache={"enabled": True, "hours": 24 * short}
         )
-        await forget(settings(journal={"keep_days": None, "keep_unanswered_days": None}), journal)
+        await erase_expired(settings(journal={"keep_days": None, "keep_unanswered_days": None}), journal)
         assert "" not in self.texts(tmp_path / "journal.db").values()
         await asyncio.sleep(0.3)
         with caplog.at_level(logging.INFO):
-            await forget(brief, journal)
+            await erase_expired(brief, journal)
         told = next(said for said in caplog.messages if "journal.emptied" in said)
         assert "'messages': 1, 'replies': 1, 'answers': 1" in told
 
     async def test_a_number_of_days_beyond_any_calendar_keeps_all(self, journal: Journal, tmp_path: Path) -> None:
         await self.settled(journal)
         before = self.texts(tmp_path / "journal.db")
-        await forget(settings(journal={"keep_days": 1e12, "keep_unanswered_days": 1e6}), journal)
+        await erase_expired(settings(journal={"keep_days": 1e12, "keep_unanswered_days": 1e6}), journal)
         assert self.texts(tmp_path / "journal.db") == before
 
     async def test_a_database_that_refuses_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -358,33 +360,33 @@ class TestForgetting:
         with sqlite3.connect(tmp_path / "journal.db") as connection:
             connection.execute("DROP TABLE messages")
         connection.close()
-        await forget(settings(), Journal(database))
+        await erase_expired(settings(), Journal(database))
         assert any("journal.not_emptied" in said for said in caplog.messages)
         await database.close()
 
 
 async def test_a_write_that_is_cancelled_leaves_the_database_free(journal: Journal) -> None:
     """A stop while a message is being journalled must not lock out what has to be written on the way out."""
-    await journal.received(ASKED)
+    await journal.record_message(ASKED)
     random = Random(1)
     for number in range(40):
         message = ASKED if number % 2 else replace(ASKED, id=f"n{number}")
-        writing = asyncio.create_task(journal.received(message))
+        writing = asyncio.create_task(journal.record_message(message))
         await asyncio.sleep(random.uniform(0, 0.008))
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         async with asyncio.timeout(4):  # a locked database is waited for five seconds
-            await journal.posting(ASKED)
-    assert await journal.uncertain(ASKED.key.platform) == 1
+            await journal.mark_posting(ASKED)
+    assert await journal.fail_uncertain(ASKED.key.platform) == 1
 
 
 async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None:
-    await journal.received(ASKED)
-    await journal.answered(ASKED, Reply("So."))
+    await journal.record_message(ASKED)
+    await journal.mark_answered(ASKED, Reply("So."))
     cache = AnswerCache(journal.database, CacheSettings(), "x")
     elsewhere = replace(CHAT, chat=f"{CHAT.chat}0")
-    scopes = [scope_of(CHAT), scope_of(replace(CHAT, thread="5"), closed=True), scope_of(elsewhere)]
+    scopes = [to_scope(CHAT), to_scope(replace(CHAT, thread="5"), is_restricted_thread=True), to_scope(elsewhere)]
     for scope in scopes:
-        await cache.keep(Asked(scope, ASKED.text, "how", ""), Reply("So."), {})
-    await journal.forget_author(ASKED)
-    assert [len(await cache.find(Asked(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]
+        await cache.store(CacheKey(scope, ASKED.text, "how", ""), Reply("So."), {})
+    await journal.erase_author(ASKED)
+    assert [len(await cache.find(CacheKey(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]

@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 
 from core.errors import EmbeddingError, ModelError, ServiceError
-from core.llm.client import Endpoint
-from core.llm.role_models import RoleModels
+from core.llm.client import OpenAIClient
+from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
@@ -17,10 +17,10 @@ from tests.peers.language_model import LanguageModelPeer
 ASK = [Turn("user", "Hello?")]
 
 
-def opened(peer: LanguageModelPeer, **light: object) -> RoleModels:
+def opened(peer: LanguageModelPeer, **light: object) -> RoleChatModel:
     main = {"base_url": peer.base_url, "model": "big", "api_key": {"env": "TEST_KEY"}, "temperature": 0.2}
     settings = {"main": main, **({"light": {**main, "model": "small", **light}} if light else {})}
-    models = RoleModels.open(ModelsSettings.model_validate(settings))
+    models = RoleChatModel.open(ModelsSettings.model_validate(settings))
     assert models is not None
     return models
 
@@ -31,7 +31,7 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_no_model_is_configured_means_none() -> None:
-    assert RoleModels.open(ModelsSettings()) is None
+    assert RoleChatModel.open(ModelsSettings()) is None
 
 
 async def test_each_role_goes_to_its_model_and_tokens_are_counted() -> None:
@@ -104,7 +104,7 @@ async def test_silence_ends_with_the_budget(fault: dict[str, object], says: str)
 
 
 async def test_an_unreachable_endpoint_is_named() -> None:
-    endpoint = Endpoint.open("http://127.0.0.1:9/v1", "", 2)
+    endpoint = OpenAIClient.open("http://127.0.0.1:9/v1", "", 2)
     with pytest.raises(ModelError, match=r"127\.0\.0\.1:9.*connection failed"):
         await endpoint.complete({"model": "big", "messages": [{"role": "user", "content": "Hello?"}]})
     with pytest.raises(EmbeddingError, match="connection failed"):
@@ -114,7 +114,7 @@ async def test_an_unreachable_endpoint_is_named() -> None:
 
 async def test_embeddings_come_in_order() -> None:
     async with LanguageModelPeer(dimension=4) as peer:
-        endpoint = Endpoint.open(peer.base_url, "", 5)
+        endpoint = OpenAIClient.open(peer.base_url, "", 5)
         together = await endpoint.embed("vectors", ["one", "two"])
         alone = await endpoint.embed("vectors", ["two"])
         await endpoint.close()
@@ -142,7 +142,7 @@ async def test_an_endpoint_that_refuses_stream_options_still_streams() -> None:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    endpoint = Endpoint.open(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "", 5)
+    endpoint = OpenAIClient.open(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "", 5)
     request = {"model": "old", "messages": [{"role": "user", "content": "Hello?"}]}
     for _ in range(2):
         assert "".join([piece.text async for piece in endpoint.stream(request)]) == "Hi"
@@ -152,7 +152,7 @@ async def test_an_endpoint_that_refuses_stream_options_still_streams() -> None:
 
 
 async def test_an_address_that_is_none_is_a_clear_error() -> None:
-    endpoint = Endpoint.open("http://[::1", "", 5)
+    endpoint = OpenAIClient.open("http://[::1", "", 5)
     await endpoint.warm_up()
     with pytest.raises(ServiceError, match="no client can be made"):
         await endpoint.complete({"model": "big", "messages": []})

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pytest
 
-from core.observability.logs import OWN, configure_logs, context, logger, redactor
+from core.observability.logs import OWN_PACKAGES, configure_logs, get_logger, log_context, make_redactor
 from core.settings import LogSettings
 
 SECRET = 'p"ä\\ss word\n2'
@@ -32,7 +32,7 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
     root = logging.getLogger()
-    before = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in OWN}
+    before = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in OWN_PACKAGES}
     yield
     logging.captureWarnings(False)
     root.setLevel(before[0])
@@ -58,7 +58,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_an_event_is_one_json_object() -> None:
     stream = configured()
-    logger("core.answering.pipeline").info("answer.finished", passages=3, text="two\nlines", path=logging)
+    get_logger("core.answering.pipeline").info("answer.finished", passages=3, text="two\nlines", path=logging)
     (event,) = lines(stream)
     assert event.pop("timestamp").endswith("Z")
     assert event.pop("path").startswith("<module 'logging'")
@@ -75,16 +75,16 @@ async def test_bound_keys_stay_with_their_message() -> None:
     stream = configured()
 
     async def answer(question_id: str) -> None:
-        with context(question_id=question_id):
+        with log_context(question_id=question_id):
             await asyncio.sleep(0)
-            logger("core").info("inside")
+            get_logger("core").info("inside")
             await asyncio.create_task(deeper())
 
     async def deeper() -> None:
-        logger("core").info("deeper")
+        get_logger("core").info("deeper")
 
     await asyncio.gather(answer("one"), answer("two"))
-    logger("core").info("outside")
+    get_logger("core").info("outside")
     seen = sorted((line["event"], line.get("question_id")) for line in lines(stream)[:-1])
     assert seen == [("deeper", "one"), ("deeper", "two"), ("inside", "one"), ("inside", "two")]
     assert "question_id" not in lines(stream)[-1]
@@ -92,17 +92,17 @@ async def test_bound_keys_stay_with_their_message() -> None:
 
 def test_levels_hold_for_our_packages_and_vendors_speak_from_warning_up() -> None:
     stream = configured(level="debug")
-    for name in (*OWN, "aiogram.event", "openai", "apscheduler", "aiohttp.access", "asyncio", "lancedb"):
+    for name in (*OWN_PACKAGES, "aiogram.event", "openai", "apscheduler", "aiohttp.access", "asyncio", "lancedb"):
         logging.getLogger(name).debug("debug")
         logging.getLogger(name).warning("warning %d", 1)
-    logger("knowledge.refresh").debug("debug")
+    get_logger("knowledge.refresh").debug("debug")
     shown = {(line["logger"], line["event"]) for line in lines(stream)}
     assert ("aiogram.event", "warning 1") in shown
     assert ("asyncio", "warning 1") in shown
-    assert {name for name, event in shown if event == "debug"} == {*OWN, "knowledge.refresh"}
+    assert {name for name, event in shown if event == "debug"} == {*OWN_PACKAGES, "knowledge.refresh"}
     configured(stream, level="error")
     before = stream.getvalue()
-    logger("core").warning("quiet")
+    get_logger("core").warning("quiet")
     assert stream.getvalue() == before
 
 
@@ -111,7 +111,7 @@ def test_an_exception_is_a_traceback_in_one_line() -> None:
     try:
         raise ValueError(f"no access with {TOKEN}")
     except ValueError:
-        logger("core").exception("answer.failed")
+        get_logger("core").exception("answer.failed")
         logging.getLogger("aiogram").exception("failed")
     for event in lines(stream):
         assert event["exception"].startswith("Traceback (most recent call last):")
@@ -125,7 +125,7 @@ def test_a_terminal_gets_colours_and_plain_tracebacks() -> None:
     try:
         raise ValueError(len(local))
     except ValueError:
-        logger("core").exception("answer.failed", n=1)
+        get_logger("core").exception("answer.failed", n=1)
     assert "\x1b[" in stream.getvalue()
     assert "answer.failed" in stream.getvalue()
     assert "ValueError: 22" not in stream.getvalue().split("Traceback")[0]
@@ -141,7 +141,7 @@ def test_the_look_follows_the_stream_unless_told(
     form: Literal["auto", "json"], stream: io.StringIO, is_json: bool
 ) -> None:
     logger_output = configured(stream, form)
-    logger("core").info("event")
+    get_logger("core").info("event")
     assert logger_output.getvalue().startswith("{") == is_json
 
 
@@ -149,7 +149,7 @@ def test_setting_up_again_replaces_and_leaves_other_handlers() -> None:
     other = logging.NullHandler()
     logging.getLogger().addHandler(other)
     first, second = configured(), configured()
-    logger("core").info("event")
+    get_logger("core").info("event")
     assert first.getvalue() == ""
     assert len(lines(second)) == 1
     assert other in logging.getLogger().handlers
@@ -167,11 +167,11 @@ def test_warnings_are_logged() -> None:
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_secrets_never_appear_in_any_form(form: Literal["json", "console"]) -> None:
     stream = configured(form=form, secrets=(SECRET, "", "ab"))
-    log = logger("core")
+    log = get_logger("core")
     log.info("event", key=SECRET, nested={"deep": [SECRET]}, text=f"x{SECRET}y", word="abc")
     log.info(f"event {SECRET}")
     logging.getLogger("openai").warning("key %s", SECRET)
-    with context(key=SECRET):
+    with log_context(key=SECRET):
         try:
             raise ValueError(SECRET)
         except ValueError:
@@ -199,22 +199,22 @@ def test_secrets_never_appear_in_any_form(form: Literal["json", "console"]) -> N
     ],
 )
 def test_known_shapes_are_redacted_and_ordinary_text_is_not(text: str, rest: str | None) -> None:
-    assert redactor()(text) == (rest or text)
+    assert make_redactor()(text) == (rest or text)
 
 
 def test_a_secret_within_a_longer_one_leaves_no_rest() -> None:
-    assert redactor(["abcd", "abcdefgh"])("x abcdefgh abcd") == "x [redacted] [redacted]"
+    assert make_redactor(["abcd", "abcdefgh"])("x abcdefgh abcd") == "x [redacted] [redacted]"
 
 
 def test_a_secret_in_a_url_is_found() -> None:
-    assert redactor(["a/b c"])("?key=a%2Fb%20c&x") == "?key=[redacted]&x"
+    assert make_redactor(["a/b c"])("?key=a%2Fb%20c&x") == "?key=[redacted]&x"
 
 
 @pytest.mark.parametrize(
     "piece", ["a", "1", "1:", "sk-", "://a", "Bearer ", "/bot1", "123456:", "12345678901:aaaa", "://a@", "Bearer abcd"]
 )
 def test_redaction_is_linear_on_long_lines(piece: str) -> None:
-    redact = redactor(["secret-value"])
+    redact = make_redactor(["secret-value"])
     line = piece * (1_000_000 // len(piece))
     started = time.process_time()
     redact(line)

@@ -13,16 +13,23 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from core.errors import MessageGone, ModelError, UsageError, Withheld
-from core.llm.role_models import RoleModels
-from core.observability.metrics import BUCKETS, OUTCOMES, CircuitState, Metrics, PlatformState, Standing
-from core.observability.recorder import Meter, Unmetered
-from core.observability.silence_kinds import KINDS, OTHER, kind_of
+from core.errors import CommentSuppressed, MessageDeleted, ModelError, UsageError
+from core.llm.role_models import RoleChatModel
+from core.observability.metrics import (
+    ANSWER_OUTCOMES,
+    ANSWER_TIME_BUCKETS,
+    CircuitState,
+    DaemonStatus,
+    PlatformState,
+    PrometheusMetrics,
+)
+from core.observability.recorder import MetricsRecorder, NullMetrics
+from core.observability.silence_kinds import OTHER, SKIP_KINDS, get_skip_kind
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.storage.messages import Journal
-from core.text.question_detection import no_question
+from core.text.question_detection import no_question_reason
 from core.types import ConversationKey, Message, Question, Reply, SourceState, Trace, Turn
 from tests.core.stand import MemorySink
 from tests.peers.language_model import LanguageModelPeer
@@ -30,11 +37,14 @@ from tests.peers.language_model import LanguageModelPeer
 ROOT = Path(__file__).parents[2]
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TRACE = Trace("q", "single", ("docs",), {"search": 40.0, "first_token": 250.0, "total": 900.0}, ("rerank",))
-STANDING = Standing(
-    ready=True,
+STANDING = DaemonStatus(
+    is_ready=True,
     lag_s=0.004,
-    in_hand=3,
-    platforms=[PlatformState("telegram", connected=True, outages=2), PlatformState("http", connected=False, outages=0)],
+    in_flight=3,
+    platforms=[
+        PlatformState("telegram", is_connected=True, outages=2),
+        PlatformState("http", is_connected=False, outages=0),
+    ],
     circuits=[CircuitState("small", "https://ann:pw@llm.example.org:8443/v1?key=k", is_open=True)],
     sources=[
         SourceState("docs", "git", 120, 7, WHEN, WHEN, next_run=WHEN),
@@ -44,13 +54,15 @@ STANDING = Standing(
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics(deadline_s=30)
+def metrics() -> PrometheusMetrics:
+    return PrometheusMetrics(deadline_s=30)
 
 
-def scraped(metrics: Metrics, standing: Standing = STANDING) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def scraped(
+    metrics: PrometheusMetrics, standing: DaemonStatus = STANDING
+) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Return every sample by its name and labels, as Prometheus reads it."""
-    text = metrics.text(standing).decode()
+    text = metrics.render(standing).decode()
     return {
         (one.name, frozenset(one.labels.items())): one.value
         for family in text_string_to_metric_families(text)
@@ -58,22 +70,22 @@ def scraped(metrics: Metrics, standing: Standing = STANDING) -> dict[tuple[str, 
     }
 
 
-def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+def value(metrics: PrometheusMetrics, name: str, **labels: str) -> float | None:
     return scraped(metrics).get((name, frozenset(labels.items())))
 
 
-async def count_everything(metrics: Metrics) -> None:
+async def count_everything(metrics: PrometheusMetrics) -> None:
     """Make every metric have a sample."""
 
     async def made(question: Question, sink: Sink) -> Reply:
         return Reply("Yes.", trace=TRACE)
 
     await metrics.answering(made)(Question("How?"), MemorySink())
-    metrics.settled("telegram", "silent", "the bot was not addressed")
-    metrics.called("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
-    metrics.consumed("summarizer", 100, 20, 0.001)
-    metrics.refreshed("docs", "succeeded", 1.5)
-    metrics.asked("web", "answered", 0.3)
+    metrics.record_message("telegram", "silent", "the bot was not addressed")
+    metrics.record_model_call("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
+    metrics.record_tokens("summarizer", 100, 20, 0.001)
+    metrics.record_refresh("docs", "succeeded", 1.5)
+    metrics.record_live_call("web", "answered", 0.3)
 
 
 def documented() -> dict[str, tuple[str, frozenset[str]]]:
@@ -83,10 +95,10 @@ def documented() -> dict[str, tuple[str, frozenset[str]]]:
     return {name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
 
 
-async def test_the_documentation_names_every_metric_with_its_type_and_labels(metrics: Metrics) -> None:
+async def test_the_documentation_names_every_metric_with_its_type_and_labels(metrics: PrometheusMetrics) -> None:
     await count_everything(metrics)
     found = {}
-    for family in text_string_to_metric_families(metrics.text(STANDING).decode()):
+    for family in text_string_to_metric_families(metrics.render(STANDING).decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = frozenset[str]().union(*(one.labels for one in family.samples)) - {"le"}
         assert family.samples, f"{name} was not counted by this test"
@@ -98,16 +110,18 @@ async def test_the_documentation_names_every_metric_with_its_type_and_labels(met
 def test_the_documentation_names_every_kind_of_silence() -> None:
     text = (ROOT / "docs/operate.md").read_text("utf-8")
     table = text[text.index("| `reason` | silent because |") :].split("\n\n", maxsplit=1)[0]
-    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) - {"reason"} == {kind for kind, _ in KINDS} | {OTHER}
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) - {"reason"} == {kind for kind, _ in SKIP_KINDS} | {
+        OTHER
+    }
 
 
-async def test_what_is_gone_leaves_no_number_and_nothing_but_numbers_is_sent(metrics: Metrics) -> None:
+async def test_what_is_gone_leaves_no_number_and_nothing_but_numbers_is_sent(metrics: PrometheusMetrics) -> None:
     assert value(metrics, "kimas_source_passages", source="docs") == 120
-    assert ("kimas_source_passages", frozenset({("source", "docs")})) not in scraped(metrics, Standing())
-    assert "_created" not in metrics.text(STANDING).decode()
+    assert ("kimas_source_passages", frozenset({("source", "docs")})) not in scraped(metrics, DaemonStatus())
+    assert "_created" not in metrics.render(STANDING).decode()
 
 
-async def test_how_the_daemon_stands(metrics: Metrics) -> None:
+async def test_how_the_daemon_stands(metrics: PrometheusMetrics) -> None:
     assert value(metrics, "kimas_ready") == 1
     assert value(metrics, "kimas_messages_in_hand") == 3
     assert value(metrics, "kimas_event_loop_lag_seconds") == 0.004
@@ -122,35 +136,35 @@ async def test_how_the_daemon_stands(metrics: Metrics) -> None:
     assert value(metrics, "kimas_source_failing", source="docs") == 0
 
 
-def test_nothing_of_an_address_is_told_but_host_and_port(metrics: Metrics) -> None:
-    metrics.called("small", "https://ann:pw@llm.example.org:8443/v1?key=k", "ok", 0.1)
-    text = metrics.text(STANDING).decode()
+def test_nothing_of_an_address_is_told_but_host_and_port(metrics: PrometheusMetrics) -> None:
+    metrics.record_model_call("small", "https://ann:pw@llm.example.org:8443/v1?key=k", "ok", 0.1)
+    text = metrics.render(STANDING).decode()
     assert value(metrics, "kimas_circuit_open", model="small", endpoint="llm.example.org:8443") == 1
     assert all(secret not in text for secret in ("ann", "pw@", "key=k", "/v1"))
 
 
-def test_an_endpoint_of_two_roles_is_one_and_open_where_either_is(metrics: Metrics) -> None:
+def test_an_endpoint_of_two_roles_is_one_and_open_where_either_is(metrics: PrometheusMetrics) -> None:
     same = CircuitState("small", "http://a/v1", is_open=True)
-    standing = Standing(circuits=[same, replace(same, is_open=False)])
+    standing = DaemonStatus(circuits=[same, replace(same, is_open=False)])
     assert scraped(metrics, standing)["kimas_circuit_open", frozenset({("model", "small"), ("endpoint", "a")})] == 1
 
 
-async def test_a_name_cannot_break_the_format(metrics: Metrics) -> None:
+async def test_a_name_cannot_break_the_format(metrics: PrometheusMetrics) -> None:
     name = 'a"b\\c\nkimas_ready 7'
-    metrics.consumed(name, 1, 2, 0)
+    metrics.record_tokens(name, 1, 2, 0)
     assert value(metrics, "kimas_tokens_total", agent=name, kind="completion") == 2
     assert value(metrics, "kimas_ready") == 1
 
 
-async def test_each_end_of_an_answer_is_counted_once(metrics: Metrics) -> None:
+async def test_each_end_of_an_answer_is_counted_once(metrics: PrometheusMetrics) -> None:
     replies: Mapping[str, Reply] = {
         "answered": Reply("Yes.", trace=TRACE),
-        "extractive": Reply("Yes.", extractive=True, trace=replace(TRACE, timings_ms={"search": 40.0})),
+        "extractive": Reply("Yes.", is_extractive=True, trace=replace(TRACE, timings_ms={"search": 40.0})),
         "cached": Reply("Yes.", trace=replace(TRACE, cached=True)),
     }
     faults: Mapping[str, Exception] = {
         "refused": UsageError("today's limit is used up"),
-        "withheld": Withheld("too late"),
+        "withheld": CommentSuppressed("too late"),
         "failed": ModelError("the endpoint is away"),
     }
 
@@ -158,7 +172,7 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: Metrics) -> None:
         if question.text in faults:
             raise faults[question.text]
         if question.text == "gone":
-            raise MessageGone("the question was deleted")
+            raise MessageDeleted("the question was deleted")
         if question.text == "cancelled":
             await asyncio.Event().wait()
         return replies[question.text]
@@ -169,7 +183,7 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: Metrics) -> None:
     for name, fault in faults.items():
         with pytest.raises(type(fault)):
             await counted(Question(name), MemorySink())
-    with pytest.raises(MessageGone):
+    with pytest.raises(MessageDeleted):
         await counted(Question("gone"), MemorySink())
     waiting = asyncio.create_task(counted(Question("cancelled"), MemorySink()))
     await asyncio.sleep(0)
@@ -177,8 +191,8 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: Metrics) -> None:
     waiting.cancel()
     await asyncio.wait((waiting,))
     assert waiting.cancelled()
-    ends = {name: value(metrics, "kimas_answers_total", outcome=name) for name in OUTCOMES}
-    assert ends == {**dict.fromkeys(OUTCOMES, 1), "withheld": 2}
+    ends = {name: value(metrics, "kimas_answers_total", outcome=name) for name in ANSWER_OUTCOMES}
+    assert ends == {**dict.fromkeys(ANSWER_OUTCOMES, 1), "withheld": 2}
     assert value(metrics, "kimas_answers_in_progress") == 0
     assert value(metrics, "kimas_answer_seconds_count") == 3
     assert value(metrics, "kimas_first_token_seconds_count") == 1, "of an earlier answer it says nothing"
@@ -191,21 +205,21 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: Metrics) -> None:
 def test_the_buckets_have_the_shape_of_the_budget() -> None:
     bounds = {
         float(dict(labels)["le"])
-        for name, labels in scraped(Metrics(deadline_s=10))
+        for name, labels in scraped(PrometheusMetrics(deadline_s=10))
         if name == "kimas_answer_seconds_bucket"
     }
-    assert bounds == {round(10 * share, 4) for share in BUCKETS} | {float("inf")}
+    assert bounds == {round(10 * share, 4) for share in ANSWER_TIME_BUCKETS} | {float("inf")}
 
 
-def test_two_daemons_of_a_process_count_for_themselves(metrics: Metrics) -> None:
-    other = Metrics(deadline_s=30)
-    metrics.settled("telegram", "answered")
+def test_two_daemons_of_a_process_count_for_themselves(metrics: PrometheusMetrics) -> None:
+    other = PrometheusMetrics(deadline_s=30)
+    metrics.record_message("telegram", "answered")
     assert value(metrics, "kimas_messages_total", platform="telegram", outcome="answered", reason="") == 1
     assert value(other, "kimas_messages_total", platform="telegram", outcome="answered", reason="") is None
 
 
-def test_an_endpoint_that_lies_about_its_tokens_breaks_nothing(metrics: Metrics) -> None:
-    metrics.consumed("summarizer", -5, 3, -0.5)
+def test_an_endpoint_that_lies_about_its_tokens_breaks_nothing(metrics: PrometheusMetrics) -> None:
+    metrics.record_tokens("summarizer", -5, 3, -0.5)
     assert value(metrics, "kimas_tokens_total", agent="summarizer", kind="prompt") == 0
     assert value(metrics, "kimas_cost_total", agent="summarizer") == 0
 
@@ -215,7 +229,7 @@ class TestSilences:
         said = "\n".join(
             file.read_text("utf-8") for file in (ROOT / "core").rglob("*.py") if file.name != "silences.py"
         )
-        assert [words for _, phrases in KINDS for words in phrases if words not in said] == []
+        assert [words for _, phrases in SKIP_KINDS for words in phrases if words not in said] == []
 
     @pytest.mark.parametrize(
         ("reason", "kind"),
@@ -227,31 +241,31 @@ class TestSilences:
             ("feedback on 7: down the bot was not addressed", "feedback"),
             ("the post has no words", "wordless"),
             ("private chats are switched off (gate.private)", "switched_off"),
-            (no_question("thanks!"), "not_a_question"),
-            (no_question("we met yesterday at noon"), "not_a_question"),
+            (no_question_reason("thanks!"), "not_a_question"),
+            (no_question_reason("we met yesterday at noon"), "not_a_question"),
             ("somebody made this up", "other"),
             ("", "other"),
         ],
     )
     def test_a_reason_is_of_one_kind(self, reason: str, kind: str) -> None:
-        assert kind_of(reason) == kind
+        assert get_skip_kind(reason) == kind
 
 
 class TestPlaces:
     """The places that count, each with a real peer or database."""
 
-    async def test_the_journal_counts_what_it_settles(self, tmp_path: Path, metrics: Metrics) -> None:
+    async def test_the_journal_counts_what_it_settles(self, tmp_path: Path, metrics: PrometheusMetrics) -> None:
         first = await Journal.open(tmp_path / "journal.db")
         journal = Journal(first.database, metrics)
         for number, text in enumerate(("How?", "Nice weather", "Why?")):
             said = Message(str(number), ConversationKey("slack", "C1"), "U1", "Ann", text, WHEN)
-            await journal.received(said)
+            await journal.record_message(said)
             if number == 0:
-                await journal.answered(said, Reply("So."))
+                await journal.mark_answered(said, Reply("So."))
             elif number == 1:
-                await journal.silent(said, "the bot was not addressed")
+                await journal.mark_skipped(said, "the bot was not addressed")
             else:
-                await journal.failed(said, "Ann's secret reason")
+                await journal.mark_failed(said, "Ann's secret reason")
         await journal.close()
         counts = {key: one for key, one in scraped(metrics).items() if key[0] == "kimas_messages_total"}
         assert {(*sorted(dict(labels).items()),): one for (_, labels), one in counts.items()} == {
@@ -259,12 +273,12 @@ class TestPlaces:
             (("outcome", "silent"), ("platform", "slack"), ("reason", "not_addressed")): 1,
             (("outcome", "failed"), ("platform", "slack"), ("reason", "")): 1,
         }
-        assert "Ann" not in metrics.text(Standing()).decode()
+        assert "Ann" not in metrics.render(DaemonStatus()).decode()
 
-    async def test_calls_of_models_are_counted_by_their_end(self, metrics: Metrics) -> None:
+    async def test_calls_of_models_are_counted_by_their_end(self, metrics: PrometheusMetrics) -> None:
         async with LanguageModelPeer(reply="I am well.") as peer:
             main = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "whole_s": 20}
-            models = RoleModels.open(
+            models = RoleChatModel.open(
                 ModelsSettings.model_validate({"main": main, "circuit": {"failures": 2, "rest_s": 60}}), metrics
             )
             assert models is not None
@@ -280,7 +294,7 @@ class TestPlaces:
                 return value(metrics, "kimas_model_calls_total", model="peer", endpoint=host, outcome=outcome)
 
             def is_open() -> bool:
-                return any(one.circuit.is_open for one in models.targets())
+                return any(one.circuit_breaker.is_open for one in models.deployments())
 
             try:
                 await ask()
@@ -310,7 +324,7 @@ class TestPlaces:
                 await models.close()
 
 
-async def test_counting_costs_next_to_nothing(metrics: Metrics) -> None:
+async def test_counting_costs_next_to_nothing(metrics: PrometheusMetrics) -> None:
     async def answer(question: Question, sink: Sink) -> Reply:
         return reply
 
@@ -319,22 +333,22 @@ async def test_counting_costs_next_to_nothing(metrics: Metrics) -> None:
     began = time.thread_time()
     for _ in range(times):
         await counted(question, sink)
-        metrics.settled("telegram", "answered")
+        metrics.record_message("telegram", "answered")
         for _ in range(4):
-            metrics.called("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
-            metrics.consumed("summarizer", 100, 20, 0.001)
+            metrics.record_model_call("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
+            metrics.record_tokens("summarizer", 100, 20, 0.001)
     each_ms = (time.thread_time() - began) / times * 1000
     assert each_ms < 2, f"{each_ms:.3f} ms for an answer of twelve stages and four calls"
 
 
-def test_who_counts_nothing_takes_what_the_other_takes(metrics: Metrics) -> None:
-    meters: list[Meter] = [metrics, Unmetered()]
+def test_who_counts_nothing_takes_what_the_other_takes(metrics: PrometheusMetrics) -> None:
+    meters: list[MetricsRecorder] = [metrics, NullMetrics()]
     for meter in meters:
-        meter.settled("telegram", "silent", "anything")
-        meter.called("small", "http://127.0.0.1:8000/v1", "cancelled", 0.2)
-        meter.consumed("summarizer", 1, 1, 0.0)
-        meter.refreshed("docs", "failed", 1.0)
-        meter.asked("web", "cut", 1.0)
+        meter.record_message("telegram", "silent", "anything")
+        meter.record_model_call("small", "http://127.0.0.1:8000/v1", "cancelled", 0.2)
+        meter.record_tokens("summarizer", 1, 1, 0.0)
+        meter.record_refresh("docs", "failed", 1.0)
+        meter.record_live_call("web", "cut", 1.0)
     assert value(metrics, "kimas_refreshes_total", source="docs", outcome="failed") == 1
     assert value(metrics, "kimas_live_calls_total", source="web", outcome="cut") == 1
     assert value(metrics, "kimas_live_call_seconds_count", source="web") is None

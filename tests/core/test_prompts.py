@@ -8,8 +8,8 @@ import pytest
 from core.answering.pipeline import answer
 from core.errors import ConfigurationError
 from core.llm.prompts import Prompts
-from core.text.language import language_of
-from core.text.messages import CHINESE, ENGLISH, notes_in
+from core.text.language import detect_language
+from core.text.messages import CHINESE, ENGLISH, messages_for
 from core.types import Question
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import MemorySink, parts, settings
@@ -34,17 +34,17 @@ from tests.core.stand import MemorySink, parts, settings
     ],
 )
 def test_a_script_tells_a_language(text: str, language: str) -> None:
-    assert language_of(text) == language
+    assert detect_language(text) == language
 
 
 def test_the_asker_is_spoken_to_in_their_language() -> None:
     prompts = Prompts.read()
-    assert "根据给定的资料" in prompts.spoken("zh").fill("summarizer", name="N", persona="")
-    assert prompts.spoken("zh").language == "zh"
+    assert "根据给定的资料" in prompts.for_language("zh").fill("summarizer", name="N", persona="")
+    assert prompts.for_language("zh").language == "zh"
     for language in ("", "ja", "fr"):
-        assert "from the evidence" in prompts.spoken(language).fill("summarizer", name="N", persona="")
-    assert notes_in("zh") is CHINESE
-    assert notes_in("ja") is notes_in("") is ENGLISH
+        assert "from the evidence" in prompts.for_language(language).fill("summarizer", name="N", persona="")
+    assert messages_for("zh") is CHINESE
+    assert messages_for("ja") is messages_for("") is ENGLISH
 
 
 def test_a_translation_has_the_same_places() -> None:
@@ -66,10 +66,14 @@ def test_templates_of_ones_own(tmp_path: Path) -> None:
     prompts = Prompts.read({"summarizer": mine, "talk-fr": french}, {"code": {"compress": mine}})
     assert prompts.fill("summarizer", name="Ann") == "Answer as Ann would."
     # A template of one's own is not replaced by the translation of another.
-    assert prompts.spoken("zh").fill("summarizer", name="Ann") == "Answer as Ann would."
-    assert prompts.spoken("fr").fill("talk") == "Réponds."
-    assert prompts.of("code").fill("compress", name="Ann") == "Answer as Ann would."
-    assert prompts.of("docs").fill("compress") == prompts.fill("compress") != prompts.of("code").fill("compress")
+    assert prompts.for_language("zh").fill("summarizer", name="Ann") == "Answer as Ann would."
+    assert prompts.for_language("fr").fill("talk") == "Réponds."
+    assert prompts.for_agent("code").fill("compress", name="Ann") == "Answer as Ann would."
+    assert (
+        prompts.for_agent("docs").fill("compress")
+        == prompts.fill("compress")
+        != prompts.for_agent("code").fill("compress")
+    )
 
 
 def test_what_cannot_be_a_template_is_named(tmp_path: Path) -> None:
@@ -101,7 +105,7 @@ async def test_any_template_may_have_versions_in_languages(tmp_path: Path) -> No
         ):
             peer.requests.clear()
             await answer(Question(text), MemorySink(), line)
-            said[language_of(text)] = [body["messages"][0]["content"] for body in peer.requests]
+            said[detect_language(text)] = [body["messages"][0]["content"] for body in peer.requests]
         await model.close()
     assert {"This is summarizer-ja.", "This is rewrite_keyword-ja."} <= set(said["ja"])
     assert not any(one.startswith("This is") for one in (*said[""], *said["zh"]))

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.answering.agents.reranker import ModelReranker, rerank
-from core.answering.context.dependencies import Parts
+from core.answering.agents.reranker import LLMReranker, rerank
+from core.answering.context.dependencies import AnswerDependencies
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
 from core.ports import Reranker
@@ -36,12 +36,12 @@ class Failing:
         raise ServiceError("the reranker failed: it is down")
 
 
-def parts(configuration: Settings, reranker: Reranker | None = None) -> Parts:
-    return Parts(configuration, ShelfLibrary(), reranker or FusionReranker(0.5), None, Prompts.read())
+def parts(configuration: Settings, reranker: Reranker | None = None) -> AnswerDependencies:
+    return AnswerDependencies(configuration, ShelfLibrary(), reranker or FusionReranker(0.5), None, Prompts.read())
 
 
 @asynccontextmanager
-async def by_model(reply: str, **search: object) -> AsyncIterator[tuple[Parts, Budget, LanguageModelPeer]]:
+async def by_model(reply: str, **search: object) -> AsyncIterator[tuple[AnswerDependencies, Budget, LanguageModelPeer]]:
     configuration = settings(knowledge={"search": {"rerank": "model", **search}})
     async with LanguageModelPeer(reply=reply) as peer:
         model = models(peer)
@@ -61,7 +61,7 @@ async def test_the_model_orders_and_names_what_matters() -> None:
     # The model sees them in the fused order: strong, middle, weak.
     assert ids(ranked) == ["weak", "strong", "middle"]
     assert [one.score for one in ranked] == sorted((one.score for one in ranked), reverse=True)
-    assert budget.cut == []
+    assert budget.degraded == []
     assert budget.tokens["rerank.prompt"] > 0, "what it costs is on the record"
     said = peer.requests[0]["messages"][-1]["content"]
     assert said.index("installed with pip") < said.index("Pip installs") < said.index("Rockets fly")
@@ -72,19 +72,19 @@ async def test_a_model_that_names_nothing_leaves_the_fused_order_and_is_counted(
     async with by_model(reply) as (wired, budget, _):
         ranked = await rerank("How do I install it?", FOUND, wired, budget)
     assert ids(ranked) == ["strong", "middle", "weak"]
-    assert budget.cut == ["rerank"]
+    assert budget.degraded == ["rerank"]
 
 
 async def test_a_model_that_fails_or_hangs_leaves_the_fused_order_and_is_counted() -> None:
     async with by_model("", kind_weights={"python": 0.1}) as (wired, budget, peer):
         peer.status = 500
         assert ids(await rerank("How?", FOUND, wired, budget)) == ["strong", "middle", "weak"]
-        assert budget.cut == ["rerank"]
+        assert budget.degraded == ["rerank"]
         peer.status, peer.hang = None, True
         short = settings(knowledge={"search": {"rerank": "model"}}, budget={"deadline_s": 30, "rerank": 0.01})
         late = Budget(short.budget)
         assert ids(await rerank("How?", FOUND, replace(wired, settings=short), late)) == ["strong", "middle", "weak"]
-        assert late.cut == ["rerank"]
+        assert late.degraded == ["rerank"]
         assert late.timings_ms["rerank"] < 15_000
 
 
@@ -111,7 +111,7 @@ async def test_the_weights_of_kinds_hold_over_the_model() -> None:
 
 async def test_one_passage_costs_no_call() -> None:
     async with by_model('{"order": ["p1"]}') as (wired, budget, peer):
-        assert ids(await ModelReranker(wired, budget).rerank("How?", FOUND[:1])) == ["weak"]
+        assert ids(await LLMReranker(wired, budget).rerank("How?", FOUND[:1])) == ["weak"]
         assert peer.requests == []
 
 
@@ -120,11 +120,11 @@ async def test_a_service_that_fails_leaves_the_fused_order_with_its_weights_and_
     budget = Budget(configuration.budget)
     ranked = await rerank("How?", FOUND, parts(configuration, Failing()), budget)
     assert ids(ranked) == ["middle", "strong", "weak"]
-    assert budget.cut == ["rerank"]
+    assert budget.degraded == ["rerank"]
 
 
 async def test_without_a_model_the_fused_order_is_no_failure() -> None:
     configuration = settings(knowledge={"search": {"rerank": "model"}})
     budget = Budget(configuration.budget)
     assert ids(await rerank("How?", FOUND, parts(configuration), budget)) == ["strong", "middle", "weak"]
-    assert budget.cut == []
+    assert budget.degraded == []

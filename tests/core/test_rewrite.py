@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.text.keywords import leans_on_history, rule_rewrite
+from core.text.keywords import depends_on_history, expand_with_history
 from core.types import Turn
 
 HISTORY = (
@@ -12,18 +12,18 @@ HISTORY = (
 
 
 def test_a_follow_up_carries_the_terms_of_the_conversation() -> None:
-    query = rule_rewrite("How do I delete it?", HISTORY)
+    query = expand_with_history("How do I delete it?", HISTORY)
     assert query.startswith("How do I delete it?")
     assert {"vector", "store", "agentscope"} <= set(query.split())
 
 
 def test_a_question_that_stands_alone_is_left_as_it_is() -> None:
     question = "Which Python versions does the installer of LanceDB support on Windows?"
-    assert rule_rewrite(question, HISTORY) == question
+    assert expand_with_history(question, HISTORY) == question
 
 
 def test_without_a_conversation_nothing_is_added() -> None:
-    assert rule_rewrite("And then?", ()) == "And then?"
+    assert expand_with_history("And then?", ()) == "And then?"
 
 
 def test_what_somebody_else_asked_is_not_carried_over() -> None:
@@ -32,7 +32,7 @@ def test_what_somebody_else_asked_is_not_carried_over() -> None:
         Turn("user", "Where are the Kubernetes manifests?", "Bob", "2"),
         Turn("assistant", "In deploy."),
     )
-    query = rule_rewrite("How do I delete it?", history, "1")
+    query = expand_with_history("How do I delete it?", history, "1")
     assert "kubernetes" not in query
     assert "vector" in query
 
@@ -43,10 +43,10 @@ def test_the_last_turn_weighs_most() -> None:
         Turn("user", "How do pipelines stream tokens?", "Ann", "1"),
         Turn("assistant", "With a generator."),
     )
-    added = rule_rewrite("Why is it slow?", history).removeprefix("Why is it slow?").split()
+    added = expand_with_history("Why is it slow?", history).removeprefix("Why is it slow?").split()
     assert added.index("pipelines") < added.index("vector")
 
 
 @pytest.mark.parametrize("question", ["那它怎么用？", "and on Windows?", "why?", "What about those?"])
 def test_leaning_questions_are_recognised(question: str) -> None:
-    assert leans_on_history(question)
+    assert depends_on_history(question)

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from core.answering.agents.search import Found, search
+from core.answering.agents.search import SearchResult, search
 from core.answering.pipeline import answer
 from core.answering.rewriting import Query
-from core.answering.rewriting.base import code_of, is_in
-from core.answering.rewriting.pipeline import BUILT_IN, MOST_QUERIES, Hits, load, merge
-from core.answering.rewriting.retrieval import expansion
+from core.answering.rewriting.base import is_in_language, to_language_code
+from core.answering.rewriting.pipeline import MAX_QUERIES, REWRITES_BY_NAME, QueryResults, load_rewrite, merge
+from core.answering.rewriting.retrieval import get_expansion_terms
 from core.errors import ConfigurationError, ServiceError
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget
 from core.settings import Settings
 from core.settings.answering import BUILT_IN_REWRITES
 from core.settings.loader import load_settings
-from core.text.keywords import phrases, without_fillers
+from core.text.keywords import extract_noun_phrases, strip_fillers
 from core.types import Passage, Question
 from tests.core.scripted import Body, ScriptedPeer, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
@@ -93,13 +93,13 @@ class SplitLibrary(ShelfLibrary):
     broken_queries: set[str] = field(default_factory=set)
     slow_queries: set[str] = field(default_factory=set)
 
-    async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> Sequence[Passage]:
-        self.asked.append((query, dense or query))
+    async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
+        self.asked.append((query, dense_query or query))
         if query in self.broken_queries:
             raise ServiceError("this query breaks it")
         if query in self.slow_queries:
             await asyncio.sleep(60)
-        found = [*await super().search(agent, query, limit), *await super().search(agent, dense or query, limit)]
+        found = [*await super().search(agent, query, limit), *await super().search(agent, dense_query or query, limit)]
         return sorted({one.id: one for one in found}.values(), key=lambda one: -one.score)[:limit]
 
 
@@ -119,7 +119,7 @@ async def look_up(
     peer: RewritePeer | None = None,
     library: ShelfLibrary | None = None,
     text: str = ASKED,
-) -> tuple[Found, Budget]:
+) -> tuple[SearchResult, Budget]:
     model = models(peer) if peer else None
     budget = Budget(configuration.budget)
     try:
@@ -187,7 +187,7 @@ async def test_with_the_model(name: str, peer: RewritePeer) -> None:
     peer.said[name] = SAID[name]
     made, budget = await queries(agent(name, language="German", description="Memory of agents"), peer)
     assert made == MADE[name]
-    assert budget.cut == []
+    assert budget.degraded == []
     assert peer.rewrites == [name]
     assert "requery" in budget.timings_ms
     assert budget.tokens[f"rewrite_{name}.prompt"] > 0
@@ -204,7 +204,7 @@ async def test_without_a_model(name: str) -> None:
         assert meaning == ASKED
     else:
         assert made == RULED[name]
-    assert budget.cut == []
+    assert budget.degraded == []
 
 
 @pytest.mark.parametrize("name", ASKING)
@@ -218,7 +218,7 @@ async def test_the_rule_stands_in_and_the_trace_says_so(name: str, trouble: str,
     made, budget = await queries(agent(name, language="German", deadline_s=10, requery=requery), peer)
     assert time.monotonic() - started < 8
     assert made == by_rule
-    assert budget.cut == [f"rewrite_{name}"]
+    assert budget.degraded == [f"rewrite_{name}"]
 
 
 @pytest.mark.parametrize("name", ASKING)
@@ -264,7 +264,7 @@ async def test_weak_models_are_understood(name: str, reply: str, peer: RewritePe
     peer.said[name] = reply
     made, budget = await queries(agent(name, language="German"), peer)
     assert made == MADE[name]
-    assert budget.cut == []
+    assert budget.degraded == []
 
 
 async def test_who_asks_what_they_cannot_do_is_understood(peer: RewritePeer) -> None:
@@ -285,7 +285,7 @@ async def test_no_rewrite_is_the_default_and_costs_nothing(peer: RewritePeer) ->
 
 async def test_a_question_in_the_language_of_the_knowledge_is_not_translated(peer: RewritePeer) -> None:
     made, budget = await queries(agent("translation", language="en"), peer)
-    assert (made, peer.requests, budget.cut) == ([], [], [])
+    assert (made, peer.requests, budget.degraded) == ([], [], [])
 
 
 async def test_translation_keeps_names_or_is_not_believed(peer: RewritePeer) -> None:
@@ -295,7 +295,7 @@ async def test_translation_keeps_names_or_is_not_believed(peer: RewritePeer) -> 
     assert made == [("How do I configure memory in AgentScope?",) * 2]
     peer.said["translation"] = '{"query": "How do I configure memory?"}'
     made, budget = await queries(agent("translation", language="English"), peer, text)
-    assert (made, budget.cut) == ([], ["rewrite_translation"])
+    assert (made, budget.degraded) == ([], ["rewrite_translation"])
 
 
 async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer) -> None:
@@ -308,7 +308,7 @@ async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer
     found, budget = await look_up(configuration, peer, library, text)
     assert sorted(library.asked) == sorted([(english, english), (text, text)]), "the question is searched once"
     assert {one.id for one in found.passages} == {"memory", "chinese"}
-    assert budget.cut == []
+    assert budget.degraded == []
     # What is in that language already, and a model that fails, add nothing.
     assert (await queries(configuration, peer, "How are the messages stored?"))[0] == []
     peer.failing.add("translation")
@@ -339,11 +339,11 @@ async def test_translation_without_a_model_goes_by_the_synonyms() -> None:
     ],
 )
 def test_the_language_of_a_question(text: str, language: str, known: bool | None) -> None:
-    assert is_in(text, language) is known
+    assert is_in_language(text, language) is known
 
 
 def test_languages_by_code_and_name() -> None:
-    assert [code_of(one) for one in ("en", "EN-us", "English", "中文", "pt_BR", "", "x")] == [
+    assert [to_language_code(one) for one in ("en", "EN-us", "English", "中文", "pt_BR", "", "x")] == [
         *("en", "en", "en", "zh", "pt", "", "")
     ]
 
@@ -364,15 +364,15 @@ def test_languages_by_code_and_name() -> None:
     ],
 )
 def test_fillers_go_and_phrases_stay(text: str, clean: str | None, terms: list[str] | None) -> None:
-    assert without_fillers(text) == (text if clean is None else clean)
+    assert strip_fillers(text) == (text if clean is None else clean)
     if terms is not None:
-        assert phrases(without_fillers(text)) == terms
+        assert extract_noun_phrases(strip_fillers(text)) == terms
 
 
 def test_phrases_come_once_in_order_and_as_written() -> None:
     text = "Does the ReActAgent of AgentScope call the reactagent's tools? ReActAgent.run?"
-    assert phrases(text) == ["ReActAgent", "AgentScope call", "reactagent tools", "ReActAgent.run"]
-    assert phrases("The memory, and a Memory!") == ["memory"]
+    assert extract_noun_phrases(text) == ["ReActAgent", "AgentScope call", "reactagent tools", "ReActAgent.run"]
+    assert extract_noun_phrases("The memory, and a Memory!") == ["memory"]
 
 
 async def test_rule_adds_the_words_of_the_knowledge() -> None:
@@ -401,9 +401,9 @@ def test_expansion_takes_what_several_passages_share() -> None:
         passage("two", "Entries of the ledger are immutable."),
         passage("three", "Weather and ledger."),
     ]
-    assert expansion("How are payments kept?", found) == ["ledger", "entries"]
-    assert expansion("ledger entries", found) == []
-    assert expansion("payments", found[:1]) == []
+    assert get_expansion_terms("How are payments kept?", found) == ["ledger", "entries"]
+    assert get_expansion_terms("ledger entries", found) == []
+    assert get_expansion_terms("payments", found[:1]) == []
 
 
 async def test_retrieval_sees_the_first_results_as_data(peer: RewritePeer) -> None:
@@ -417,7 +417,7 @@ async def test_retrieval_sees_the_first_results_as_data(peer: RewritePeer) -> No
 
 async def test_retrieval_without_first_results_asks_nobody(peer: RewritePeer) -> None:
     made, budget = await queries(agent("retrieval"), peer, "unknown gibberish")
-    assert (made, peer.requests, budget.cut) == ([], [], [])
+    assert (made, peer.requests, budget.degraded) == ([], [], [])
 
 
 async def test_decompose_by_rule_splits_what_has_parts() -> None:
@@ -449,7 +449,7 @@ async def test_three_in_a_row(peer: RewritePeer) -> None:
     assert peer.rewrites[0] == "translation"
     assert sorted(peer.rewrites[1:]) == ["hyde", "keyword"]
     assert all(english in peer.request(name) for name in ("keyword", "hyde")), "each sees what the one before made"
-    assert budget.cut == []
+    assert budget.degraded == []
 
 
 async def test_a_list_goes_through_what_comes_after(peer: RewritePeer) -> None:
@@ -483,7 +483,7 @@ async def test_one_that_hangs_takes_its_part_of_the_time_only(peer: RewritePeer)
     peer.hanging.add("prompt")
     peer.said["hyde"] = SAID["hyde"]
     made, budget = await queries(agent("prompt", "hyde", deadline_s=30, requery=0.08), peer)
-    assert budget.cut == ["rewrite_prompt"]
+    assert budget.degraded == ["rewrite_prompt"]
     assert made == [("memory module stores messages", MADE["hyde"][0][1])]
     assert 1190 <= budget.timings_ms["requery"] < 2400
 
@@ -492,7 +492,7 @@ async def test_all_hanging_end_with_the_stage(peer: RewritePeer) -> None:
     peer.hanging |= set(ASKING)
     names = ("prompt", "retrieval", "translation", "keyword", "hyde", "decompose")
     made, budget = await queries(agent(*names, language="fr", deadline_s=10, requery=0.05), peer)
-    assert set(budget.cut) == {f"rewrite_{name}" for name in names}
+    assert set(budget.degraded) == {f"rewrite_{name}" for name in names}
     assert budget.timings_ms["requery"] < 5000
     assert made
 
@@ -501,7 +501,7 @@ async def test_queries_are_few_and_none_comes_twice(peer: RewritePeer) -> None:
     parts_of_it = [f"memory module part {number}" for number in range(9)]
     peer.said["decompose"] = json.dumps({"queries": [*parts_of_it, parts_of_it[0].upper()], "intent": "", "terms": []})
     made, _ = await queries(agent("decompose", "decompose"), peer)
-    assert len(made) <= MOST_QUERIES
+    assert len(made) <= MAX_QUERIES
     assert len(set(made)) == len(made)
 
 
@@ -521,7 +521,7 @@ async def test_a_rewrite_that_leads_nowhere_leaves_what_the_question_found(peer:
     library = SplitLibrary(SHELF, broken_queries={"messages?"})
     found, budget = await look_up(agent("prompt"), peer, library)
     assert "memory" in {one.id for one in found.passages}
-    assert budget.cut == ["search"]
+    assert budget.degraded == ["search"]
 
 
 async def test_of_several_queries_one_may_fail_or_hang(peer: RewritePeer) -> None:
@@ -530,7 +530,7 @@ async def test_of_several_queries_one_may_fail_or_hang(peer: RewritePeer) -> Non
     library = SplitLibrary(SHELF, broken_queries={broken}, slow_queries={slow})
     found, budget = await look_up(agent("decompose", deadline_s=8), peer, library)
     assert {one.id for one in found.passages} >= {"memory"}
-    assert budget.cut == ["search"]
+    assert budget.degraded == ["search"]
 
 
 async def test_when_everything_fails_the_failure_leaves() -> None:
@@ -542,7 +542,7 @@ async def test_when_everything_fails_the_failure_leaves() -> None:
 async def test_rewriting_can_be_left_out_of_one_search(peer: RewritePeer) -> None:
     model, library, configuration = models(peer), SplitLibrary(SHELF), agent("keyword", "hyde")
     try:
-        await search(ASKED, parts(library, model, configuration), Budget(configuration.budget), rewriting=False)
+        await search(ASKED, parts(library, model, configuration), Budget(configuration.budget), with_rewrites=False)
     finally:
         await model.close()
     assert (library.asked, peer.requests) == ([(ASKED, ASKED)], [])
@@ -624,29 +624,33 @@ def scored(name: str, similarity: float, lexical: float, score: float) -> Passag
 
 
 def test_every_query_keeps_its_best_and_no_passage_comes_twice() -> None:
-    asked = Hits(Query("one two"), ())
-    first = Hits(Query("one two"), [scored("a", 0.5, 4, 1.0), scored("b", 0.4, 3, 0.8), scored("c", 0.3, 2, 0.6)])
-    second = Hits(Query("two three"), [scored("d", 0.9, 1, 1.0), scored("a", 0.6, 2, 0.7)])
+    asked = QueryResults(Query("one two"), ())
+    first = QueryResults(
+        Query("one two"), [scored("a", 0.5, 4, 1.0), scored("b", 0.4, 3, 0.8), scored("c", 0.3, 2, 0.6)]
+    )
+    second = QueryResults(Query("two three"), [scored("d", 0.9, 1, 1.0), scored("a", 0.6, 2, 0.7)])
     merged = merge(asked, [first, second], 3)
     assert [one.id for one in merged] == ["a", "d", "b"]
     assert (merged[0].similarity, merged[0].lexical, merged[0].score) == (0.6, 4, 1.0)
 
 
 def test_a_longer_query_scores_no_higher_for_its_length() -> None:
-    asked = Hits(Query("memory module"), [scored("a", 0.5, 4, 1.0)])
-    longer = Hits(Query("x", words="memory module storage messages"), [scored("b", 0.5, 8, 1.0)])
+    asked = QueryResults(Query("memory module"), [scored("a", 0.5, 4, 1.0)])
+    longer = QueryResults(Query("x", words="memory module storage messages"), [scored("b", 0.5, 8, 1.0)])
     assert merge(asked, [longer], 5)[0].lexical == pytest.approx(4)
-    shorter = Hits(Query("memory"), [scored("b", 0.5, 3, 1.0)])
+    shorter = QueryResults(Query("memory"), [scored("b", 0.5, 3, 1.0)])
     assert merge(asked, [shorter], 5)[0].lexical == 3
 
 
 def test_an_imagined_passage_makes_nothing_look_closer() -> None:
-    asked = Hits(Query("memory"), [scored("a", 0.4, 4, 1.0)])
-    imagined = Hits(Query("memory", dense="Memory is kept."), [scored("b", 0.8, 4, 1.0), scored("c", 0.6, 4, 0.5)])
+    asked = QueryResults(Query("memory"), [scored("a", 0.4, 4, 1.0)])
+    imagined = QueryResults(
+        Query("memory", dense="Memory is kept."), [scored("b", 0.8, 4, 1.0), scored("c", 0.6, 4, 0.5)]
+    )
     assert [one.similarity for one in merge(asked, [imagined], 5)] == pytest.approx([0.4, 0.3])
-    weak = Hits(Query("memory", dense="Memory is kept."), [scored("b", 0.2, 4, 1.0)])
+    weak = QueryResults(Query("memory", dense="Memory is kept."), [scored("b", 0.2, 4, 1.0)])
     assert merge(asked, [weak], 5)[0].similarity == 0.2
-    nothing = Hits(Query("memory"), ())
+    nothing = QueryResults(Query("memory"), ())
     assert merge(nothing, [imagined], 5)[0].similarity == 0.8
 
 
@@ -679,7 +683,7 @@ async def test_the_documented_example_is_installed_and_runs(packages: Path) -> N
     install(packages, offered[2], code[1], **{offered[1]: offered[3]})
     made, budget = await queries(agent(offered[1]), text="Why does E1234 appear in the memory module?")
     assert made == [("E1234", "Why does E1234 appear in the memory module?")]
-    assert budget.cut == []
+    assert budget.degraded == []
 
 
 BROKEN = """
@@ -735,12 +739,12 @@ def broken(packages: Path) -> Path:
 async def test_one_that_breaks_leaves_the_queries_as_they_were(name: str, is_cut: bool, broken: Path) -> None:
     made, budget = await queries(agent("rule", f"broken-{name}", deadline_s=10, requery=0.1))
     assert made == RULED["rule"]
-    assert budget.cut == ([f"rewrite_broken-{name}"] if is_cut else [])
+    assert budget.degraded == ([f"rewrite_broken-{name}"] if is_cut else [])
 
 
 async def test_one_that_makes_many_queries_is_bounded(broken: Path) -> None:
     made, _ = await queries(agent("broken-many"))
-    assert made == [(f"memory {number}",) * 2 for number in range(MOST_QUERIES)]
+    assert made == [(f"memory {number}",) * 2 for number in range(MAX_QUERIES)]
 
 
 def test_an_unknown_name_is_a_fault_that_lists_the_known(broken: Path) -> None:
@@ -750,7 +754,7 @@ def test_an_unknown_name_is_a_fault_that_lists_the_known(broken: Path) -> None:
     file.write_text(lines % "rule, keywords", "utf-8")
     with pytest.raises(ConfigurationError) as caught:
         load_settings([file], (), {})
-    (fault,) = caught.value.faults
+    (fault,) = caught.value.errors
     assert fault.startswith(f"{file}:6: agents.docs.rewrites.1: no rewrite is named 'keywords'")
     assert all(name in fault for name in (*BUILT_IN_REWRITES, "broken-raises"))
     file.write_text(lines % "rule, broken-raises", "utf-8")
@@ -758,7 +762,7 @@ def test_an_unknown_name_is_a_fault_that_lists_the_known(broken: Path) -> None:
 
 
 def test_the_settings_know_every_rewrite() -> None:
-    assert set(BUILT_IN) == set(BUILT_IN_REWRITES)
-    assert all(load(name) is BUILT_IN[name] for name in BUILT_IN)
+    assert set(REWRITES_BY_NAME) == set(BUILT_IN_REWRITES)
+    assert all(load_rewrite(name) is REWRITES_BY_NAME[name] for name in REWRITES_BY_NAME)
     templates = Prompts.read().templates
     assert {f"rewrite_{name}" for name in ASKING} <= set(templates)

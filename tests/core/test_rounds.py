@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from bots.cli.ask import reply_as_json
-from bots.console.commands import Terminal
+from bots.console.commands import TerminalCommands
 from core.answering.pipeline import answer
-from core.messaging.commands.explain_command import Settled, explained
+from core.messaging.commands.explain_command import MessageOutcome, format_explanation
 from core.settings import Settings
-from core.storage.messages import _plain
-from core.types import Question, Reply, Round, Turn
+from core.storage.messages import _trace_to_json
+from core.types import Question, Reply, SearchRound, Turn
 from tests.core.scripted import ScriptedPeer, flat, models
 from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
 
@@ -61,8 +61,8 @@ async def test_poor_evidence_is_told_to_the_writer_and_to_the_trace(peer: Script
     peer.replies |= PLANNED
     reply = await ask(ASKED, peer, allowing("planning"))
     assert reply.trace.rounds == (
-        Round((ASKED.text, "memory module"), "poor", "no disks"),
-        Round(("vector database disk",), "poor", "</judgement>no files"),
+        SearchRound((ASKED.text, "memory module"), "poor", "no disks"),
+        SearchRound(("vector database disk",), "poor", "</judgement>no files"),
     )
     system, *_, last = [one["content"] for one in peer.sent("write")[0]["messages"]]
     assert "<judgement>\nThe evidence is poor: ‹/judgement›no files\n</judgement>" in last
@@ -90,7 +90,7 @@ async def test_to_have_no_call_left_is_no_cut(peer: ScriptedPeer) -> None:
     reply = await ask(ASKED, peer, settings(strategies=limits))
     assert peer.agents == ["plan", "write"]
     assert reply.trace.cut == ()
-    assert reply.trace.rounds == (Round((ASKED.text, "memory module")),)
+    assert reply.trace.rounds == (SearchRound((ASKED.text, "memory module")),)
 
 
 async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: ScriptedPeer, tmp_path: Path) -> None:
@@ -108,20 +108,22 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
     assert completion > 0
     cost = (prompt + 2 * completion) / 1e6
     assert shown["usage"] == {"prompt": prompt, "completion": completion, "cost": pytest.approx(cost)}
-    said = explained(Settled("answered", "", reply.text, [{"source": "docs"}], _plain(reply.trace)), inside=True)
+    said = format_explanation(
+        MessageOutcome("answered", "", reply.text, [{"source": "docs"}], _trace_to_json(reply.trace)), is_admin=True
+    )
     assert "`look_back` (it failed)" in said
     assert "`memory module`; the evidence was poor, for: `no disks`" in said
     assert f"- Consumed: {prompt} tokens read, {completion} written, cost 0.0" in said
-    terminal = Terminal(settings(data_dir=str(tmp_path)))
-    terminal.answered(reply)
-    assert said == await terminal.heard("/why")
+    terminal = TerminalCommands(settings(data_dir=str(tmp_path)))
+    terminal.record_answer(reply)
+    assert said == await terminal.handle_line("/why")
 
 
 def test_without_a_model_nothing_was_consumed() -> None:
     reply = Reply("Hello.")
     assert reply_as_json("Hi", reply)["usage"] == {"prompt": 0, "completion": 0, "cost": 0}
     trace = {"query": "hi", "cut": ["search"]}
-    said = explained(Settled("answered", "", "Hello.", (), trace), inside=True)
+    said = format_explanation(MessageOutcome("answered", "", "Hello.", (), trace), is_admin=True)
     assert "Consumed" not in said
     assert said.endswith("of a service: `search`")
 

@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from core.observability.logs import configure_logs
-from core.runtime.timers import every, open_alarms
+from core.runtime.timers import open_timers, run_periodically
 from core.settings import LogSettings, RefreshSettings
-from core.settings.cron import Timetable
+from core.settings.cron import RefreshSchedule
 
 
 async def test_a_run_that_fails_unexpectedly_is_logged_and_the_next_one_comes() -> None:
@@ -28,7 +28,7 @@ async def test_a_run_that_fails_unexpectedly_is_logged_and_the_next_one_comes() 
             third.set()
         raise RecursionError("too deep")
 
-    async with every(0.02 / 60, work):
+    async with run_periodically(0.02 / 60, work):
         await asyncio.wait_for(third.wait(), 60)
     event = json.loads(log.getvalue().splitlines()[0])
     assert (event["event"], event["error"], event["level"]) == ("recurring_work.failed", "too deep", "error")
@@ -56,7 +56,7 @@ SATURDAY = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
     ],
 )
 def test_cron_means_what_it_means_to_cron(cron: str, zone: str, following: str) -> None:
-    found = Timetable(cron=cron, timezone=zone, jitter=0).after(SATURDAY)
+    found = RefreshSchedule(cron=cron, timezone=zone, jitter=0).next_after(SATURDAY)
     assert found == datetime.fromisoformat(following).replace(tzinfo=UTC)
 
 
@@ -76,10 +76,10 @@ def test_cron_means_what_it_means_to_cron(cron: str, zone: str, following: str) 
     ],
 )
 def test_no_run_is_lost_when_the_clock_is_changed(cron: str, zone: str, first: str, times: list[str]) -> None:
-    table = Timetable(cron=cron, timezone=zone, jitter=0)
+    table = RefreshSchedule(cron=cron, timezone=zone, jitter=0)
     following, found = datetime.fromisoformat(first).replace(tzinfo=UTC) - timedelta(seconds=1), list[str]()
     for _ in times:
-        following = table.after(following) or pytest.fail("it never comes again")
+        following = table.next_after(following) or pytest.fail("it never comes again")
         found.append(f"{following:%dT%H:%M}")
     assert found == times
 
@@ -87,12 +87,12 @@ def test_no_run_is_lost_when_the_clock_is_changed(cron: str, zone: str, first: s
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", ""])
 @pytest.mark.parametrize("cron", ["*/15 1-3 * * *", "*/20 * * * *", "30 2 * * *", "59 23 * * 6"])
 def test_the_next_time_is_always_later(cron: str, zone: str) -> None:
-    table = Timetable(cron=cron, timezone=zone, jitter=0)
+    table = RefreshSchedule(cron=cron, timezone=zone, jitter=0)
     # The days on which one of these clocks is changed in 2026, and those before.
     for day in (45, 46, 65, 66, 79, 80, 86, 87, 93, 94, 275, 276, 296, 297, 303, 304):
         for hour in (0, 1, 6, 7, 15):
             last = datetime(2026, 1, 1, hour, 15, tzinfo=UTC) + timedelta(days=day)
-            following = table.after(last)
+            following = table.next_after(last)
             assert following is not None
             assert last < following <= last + timedelta(days=8)
 
@@ -118,20 +118,20 @@ def test_a_plan_that_makes_no_sense_is_a_fault_of_the_configuration(given: dict[
 
 
 def test_jitter_only_delays() -> None:
-    hourly = Timetable(60, jitter=0.1)
-    assert hourly.after(SATURDAY, 0) == SATURDAY + timedelta(minutes=60)
-    assert hourly.after(SATURDAY, 1) == SATURDAY + timedelta(minutes=66)
-    daily = Timetable(cron="0 8 * * *", timezone="UTC", jitter=0.5)
-    assert daily.after(SATURDAY, 0.5) == SATURDAY + timedelta(days=1, hours=6)
-    assert Timetable(0).after(SATURDAY) is None
-    assert (Timetable(1e15).after(SATURDAY) or SATURDAY) > SATURDAY + timedelta(days=36_000)
+    hourly = RefreshSchedule(60, jitter=0.1)
+    assert hourly.next_after(SATURDAY, 0) == SATURDAY + timedelta(minutes=60)
+    assert hourly.next_after(SATURDAY, 1) == SATURDAY + timedelta(minutes=66)
+    daily = RefreshSchedule(cron="0 8 * * *", timezone="UTC", jitter=0.5)
+    assert daily.next_after(SATURDAY, 0.5) == SATURDAY + timedelta(days=1, hours=6)
+    assert RefreshSchedule(0).next_after(SATURDAY) is None
+    assert (RefreshSchedule(1e15).next_after(SATURDAY) or SATURDAY) > SATURDAY + timedelta(days=36_000)
 
 
 async def test_an_alarm_rings_at_its_time_and_can_be_moved() -> None:
     rung: list[str] = []
     last = asyncio.Event()
     now = datetime.now(UTC)
-    async with open_alarms() as alarms, asyncio.timeout(60):
+    async with open_timers() as alarms, asyncio.timeout(60):
         alarms.set("missed", now - timedelta(days=3), lambda: rung.append("missed"))
         alarms.set("moved", now + timedelta(seconds=0.1), lambda: rung.append("too early"))
         alarms.set("moved", now + timedelta(days=1), lambda: rung.append("too early"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.grounding.evidence import estimate_tokens
-from core.grounding.selection import ends_first, join, select, weigh
+from core.grounding.selection import apply_source_weights, lost_in_the_middle_order, merge_adjacent, select
 from core.types import Passage
 from tests.core.stand import INSTALL, MEMORY, passage
 
@@ -22,7 +22,7 @@ def lines(start: int, end: int, name: str = "", **changes: object) -> Passage:
 
 
 def chosen(*passages: Passage, limit: int = 8, tokens: int = 4000, duplicates: float = 0.85) -> list[Passage]:
-    return select(passages, limit=limit, tokens=tokens, duplicates=duplicates)
+    return select(passages, limit=limit, max_tokens=tokens, duplicate_threshold=duplicates)
 
 
 def ids(passages: object) -> list[str]:
@@ -39,8 +39,8 @@ def test_selection_keeps_order_limit_budget_and_drops_repeated_text() -> None:
 
 def test_headers_count_and_flat_ones_less() -> None:
     small = [passage(f"name{number}", f"Fact number{number}.") for number in range(20)]
-    structured = select(small, limit=20, tokens=200, layout="structured")
-    flat = select(small, limit=20, tokens=200, layout="flat")
+    structured = select(small, limit=20, max_tokens=200, layout="structured")
+    flat = select(small, limit=20, max_tokens=200, layout="flat")
     assert sum(estimate_tokens(one.text) for one in structured) < 60
     assert len(structured) < len(flat)
 
@@ -135,7 +135,7 @@ def test_a_neighbour_takes_no_place_of_its_own() -> None:
     ],
 )
 def test_what_is_no_neighbour_stays_apart(other: Passage) -> None:
-    assert join(lines(1, 4), other) is None
+    assert merge_adjacent(lines(1, 4), other) is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_is_no_neighbour_stays_apart(other: Passage) -> None:
     ],
 )
 def test_links_of_every_host_cover_the_lines_or_stay(link: str, joined: str) -> None:
-    whole = join(lines(1, 4, url=link), lines(5, 8))
+    whole = merge_adjacent(lines(1, 4, url=link), lines(5, 8))
     assert whole is not None
     assert whole.url == joined
 
@@ -166,24 +166,24 @@ def test_links_of_every_host_cover_the_lines_or_stay(link: str, joined: str) -> 
 )
 def test_signs_make_another_text(one: str, other: str) -> None:
     both = [passage("one", one), passage("other", other)]
-    assert select(both, limit=5, tokens=500) == both
+    assert select(both, limit=5, max_tokens=500) == both
 
 
 def test_weights_change_the_order_and_the_scores() -> None:
     docs, forum = passage("docs", "a", similarity=0.5), passage("forum", "b", source="forum", similarity=0.6)
-    assert weigh([forum, docs], {}) == [forum, docs]
-    weighed = weigh([forum, docs], {"forum": 0.5, "docs": 3.0})
+    assert apply_source_weights([forum, docs], {}) == [forum, docs]
+    weighed = apply_source_weights([forum, docs], {"forum": 0.5, "docs": 3.0})
     assert [(one.id, one.score) for one in weighed] == [("docs", 1.0), ("forum", 0.3)]
 
 
 def test_in_an_order_of_turns_a_weight_moves_a_passage_by_its_place() -> None:
     dealt = [passage(f"a{n}", "x", similarity=0.1 * n) for n in range(3)] + [passage("b", "y", source="b")]
-    assert ids(weigh(dealt, {"b": 2.5}, ordered=True)) == ["a0", "b", "a1", "a2"]
-    assert ids(weigh(dealt, {"b": 1.0}, ordered=True)) == ["a0", "a1", "a2", "b"]
+    assert ids(apply_source_weights(dealt, {"b": 2.5}, is_ranked=True)) == ["a0", "b", "a1", "a2"]
+    assert ids(apply_source_weights(dealt, {"b": 1.0}, is_ranked=True)) == ["a0", "a1", "a2", "b"]
 
 
 def test_the_best_stand_at_both_ends() -> None:
     ranked = [passage(str(rank), "x") for rank in range(1, 7)]
-    assert ids(ends_first(ranked)) == ["1", "3", "5", "6", "4", "2"]
-    assert ids(ends_first(ranked[:2])) == ["1", "2"]
-    assert ends_first([]) == []
+    assert ids(lost_in_the_middle_order(ranked)) == ["1", "3", "5", "6", "4", "2"]
+    assert ids(lost_in_the_middle_order(ranked[:2])) == ["1", "2"]
+    assert lost_in_the_middle_order([]) == []

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import UsageError
-from core.grounding.extractive import extract
+from core.grounding.extractive import extract_answer
 from core.llm.prompts import Prompts
-from core.runtime.tasks import Turns, task_group
-from core.runtime.timers import every
+from core.runtime.tasks import CpuTurnstile, task_group
+from core.runtime.timers import run_periodically
 from tests.core.stand import INSTALL, ShelfLibrary, passage
 
 
@@ -48,7 +48,7 @@ async def test_a_failed_group_does_not_confuse_the_time_out_around_it() -> None:
 
 
 async def test_heavy_steps_begin_in_order_with_a_round_of_the_loop_between_them() -> None:
-    turns, rounds, begun = Turns(), 0, []
+    turns, rounds, begun = CpuTurnstile(), 0, []
 
     async def count() -> None:
         nonlocal rounds
@@ -57,7 +57,7 @@ async def test_heavy_steps_begin_in_order_with_a_round_of_the_loop_between_them(
             await asyncio.sleep(0)
 
     async def step(number: int) -> None:
-        await turns.next()
+        await turns.yield_turn()
         begun.append((rounds, number))
 
     async with asyncio.timeout(60):
@@ -67,19 +67,19 @@ async def test_heavy_steps_begin_in_order_with_a_round_of_the_loop_between_them(
 
 
 async def test_who_is_cancelled_holds_up_no_turn() -> None:
-    turns = Turns()
-    waiting = [asyncio.create_task(turns.next()) for _ in range(3)]
+    turns = CpuTurnstile()
+    waiting = [asyncio.create_task(turns.yield_turn()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     waiting[1].cancel()
     async with asyncio.timeout(60):
         await waiting[2]
-        await turns.next()
+        await turns.yield_turn()
     assert [one.cancelled() for one in waiting] == [True, True, False]
 
 
 async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_them() -> None:
-    turns, at_work, most, done = Turns(), 0, 0, []
+    turns, at_work, most, done = CpuTurnstile(), 0, 0, []
     may_end = threading.Event()
 
     def work(number: int) -> int:
@@ -91,7 +91,7 @@ async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_th
         done.append(number)
         return number
 
-    steps = [asyncio.create_task(turns.aside(work, number)) for number in range(4)]
+    steps = [asyncio.create_task(turns.run_in_thread(work, number)) for number in range(4)]
     while not at_work:
         await asyncio.sleep(0.01)
     steps[0].cancel()
@@ -106,11 +106,11 @@ async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_th
 
 
 async def test_a_step_that_fails_says_so_and_holds_up_no_turn() -> None:
-    turns = Turns()
+    turns = CpuTurnstile()
     with pytest.raises(ZeroDivisionError):
-        await turns.aside(lambda: 1 // 0)
+        await turns.run_in_thread(lambda: 1 // 0)
     async with asyncio.timeout(60):
-        assert await turns.aside(max, 1, 2) == 2
+        assert await turns.run_in_thread(max, 1, 2) == 2
 
 
 async def test_recurring_work_runs_now_again_and_never_twice_at_once() -> None:
@@ -124,7 +124,7 @@ async def test_recurring_work_runs_now_again_and_never_twice_at_once() -> None:
         if len(runs) == 6:
             third.set()
 
-    async with every(0.02 / 60, work):
+    async with run_periodically(0.02 / 60, work):
         await asyncio.wait_for(third.wait(), 60)
     assert runs[:6] == ["begin", "end"] * 3
     count = len(runs)
@@ -140,7 +140,7 @@ async def test_work_without_an_interval_runs_once() -> None:
         runs.append(1)
         first.set()
 
-    async with every(0, work):
+    async with run_periodically(0, work):
         await asyncio.wait_for(first.wait(), 60)
         await asyncio.sleep(0.05)
     assert runs == [1]
@@ -166,7 +166,7 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
         "    session = Session(host)\n    return session",
         kind="python",
     )
-    quoted = await extract("How do I connect to the host?", [code, INSTALL], ShelfLibrary())
+    quoted = await extract_answer("How do I connect to the host?", [code, INSTALL], ShelfLibrary())
     assert "> `Client`: Connect to the host and return a session that is ready to use. [p1]" in quoted
     assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```\n\n[p1]" in quoted
     assert "pip" not in quoted, "a sentence that fits far less is left out"
@@ -185,30 +185,30 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
 async def test_prose_is_found_behind_headings_in_tables_and_in_other_scripts(
     text: str, question: str, quoted: str
 ) -> None:
-    assert quoted in await extract(question, [passage("page", text)], ShelfLibrary())
+    assert quoted in await extract_answer(question, [passage("page", text)], ShelfLibrary())
 
 
 async def test_a_short_answer_of_a_faq_is_quoted_whole() -> None:
     entry = passage("faq", "How to plant?\n\nDig a deep hole.", kind="faq")
-    assert await extract("How to plant?", [entry], ShelfLibrary()) == "> Dig a deep hole. [p1]"
+    assert await extract_answer("How to plant?", [entry], ShelfLibrary()) == "> Dig a deep hole. [p1]"
 
 
 async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
     cited = passage("paper", "The method was proposed by Smith [2] and improved later [p3].")
-    assert "by Smith (2) and improved later (p3). [p1]" in await extract(
+    assert "by Smith (2) and improved later (p3). [p1]" in await extract_answer(
         "Who proposed the method?", [cited], ShelfLibrary()
     )
 
 
 async def test_what_a_picture_shows_is_not_quoted() -> None:
     shown = "The pump. ![How the pump connects to the tank of the house.](pump.svg) It needs a valve for the tank."
-    quoted = await extract("How does the pump connect to the tank?", [passage("page", shown)], ShelfLibrary())
+    quoted = await extract_answer("How does the pump connect to the tank?", [passage("page", shown)], ShelfLibrary())
     assert quoted == "> It needs a valve for the tank. [p1]"
 
 
 async def test_imports_are_no_code_worth_quoting() -> None:
     module = passage("module", "import os\nimport sys\nfrom typing import Any\n\nimport re", kind="python")
-    assert await extract("Which imports?", [module], ShelfLibrary()) == ""
+    assert await extract_answer("Which imports?", [module], ShelfLibrary()) == ""
 
 
 async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
@@ -218,10 +218,10 @@ async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
             return []
 
     async with asyncio.timeout(20):
-        assert "pip" in await extract("How do I install the package?", [INSTALL], Hanging(), seconds=0.05)
+        assert "pip" in await extract_answer("How do I install the package?", [INSTALL], Hanging(), timeout_s=0.05)
 
 
 async def test_nothing_is_quoted_from_nothing() -> None:
-    assert await extract("How?", [], ShelfLibrary()) == ""
+    assert await extract_answer("How?", [], ShelfLibrary()) == ""
     headings = passage("headings", "# Only\n\n## Headings\n\n|---|---|")
-    assert await extract("Which headings?", [headings], ShelfLibrary()) == ""
+    assert await extract_answer("Which headings?", [headings], ShelfLibrary()) == ""

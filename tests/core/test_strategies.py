@@ -98,7 +98,9 @@ async def test_pleasantries_need_no_choice_and_no_search(peer: ScriptedPeer, tex
 )
 async def test_a_question_with_a_greeting_is_a_question(peer: ScriptedPeer, text: str) -> None:
     assert (
-        strategy_router.by_rule(Question(text), parts(model=models(peer), configuration=allowing("none", "single")))
+        strategy_router.rule_based_strategy(
+            Question(text), parts(model=models(peer), configuration=allowing("none", "single"))
+        )
         is None
     )
 
@@ -165,7 +167,7 @@ async def test_without_a_model_there_is_no_choice(allowed: tuple[str, ...], used
     configuration = allowing(*allowed, limits={"default": allowed[-1]})
     reply = await answer(HOW, MemorySink(), parts(configuration=configuration))
     assert reply.trace.strategy == used
-    assert reply.extractive
+    assert reply.is_extractive
     assert reply.citations[0].passage_id == "install"
     assert reply.trace.cut == ()
 
@@ -231,10 +233,10 @@ async def test_parallel_completes_from_the_conversation_in_the_same_call(peer: S
 
 async def test_one_broken_part_does_not_take_the_others_down(peer: ScriptedPeer) -> None:
     class Picky(ShelfLibrary):
-        async def search(self, agent: str, query: str, limit: int, *, dense: str = "") -> list[Passage]:
+        async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> list[Passage]:
             if "broken" in query:
                 raise ServiceError("this query is refused")
-            return list(await super().search(agent, query, limit, dense=dense))
+            return list(await super().search(agent, query, limit, dense_query=dense_query))
 
     peer.replies["split"] = '["broken things", "memory module"]'
     reply = await ask(COMPARE, peer, allowing("parallel"), Picky(SHELF))
@@ -325,7 +327,7 @@ async def test_planning_survives_every_stage(peer: ScriptedPeer, stage: str, fau
     reply = await ask(COMPARE, peer, allowing("planning", budget=budget))
     assert {"plan", "filter"} & stages <= set(reply.trace.cut)
     assert (stage != "decide") or "decide" in reply.trace.cut
-    assert not reply.extractive
+    assert not reply.is_extractive
     assert "memory" in names(reply)
     assert time.monotonic() - started < 15
 
@@ -476,7 +478,7 @@ async def test_everything_hangs_and_the_first_token_comes_inside_the_budget(peer
     reply = await ask(FOLLOW_UP, peer, configuration, library, OrderKeeper(60))
     assert reply.trace.timings_ms["first_token"] < 6000
     assert {"choose", "plan", "rewrite", "route", "gather"} & set(reply.trace.cut) >= {"choose", "plan"}
-    assert not reply.extractive
+    assert not reply.is_extractive
 
 
 DECIDING = {

@@ -15,8 +15,8 @@ from core.answering.agents.decision_maker import Decision
 from core.answering.strategies import parallel, planning
 from core.answering.strategies import router as strategy_router
 from core.errors import ModelError
-from core.llm.decision_schema import Record, Shape, Slot
-from core.llm.structured_output import Ask, Calls, decide, read
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.structured_output import CallBudget, DecisionRequest, decide, parse_structured_reply
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings
 from core.types import Turn
@@ -26,41 +26,45 @@ from tests.core.stand import parts
 REPLIES = [
     json.loads(line) for line in (Path(__file__).parent / "data/replies.jsonl").read_text("utf-8").splitlines() if line
 ]
-ROUTER = Shape(
+ROUTER = DecisionSchema(
     "strategy",
     "",
     (
-        Slot(
+        SchemaField(
             "strategy",
             "choice",
             "",
-            strategy_router.KEYS,
+            strategy_router.STRATEGY_KEYS,
             {
-                "none": strategy_router.WORDS["none"],
-                "single": strategy_router.WORDS["single"],
-                "planning": strategy_router.WORDS["planning"],
+                "none": strategy_router.STRATEGY_ALIASES["none"],
+                "single": strategy_router.STRATEGY_ALIASES["single"],
+                "planning": strategy_router.STRATEGY_ALIASES["planning"],
             },
         ),
     ),
 )
 
 
-def _filtered(record: Record) -> dict[str, Any] | None:
-    positions = record.ids("keep", 4)
-    return None if positions is None else {"keep": sorted(positions), "missing": record.text("missing")}
+def _filtered(record: ParsedReply) -> dict[str, Any] | None:
+    positions = record.get_ids("keep", 4)
+    return None if positions is None else {"keep": sorted(positions), "missing": record.get_text("missing")}
 
 
 def outcome(shape: str, reply: str) -> Any:
     """Return what a reply leads to, with the documented default of its shape."""
     if shape == "decision":
-        decision = read(reply, decision_maker.SHAPE, decision_maker.decision_of) or Decision()
+        decision = (
+            parse_structured_reply(reply, decision_maker.DECISION_SCHEMA, decision_maker.parse_decision) or Decision()
+        )
         return {"action": decision.action, "query": decision.query}
     if shape == "filter":
-        filtered = read(reply, information_filter.SHAPE, _filtered)
+        filtered = parse_structured_reply(reply, information_filter.SCHEMA, _filtered)
         return {"keep": [0, 1, 2, 3], "missing": ""} if filtered is None else filtered
     if shape == "strategy":
-        return read(reply, ROUTER, lambda record: record.choice("strategy") or None) or "single"
-    return list(read(reply, parallel.SHAPE, lambda record: record.texts("questions") or None) or ())
+        return parse_structured_reply(reply, ROUTER, lambda record: record.get_choice("strategy") or None) or "single"
+    return list(
+        parse_structured_reply(reply, parallel.SCHEMA, lambda record: record.get_texts("questions") or None) or ()
+    )
 
 
 def test_there_are_enough_malformed_replies() -> None:
@@ -118,15 +122,22 @@ def test_very_long_nonsense_is_read_quickly(text: str) -> None:
     assert time.thread_time() - started < 2.0
 
 
-def asking(**changes: Any) -> Ask:
-    return Ask("decide", "step", decision_maker.SHAPE, "You judge what a search found.", [Turn("user", "?")], **changes)
+def asking(**changes: Any) -> DecisionRequest:
+    return DecisionRequest(
+        "decide",
+        "step",
+        decision_maker.DECISION_SCHEMA,
+        "You judge what a search found.",
+        [Turn("user", "?")],
+        **changes,
+    )
 
 
-async def decided(peer: ScriptedPeer, ask: Ask, budget: Budget, **model: object) -> Decision:
+async def decided(peer: ScriptedPeer, ask: DecisionRequest, budget: Budget, **model: object) -> Decision:
     opened = models(peer, **model)
     try:
         default = Decision(reason="default")
-        return await decide(ask, decision_maker.decision_of, default, parts(model=opened), budget)
+        return await decide(ask, decision_maker.parse_decision, default, parts(model=opened), budget)
     finally:
         await opened.close()
 
@@ -138,7 +149,7 @@ async def test_nonsense_is_repaired_once() -> None:
         assert (decision.action, decision.query) == ("search", "memory module")
         assert peer.agents == ["decide", "repair"]
         assert "Hmm, well." in str(peer.requests[1]["messages"])
-        assert budget.cut == []
+        assert budget.degraded == []
 
 
 async def test_nonsense_twice_is_the_default_and_the_stage_is_cut() -> None:
@@ -146,12 +157,12 @@ async def test_nonsense_twice_is_the_default_and_the_stage_is_cut() -> None:
         budget = Budget(BudgetSettings())
         assert (await decided(peer, asking(), budget)).reason == "default"
         assert len(peer.requests) == 2
-        assert budget.cut == ["decide"]
+        assert budget.degraded == ["decide"]
 
 
 async def test_there_is_no_repair_without_calls_or_time() -> None:
     async with ScriptedPeer(decide="Hmm, well.", repair="[answer]") as peer:
-        assert (await decided(peer, asking(calls=Calls(1)), Budget(BudgetSettings()))).reason == "default"
+        assert (await decided(peer, asking(calls=CallBudget(1)), Budget(BudgetSettings()))).reason == "default"
         peer.ttft_s = 0.5
         short = Budget(BudgetSettings(deadline_s=8, step=0.1))
         assert (await decided(peer, asking(), short)).reason == "default"
@@ -165,7 +176,7 @@ async def test_a_model_that_hangs_or_fails_means_the_default(fault: str) -> None
         budget = Budget(BudgetSettings(deadline_s=30, step=0.02))
         started = time.monotonic()
         assert (await decided(peer, asking(), budget)).reason == "default"
-        assert budget.cut == ["decide"]
+        assert budget.degraded == ["decide"]
         assert time.monotonic() - started < 15
 
 
@@ -185,7 +196,7 @@ async def test_a_refused_schema_is_left_out_from_then_on() -> None:
         opened = models(peer, json_schema=True)
         for _ in range(2):
             await decide(
-                asking(), decision_maker.decision_of, Decision(), parts(model=opened), Budget(BudgetSettings())
+                asking(), decision_maker.parse_decision, Decision(), parts(model=opened), Budget(BudgetSettings())
             )
         await opened.close()
         assert ["response_format" in body for body in peer.requests] == [True, False, False]
@@ -195,16 +206,16 @@ async def test_a_request_that_is_refused_for_something_else_forgets_nothing() ->
     async with ScriptedPeer(decide="[answer]") as peer:
         peer.status, peer.failures = 400, 2
         opened, budget = models(peer, json_schema=True), Budget(BudgetSettings())
-        form = decision_maker.SHAPE.form()
+        form = decision_maker.DECISION_SCHEMA.to_response_schema()
         with pytest.raises(ModelError, match="status 400"):
-            await opened.complete("", [Turn("user", "?")], role="light", budget=budget, form=form)
-        await opened.complete("", [Turn("user", "?")], role="light", budget=budget, form=form)
+            await opened.complete("", [Turn("user", "?")], role="light", budget=budget, response_schema=form)
+        await opened.complete("", [Turn("user", "?")], role="light", budget=budget, response_schema=form)
         await opened.close()
         assert ["response_format" in body for body in peer.requests] == [True, False, True]
 
 
 def test_every_shape_has_a_schema() -> None:
-    for shape in (decision_maker.SHAPE, information_filter.SHAPE, parallel.SHAPE, planning.SHAPE, ROUTER):
-        schema = shape.form().schema
+    for shape in (decision_maker.DECISION_SCHEMA, information_filter.SCHEMA, parallel.SCHEMA, planning.SCHEMA, ROUTER):
+        schema = shape.to_response_schema().schema
         assert schema["type"] == "object"
-        assert schema["required"] == [slot.name for slot in shape.slots]
+        assert schema["required"] == [slot.name for slot in shape.fields]

@@ -10,14 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from bots.evaluation.citations import FORM, Case, measure, read_case
+from bots.evaluation.citations import CITATION_CASE_FORMAT, CitationCase, evaluate_citations, parse_citation_case
 from bots.evaluation.datasets import read_cases
 from core.answering.pipeline import answer
-from core.grounding.citation_check import unsupported
-from core.grounding.citations import claims, marks, resolve, sentences
-from core.grounding.evidence import handle
-from core.grounding.fact_extraction import has_number, names, numbers
-from core.grounding.support import Known, Verdict, judge, overlap_support, rarities
+from core.grounding.citation_check import find_unsupported
+from core.grounding.citations import extract_claims, find_markers, resolve_markers, split_sentences
+from core.grounding.evidence import passage_ref
+from core.grounding.fact_extraction import extract_identifiers, extract_numbers, has_number
+from core.grounding.support import (
+    PassageFeatures,
+    SupportVerdict,
+    check_support,
+    find_support_by_overlap,
+    get_idf_weights,
+)
 from core.settings import Settings
 from core.types import Passage, Question, Reply
 from knowledge.chunking import chunk
@@ -57,9 +63,9 @@ SERVER = (
 )
 
 
-def verdict(claim: str, text: str = SERVER, asked: str = "") -> Verdict:
-    known = Known(passage("x", text))
-    return judge(claim, known, rarities([known, Known(MEMORY)]), asked)
+def verdict(claim: str, text: str = SERVER, asked: str = "") -> SupportVerdict:
+    known = PassageFeatures(passage("x", text))
+    return check_support(claim, known, get_idf_weights([known, PassageFeatures(MEMORY)]), asked)
 
 
 @pytest.mark.parametrize(
@@ -134,20 +140,24 @@ def test_what_the_asker_said_needs_no_support() -> None:
 
 
 def test_numbers_and_names_are_read_in_one_spelling() -> None:
-    assert numbers("1. First v2.3.1, 10,000 of 08, utf8, step 4") == {"2.3.1", "10000", "8"}
+    assert extract_numbers("1. First v2.3.1, 10,000 of 08, utf8, step 4") == {"2.3.1", "10000", "8"}
     assert has_number("3.11", {"3.11.4"})
     assert has_number("2.0", {"2"})
     assert not has_number("2.1", {"2"})
-    assert names("Use `max_peers`, --dry-run or HttpServer, e.g. run.") == {"max_peers", "--dry-run", "HttpServer"}
+    assert extract_identifiers("Use `max_peers`, --dry-run or HttpServer, e.g. run.") == {
+        "max_peers",
+        "--dry-run",
+        "HttpServer",
+    }
 
 
 HARD = "\n" * 20_000 + "1," * 10_000 + "[p1" + ", 1" * 50
 
 
 def test_reading_is_linear() -> None:
-    known = Known(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
+    known = PassageFeatures(passage("x", "word " * 20_000 + "1.1." * 5_000 + "a_" * 5_000 + "\\`" * 5_000 + HARD))
     started = time.thread_time()
-    judge("The word 1.1 and a_a are " + "very " * 2_000 + "plain", known, rarities([known]))
+    check_support("The word 1.1 and a_a are " + "very " * 2_000 + "plain", known, get_idf_weights([known]))
     assert time.thread_time() - started < 3
 
 
@@ -171,11 +181,11 @@ def test_reading_is_linear() -> None:
     ],
 )
 def test_a_mark_stands_behind_the_words_before_it(text: str, said: list[str]) -> None:
-    assert [claim.said[0] for claim in claims(text)] == said
+    assert [claim.texts[0] for claim in extract_claims(text)] == said
 
 
 def test_a_mark_at_the_end_stands_for_the_sentences_before_it_too() -> None:
-    [claim] = claims("The server listens on port 8000. It keeps sessions. That is all [p1].")
+    [claim] = extract_claims("The server listens on port 8000. It keeps sessions. That is all [p1].")
     assert claim.context[-1].startswith("The server listens")
 
 
@@ -183,8 +193,8 @@ def test_a_mark_at_the_end_stands_for_the_sentences_before_it_too() -> None:
 
 
 @pytest.fixture(scope="module")
-def cases() -> list[Case]:
-    return read_cases(DATA, read_case, FORM)
+def cases() -> list[CitationCase]:
+    return read_cases(DATA, parse_citation_case, CITATION_CASE_FORMAT)
 
 
 @pytest.mark.parametrize(
@@ -192,12 +202,18 @@ def cases() -> list[Case]:
     [("choose", 108, 0.97, 0.95, 0.8), ("confirm", 57, 0.97, 0.95, 0.75), ("last", 32, 0.8, 0.5, 0.5)],
 )
 async def test_the_labelled_set_keeps_its_figures(
-    cases: list[Case], vectors: Vectors, split: str, size: int, precision: float, recall: float, looked_back: float
+    cases: list[CitationCase],
+    vectors: Vectors,
+    split: str,
+    size: int,
+    precision: float,
+    recall: float,
+    looked_back: float,
 ) -> None:
     start = {"choose": "", "confirm": "b-", "last": "c-"}
     mine = [case for case in cases if (case.id[:2] if case.id[1] == "-" else "") == start[split]]
     assert len(mine) == size
-    measured = await measure(mine, parts(vectors))
+    measured = await evaluate_citations(mine, parts(vectors))
     checked = measured.citations["checked"]
     assert checked.precision.value is not None
     assert checked.recall.value is not None
@@ -214,10 +230,10 @@ async def test_the_labelled_set_keeps_its_figures(
     assert found.f1.value >= looked_back
 
 
-async def test_without_vectors_nothing_true_is_lost(cases: list[Case]) -> None:
-    measured = await measure(cases, parts(ShelfLibrary()))
-    assert measured.removals.counts.wrong == 0
-    assert measured.citations["checked"].counts.missed == 0
+async def test_without_vectors_nothing_true_is_lost(cases: list[CitationCase]) -> None:
+    measured = await evaluate_citations(cases, parts(ShelfLibrary()))
+    assert measured.removals.counts.false_positives == 0
+    assert measured.citations["checked"].counts.false_negatives == 0
 
 
 async def test_what_is_quoted_word_for_word_is_never_refused() -> None:
@@ -229,10 +245,10 @@ async def test_what_is_quoted_word_for_word_is_never_refused() -> None:
         for at, one in enumerate(shelf):
             near = shelf[max(0, at - 2) : at + 3]
             paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n|\n\s*(?=[-|#]|\d+\.)", one.text)]
-            said = [sentence for part in paragraphs for sentence in sentences(part) if "[" not in sentence]
-            text = "\n\n".join(f"{sentence.rstrip('.')} [{handle(near.index(one))}]." for sentence in said[:5])
-            check = await unsupported(text, near, None)
-            assert check.refused == frozenset(), (page.name, text)
+            said = [sentence for part in paragraphs for sentence in split_sentences(part) if "[" not in sentence]
+            text = "\n\n".join(f"{sentence.rstrip('.')} [{passage_ref(near.index(one))}]." for sentence in said[:5])
+            check = await find_unsupported(text, near, None)
+            assert check.rejections == frozenset(), (page.name, text)
             quoted += len(said[:5])
     assert quoted > 200
 
@@ -310,9 +326,9 @@ async def test_when_all_citations_are_gone_they_are_looked_back_for(peer: Script
 
 async def test_meaning_decides_what_words_leave_open(vectors: Vectors) -> None:
     text = "Bank transfers are accepted within two weeks of the purchase [p1]. The setup happens through pip [p1]."
-    check = await unsupported(text, [INSTALL], vectors)
-    assert check.refused == {(0, 0)}
-    assert not check.overran
+    check = await find_unsupported(text, [INSTALL], vectors)
+    assert check.rejections == {(0, 0)}
+    assert not check.has_overrun
 
 
 async def test_out_of_time_citations_are_kept() -> None:
@@ -322,24 +338,24 @@ async def test_out_of_time_citations_are_kept() -> None:
             return []
 
     text = "Bank transfers are accepted in the shop of the house [p1]. It costs 99 coins [p1]."
-    check = await unsupported(text, [INSTALL], Slow(), 0.05)
-    assert check.refused == {(1, 0)}
-    assert check.overran
+    check = await find_unsupported(text, [INSTALL], Slow(), 0.05)
+    assert check.rejections == {(1, 0)}
+    assert check.has_overrun
 
 
 def test_refused_marks_leave_no_gap() -> None:
     text = "A [p1, p2] and B [p2]."
-    assert [mark.positions for mark in marks(text)] == [(0, 1), (1,)]
-    cited = resolve(text, [INSTALL, MEMORY], {(0, 0), (1, 1)})
-    assert (cited.text, cited.dropped) == ("A [1] and B.", 2)
+    assert [mark.positions for mark in find_markers(text)] == [(0, 1), (1,)]
+    cited = resolve_markers(text, [INSTALL, MEMORY], {(0, 0), (1, 1)})
+    assert (cited.text, cited.dropped_count) == ("A [1] and B.", 2)
     assert [one.passage_id for one in cited.citations] == ["memory"]
 
 
 def test_looking_back_by_words_refuses_other_numbers() -> None:
     text = "The memory module stores messages. The memory module stores 500 messages."
-    assert overlap_support(text, [INSTALL, MEMORY]) == {0: [1]}
+    assert find_support_by_overlap(text, [INSTALL, MEMORY]) == {0: [1]}
 
 
 def test_a_chinese_sentence_is_found_by_its_names_and_numbers() -> None:
     shelf = [INSTALL, Passage("p", "docs", "a", "", "Tern 3.2 listens on port 8123.")]
-    assert overlap_support("Tern 默认监听 8123 端口。", shelf) == {0: [1]}
+    assert find_support_by_overlap("Tern 默认监听 8123 端口。", shelf) == {0: [1]}

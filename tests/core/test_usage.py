@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from core.answering.quota import Limits, MeteredModel
-from core.answering.service import Answering, open_answering
+from core.answering.quota import QuotaLimiter, UsageTrackingModel
+from core.answering.service import AnswerService, make_answer_service
 from core.errors import PlatformError, UsageError
-from core.llm.role_models import RoleModels
+from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, LimitsSettings
 from core.storage.engine import Database
-from core.storage.usage import AgentUsage, Consumed, Ledger, by_agent
+from core.storage.usage import AgentUsage, TokenUsage, UsageRepository, group_by_agent
 from core.types import ConversationKey, Question, Reply, Turn
 from tests.core.scripted import ScriptedPeer, models
 from tests.core.stand import MemorySink, parts, settings
@@ -44,8 +44,8 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def ledger(database: Database) -> Ledger:
-    return Ledger(database)
+def ledger(database: Database) -> UsageRepository:
+    return UsageRepository(database)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
 
 
 @pytest.fixture
-async def model(peer: ScriptedPeer) -> AsyncIterator[RoleModels]:
+async def model(peer: ScriptedPeer) -> AsyncIterator[RoleChatModel]:
     opened = models(peer)
     yield opened
     await opened.close()
@@ -65,41 +65,41 @@ async def no_versions(_sources: object, _oldest_s: float) -> dict[str, str]:
     return {}
 
 
-def answering(database: Database, model: RoleModels | None, **changes: Any) -> Answering:
-    return open_answering(parts(model=model, configuration=settings(**changes)), no_versions, database)
+def answering(database: Database, model: RoleChatModel | None, **changes: Any) -> AnswerService:
+    return make_answer_service(parts(model=model, configuration=settings(**changes)), no_versions, database)
 
 
-def consumed(tokens: int, cost: float = 0.0) -> dict[str, Consumed]:
-    return {"summarizer": Consumed(tokens - 1, 1, cost)}
+def consumed(tokens: int, cost: float = 0.0) -> dict[str, TokenUsage]:
+    return {"summarizer": TokenUsage(tokens - 1, 1, cost)}
 
 
 def test_what_a_trace_holds_is_told_apart_by_agent() -> None:
     tokens = {"rewrite.prompt": 10, "rewrite.completion": 2, "look.back.prompt": 5}
-    assert by_agent(tokens, {"rewrite": 0.5, "main": 1.0}) == {
-        "rewrite": Consumed(10, 2, 0.5),
-        "look.back": Consumed(5, 0, 0.0),
-        "main": Consumed(0, 0, 1.0),
+    assert group_by_agent(tokens, {"rewrite": 0.5, "main": 1.0}) == {
+        "rewrite": TokenUsage(10, 2, 0.5),
+        "look.back": TokenUsage(5, 0, 0.0),
+        "main": TokenUsage(0, 0, 1.0),
     }
 
 
-async def test_days_and_agents_are_summed(ledger: Ledger) -> None:
+async def test_days_and_agents_are_summed(ledger: UsageRepository) -> None:
     for day in (DAY, DAY, DAY + timedelta(days=1)):
-        await ledger.record(HOW, "answered", {"rewrite": Consumed(10, 1, 0.25), "main": Consumed(100, 20)}, day)
+        await ledger.record(HOW, "answered", {"rewrite": TokenUsage(10, 1, 0.25), "main": TokenUsage(100, 20)}, day)
     await ledger.record(HOW, "cached", {}, DAY)
-    await ledger.record(HOW, "failed", {"main": Consumed(50, 0)}, DAY)
-    first, second = await ledger.by_day(DAY)
-    assert (first.day, first.answers, first.consumed) == ("2026-03-05", 1, Consumed(110, 21, 0.25))
+    await ledger.record(HOW, "failed", {"main": TokenUsage(50, 0)}, DAY)
+    first, second = await ledger.get_daily_usage(DAY)
+    assert (first.day, first.answers, first.usage) == ("2026-03-05", 1, TokenUsage(110, 21, 0.25))
     assert (second.answers, second.cached, second.failed) == (4, 1, 1)
-    assert second.consumed == Consumed(270, 42, 0.5)
-    assert await ledger.by_agent(DAY) == [
-        AgentUsage("main", 4, Consumed(350, 60)),
-        AgentUsage("rewrite", 3, Consumed(30, 3, 0.75)),
+    assert second.usage == TokenUsage(270, 42, 0.5)
+    assert await ledger.get_agent_usage(DAY) == [
+        AgentUsage("main", 4, TokenUsage(350, 60)),
+        AgentUsage("rewrite", 3, TokenUsage(30, 3, 0.75)),
     ]
-    assert [one.day for one in await ledger.by_day(DAY + timedelta(days=1))] == ["2026-03-05"]
-    assert await ledger.by_agent(DAY + timedelta(days=2)) == []
+    assert [one.day for one in await ledger.get_daily_usage(DAY + timedelta(days=1))] == ["2026-03-05"]
+    assert await ledger.get_agent_usage(DAY + timedelta(days=2)) == []
 
 
-async def test_chats_and_people_are_counted_apart(ledger: Ledger) -> None:
+async def test_chats_and_people_are_counted_apart(ledger: UsageRepository) -> None:
     thread = replace(HOW, key=replace(GROUP, thread="9"))
     for question, tokens in (
         (HOW, 10),
@@ -109,28 +109,28 @@ async def test_chats_and_people_are_counted_apart(ledger: Ledger) -> None:
         (replace(HOW, key=replace(GROUP, platform="slack")), 10_000),
     ):
         await ledger.record(question, "answered", consumed(tokens), DAY)
-    spent = await ledger.spent(DAY, HOW)
-    assert (spent.everybody.tokens, spent.chat.tokens, spent.user.tokens) == (11_130, 130, 1030)
-    assert (await ledger.spent(DAY + timedelta(days=1), HOW)).everybody == Consumed()
+    spent = await ledger.get_totals(DAY, HOW)
+    assert (spent.overall.total_tokens, spent.chat.total_tokens, spent.user.total_tokens) == (11_130, 130, 1030)
+    assert (await ledger.get_totals(DAY + timedelta(days=1), HOW)).overall == TokenUsage()
 
 
-async def test_what_is_usual_is_the_average_of_the_last_answers(ledger: Ledger) -> None:
-    assert await ledger.usual() is None
+async def test_what_is_usual_is_the_average_of_the_last_answers(ledger: UsageRepository) -> None:
+    assert await ledger.get_average() is None
     await ledger.record(HOW, "answered", consumed(1_000_000), DAY)
     for _ in range(50):
         await ledger.record(HOW, "answered", consumed(100, 0.5), DAY)
         await ledger.record(HOW, "cached", {}, DAY)
-    assert await ledger.usual() == Consumed(99, 1, 0.5)
+    assert await ledger.get_average() == TokenUsage(99, 1, 0.5)
 
 
 async def test_an_answer_is_written_down_once_with_what_its_trace_says(
-    database: Database, ledger: Ledger, model: RoleModels, tmp_path: Path
+    database: Database, ledger: UsageRepository, model: RoleChatModel, tmp_path: Path
 ) -> None:
     reply = await answering(database, model).answer(HOW, MemorySink())
-    (day,) = await ledger.by_day(today())
+    (day,) = await ledger.get_daily_usage(today())
     assert (day.answers, day.failed) == (1, 0)
-    assert day.consumed.tokens == sum(reply.trace.tokens.values()) > 0
-    assert {one.agent: one.consumed for one in await ledger.by_agent(today())} == by_agent(
+    assert day.usage.total_tokens == sum(reply.trace.tokens.values()) > 0
+    assert {one.agent: one.usage for one in await ledger.get_agent_usage(today())} == group_by_agent(
         reply.trace.tokens, reply.trace.cost
     )
     with sqlite3.connect(tmp_path / "journal.db") as connection:
@@ -147,24 +147,26 @@ class GoneSink(MemorySink):
 
 
 async def test_an_answer_that_could_not_be_shown_has_consumed_all_the_same(
-    database: Database, ledger: Ledger, model: RoleModels
+    database: Database, ledger: UsageRepository, model: RoleChatModel
 ) -> None:
     with pytest.raises(PlatformError):
         await answering(database, model).answer(HOW, GoneSink())
-    (day,) = await ledger.by_day(today())
+    (day,) = await ledger.get_daily_usage(today())
     assert day.failed == 1
-    assert day.consumed.tokens > 0
+    assert day.usage.total_tokens > 0
 
 
-async def test_a_refused_question_is_no_answer(database: Database, ledger: Ledger, model: RoleModels) -> None:
+async def test_a_refused_question_is_no_answer(
+    database: Database, ledger: UsageRepository, model: RoleChatModel
+) -> None:
     with pytest.raises(UsageError, match="empty"):
         await answering(database, model).answer(Question("  "), MemorySink())
-    assert await ledger.by_day(today()) == []
+    assert await ledger.get_daily_usage(today()) == []
 
 
-async def test_without_a_model_nothing_is_written_down(database: Database, ledger: Ledger) -> None:
+async def test_without_a_model_nothing_is_written_down(database: Database, ledger: UsageRepository) -> None:
     await answering(database, None, limits={"daily_tokens": 1}).answer(HOW, MemorySink())
-    assert await ledger.by_day(today()) == []
+    assert await ledger.get_daily_usage(today()) == []
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,8 @@ async def test_at_a_limit_the_asker_is_told(
     refused: Question,
     says: str,
     database: Database,
-    ledger: Ledger,
-    model: RoleModels,
+    ledger: UsageRepository,
+    model: RoleChatModel,
     peer: ScriptedPeer,
 ) -> None:
     line = answering(database, model, limits=limits)
@@ -211,7 +213,7 @@ async def test_at_a_limit_the_asker_is_told(
     ],
 )
 async def test_at_a_limit_the_asker_is_told_in_their_language(
-    limits: dict[str, float], says: str, database: Database, ledger: Ledger, model: RoleModels
+    limits: dict[str, float], says: str, database: Database, ledger: UsageRepository, model: RoleChatModel
 ) -> None:
     await ledger.record(HOW, "answered", consumed(100, 1.5), today())
     with pytest.raises(UsageError) as fault:
@@ -222,14 +224,16 @@ async def test_at_a_limit_the_asker_is_told_in_their_language(
     assert said.endswith("分钟。")
 
 
-async def test_the_terminal_has_neither_chat_nor_name(database: Database, ledger: Ledger, model: RoleModels) -> None:
+async def test_the_terminal_has_neither_chat_nor_name(
+    database: Database, ledger: UsageRepository, model: RoleChatModel
+) -> None:
     line = answering(database, model, limits={"daily_tokens_per_chat": 1, "daily_tokens_per_user": 1})
     await ledger.record(Question("How?"), "answered", consumed(100), today())
     assert (await line.answer(Question(HOW.text), MemorySink())).citations
 
 
 async def test_a_limit_is_logged_once_a_day(
-    database: Database, ledger: Ledger, model: RoleModels, caplog: pytest.LogCaptureFixture
+    database: Database, ledger: UsageRepository, model: RoleChatModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = answering(database, model, limits={"daily_tokens_per_user": 100})
     for person in ("42", "43"):
@@ -242,10 +246,10 @@ async def test_a_limit_is_logged_once_a_day(
 
 
 async def test_many_at_once_do_not_go_far_beyond_a_limit(
-    database: Database, ledger: Ledger, model: RoleModels, peer: ScriptedPeer
+    database: Database, ledger: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     await answering(database, model).answer(HOW, MemorySink())
-    one = (await ledger.by_day(today()))[0].consumed.tokens
+    one = (await ledger.get_daily_usage(today()))[0].usage.total_tokens
     # All twelve ask while the first are in the making.
     peer.ttft_s = 1.5
     line = answering(database, model, limits={"daily_tokens": 4 * one})
@@ -255,30 +259,30 @@ async def test_many_at_once_do_not_go_far_beyond_a_limit(
     refused = [one for one in outcomes if isinstance(one, UsageError)]
     assert len(refused) == 12 - 3
     assert all("taken by answers in the making" in str(one) for one in refused)
-    assert (await ledger.by_day(today()))[0].consumed.tokens == 4 * one
+    assert (await ledger.get_daily_usage(today()))[0].usage.total_tokens == 4 * one
     with pytest.raises(UsageError, match="is used up"):
         await line.answer(HOW, MemorySink())
 
 
-async def test_an_answer_made_while_another_reads_the_ledger_is_counted(ledger: Ledger) -> None:
-    limits = Limits(LimitsSettings(daily_tokens=1000), ledger, Consumed(300, 100))
+async def test_an_answer_made_while_another_reads_the_ledger_is_counted(ledger: UsageRepository) -> None:
+    limits = QuotaLimiter(LimitsSettings(daily_tokens=1000), ledger, TokenUsage(300, 100))
 
     async def ask(number: int) -> None:
         question = replace(HOW, id=str(number))
-        async with limits.admitted(question):
+        async with limits.reserve(question):
             await asyncio.sleep(0.01)
-            await ledger.record(question, "answered", {"write": Consumed(100)}, today())
+            await ledger.record(question, "answered", {"write": TokenUsage(100)}, today())
 
     for crowd in range(5):
         outcomes = await asyncio.gather(*(ask(60 * crowd + number) for number in range(60)), return_exceptions=True)
         assert all(one is None or isinstance(one, UsageError) for one in outcomes)
-    (day,) = await ledger.by_day(today())
-    assert day.consumed.tokens == 1000
+    (day,) = await ledger.get_daily_usage(today())
+    assert day.usage.total_tokens == 1000
 
 
 @pytest.mark.parametrize("limits", [{"daily_tokens": 6000}, {"daily_cost": 0.006}])
 async def test_the_first_answers_of_all_are_bounded_too(
-    limits: dict[str, float], database: Database, model: RoleModels, peer: ScriptedPeer
+    limits: dict[str, float], database: Database, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     """As long as nothing is known, an answer counts as the most that one call may take: 4000 + 1024 tokens."""
     # All nine ask while the first are in the making.
@@ -289,16 +293,16 @@ async def test_the_first_answers_of_all_are_bounded_too(
     assert sum(isinstance(one, Reply) for one in outcomes) == 2
 
 
-async def test_what_was_counted_in_several_budgets_is_added_up(model: RoleModels) -> None:
-    metered, budgets = MeteredModel(model), [Budget(BudgetSettings()) for _ in range(2)]
+async def test_what_was_counted_in_several_budgets_is_added_up(model: RoleChatModel) -> None:
+    metered, budgets = UsageTrackingModel(model), [Budget(BudgetSettings()) for _ in range(2)]
     for budget in budgets:
         await metered.complete("Answer.", [Turn("user", "Hello?")], role="main", budget=budget, agent="write")
     counted = sum(count for budget in budgets for count in budget.tokens.values())
-    assert metered.consumed()["write"].tokens == counted > 0
+    assert metered.usage_by_agent()["write"].total_tokens == counted > 0
 
 
 async def test_an_answer_that_is_given_up_frees_its_place(
-    database: Database, ledger: Ledger, model: RoleModels, peer: ScriptedPeer
+    database: Database, ledger: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     line = answering(database, model, limits={"daily_tokens": 5000})
     peer.hanging = {"write"}
@@ -315,7 +319,7 @@ async def test_an_answer_that_is_given_up_frees_its_place(
 
 
 async def test_a_ledger_that_refuses_does_not_take_the_answer_back(
-    database: Database, model: RoleModels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    database: Database, model: RoleChatModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = answering(database, model)
     with sqlite3.connect(tmp_path / "journal.db") as connection:
@@ -325,12 +329,12 @@ async def test_a_ledger_that_refuses_does_not_take_the_answer_back(
     assert any("usage.not_recorded" in said for said in caplog.messages)
 
 
-async def test_who_used_what_is_forgotten_and_the_sums_stay(ledger: Ledger, tmp_path: Path) -> None:
+async def test_who_used_what_is_forgotten_and_the_sums_stay(ledger: UsageRepository, tmp_path: Path) -> None:
     await ledger.record(HOW, "answered", consumed(100), today() - timedelta(days=5))
     await ledger.record(HOW, "answered", consumed(10), today() - timedelta(days=1))
-    assert await ledger.forget(today(), 3) == 1
-    assert await ledger.forget(today(), 3) == 0
-    assert [one.consumed.tokens for one in await ledger.by_day(today() - timedelta(days=9))] == [10, 100]
+    assert await ledger.anonymize(today(), 3) == 1
+    assert await ledger.anonymize(today(), 3) == 0
+    assert [one.usage.total_tokens for one in await ledger.get_daily_usage(today() - timedelta(days=9))] == [10, 100]
     with sqlite3.connect(tmp_path / "journal.db") as connection:
         rows = connection.execute("SELECT chat, author_id, question_id FROM answers ORDER BY number").fetchall()
     connection.close()
@@ -344,8 +348,8 @@ async def test_the_command_shows_days_and_agents(tmp_path: Path) -> None:
     assert "nothing has been answered" in nothing
     assert not (tmp_path / "data").exists(), "looking makes nothing"
     database = await Database.open(tmp_path / "data" / "journal.db")
-    await Ledger(database).record(HOW, "answered", {"main": Consumed(1200, 34, 0.5)}, today())
-    await Ledger(database).record(HOW, "answered", {"main": Consumed(1, 1)}, today() - timedelta(days=7))
+    await UsageRepository(database).record(HOW, "answered", {"main": TokenUsage(1200, 34, 0.5)}, today())
+    await UsageRepository(database).record(HOW, "answered", {"main": TokenUsage(1, 1)}, today() - timedelta(days=7))
     await database.close()
     shown = (await ask(deployment.call, "usage")).stdout
     assert f"{today()}" in shown

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from core.answering.agents.vision import MOST_CHARS, MOST_PICTURES, plain
+from core.answering.agents.vision import MAX_DESCRIPTION_CHARS, MAX_IMAGES, sanitize_description
 from core.answering.pipeline import answer
 from core.errors import ConfigurationError, PlatformError
-from core.llm.role_models import RoleModels
+from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings, Settings
 from core.settings.loader import load_settings
 from core.text.messages import CHINESE, ENGLISH
-from core.types import Fetch, Question, Turn
+from core.types import ImageLoader, Question, Turn
 from tests.core.pictures import SVG, png
 from tests.core.scripted import ScriptedPeer
 from tests.core.stand import MemorySink, parts, settings
@@ -32,7 +32,7 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
         yield peer
 
 
-def picture(data: bytes = b"", fault: Exception | None = None) -> Fetch:
+def picture(data: bytes = b"", fault: Exception | None = None) -> ImageLoader:
     async def fetch() -> bytes:
         if fault:
             raise fault
@@ -50,7 +50,7 @@ def configured(peer: ScriptedPeer, *, vision: bool = True, **changes: object) ->
 
 
 async def ask(question: Question, configuration: Settings) -> MemorySink:
-    models = RoleModels.open(configuration.models)
+    models = RoleChatModel.open(configuration.models)
     sink = MemorySink()
     try:
         await answer(question, sink, parts(model=models, configuration=configuration))
@@ -61,9 +61,9 @@ async def ask(question: Question, configuration: Settings) -> MemorySink:
 
 
 async def test_what_a_picture_shows_is_searched_for_and_answered(peer: ScriptedPeer) -> None:
-    sink = await ask(Question("What do I do about this?", pictures=(picture(),)), configured(peer))
+    sink = await ask(Question("What do I do about this?", image_loaders=(picture(),)), configured(peer))
     reply = sink.replies[0]
-    assert (reply.text, reply.seen) == ("Install it [1].", SEEN)
+    assert (reply.text, reply.image_description) == ("Install it [1].", SEEN)
     assert "ModuleNotFoundError" in reply.trace.query
     (looked,) = peer.sent("see")
     assert looked["model"] == "eyes"
@@ -76,68 +76,69 @@ async def test_what_a_picture_shows_is_searched_for_and_answered(peer: ScriptedP
 
 
 async def test_a_picture_without_words_is_a_question(peer: ScriptedPeer) -> None:
-    sink = await ask(Question("", pictures=(picture(),)), configured(peer))
+    sink = await ask(Question("", image_loaders=(picture(),)), configured(peer))
     assert sink.replies[0].text == "Install it [1]."
 
 
 async def test_main_looks_itself_where_it_can(peer: ScriptedPeer) -> None:
     endpoint = {"base_url": peer.base_url, "model": "all", "images": True}
-    sink = await ask(Question("And this?", pictures=(picture(),)), settings(models={"main": endpoint}))
-    assert sink.replies[0].seen == SEEN
+    sink = await ask(Question("And this?", image_loaders=(picture(),)), settings(models={"main": endpoint}))
+    assert sink.replies[0].image_description == SEEN
     assert peer.sent("see")[0]["model"] == "all"
 
 
 async def test_no_more_pictures_than_allowed_are_shown(peer: ScriptedPeer) -> None:
-    await ask(Question("These?", pictures=tuple(picture() for _ in range(MOST_PICTURES + 3))), configured(peer))
-    assert len(peer.sent("see")[0]["messages"][-1]["content"]) == 1 + MOST_PICTURES
+    await ask(Question("These?", image_loaders=tuple(picture() for _ in range(MAX_IMAGES + 3))), configured(peer))
+    assert len(peer.sent("see")[0]["messages"][-1]["content"]) == 1 + MAX_IMAGES
 
 
 @pytest.mark.parametrize(
-    ("text", "note"), [("How do I install it?", ENGLISH.unseen), ("怎么安装 kimas 这个包？", CHINESE.unseen)]
+    ("text", "note"),
+    [("How do I install it?", ENGLISH.images_unsupported), ("怎么安装 kimas 这个包？", CHINESE.images_unsupported)],
 )
 async def test_without_a_model_that_sees_the_words_are_answered_and_it_says_so(
     peer: ScriptedPeer, text: str, note: str
 ) -> None:
-    sink = await ask(Question(text, pictures=(picture(),)), configured(peer, vision=False))
+    sink = await ask(Question(text, image_loaders=(picture(),)), configured(peer, vision=False))
     assert sink.replies[0].text == f"Install it [1].\n\n{note}"
     assert peer.sent("see") == []
 
 
 async def test_the_extractive_answer_says_so_too() -> None:
-    sink = await ask(Question("How do I install it?", pictures=(picture(),)), settings())
+    sink = await ask(Question("How do I install it?", image_loaders=(picture(),)), settings())
     assert "pip install" in sink.replies[0].text
-    assert sink.replies[0].text.endswith(ENGLISH.unseen)
+    assert sink.replies[0].text.endswith(ENGLISH.images_unsupported)
 
 
 async def test_other_attachments_are_named_as_unread(peer: ScriptedPeer) -> None:
-    sink = await ask(Question("How do I install it?", unread=("file",)), configured(peer))
-    assert sink.replies[0].text.endswith(ENGLISH.unread)
+    sink = await ask(Question("How do I install it?", unsupported_attachments=("file",)), configured(peer))
+    assert sink.replies[0].text.endswith(ENGLISH.attachment_unsupported)
 
 
 @pytest.mark.parametrize("bad", [picture(SVG), picture(fault=PlatformError("the file is gone"))])
-async def test_what_cannot_be_looked_at_is_left_out(peer: ScriptedPeer, bad: Fetch) -> None:
-    sink = await ask(Question("How do I install it?", pictures=(bad,)), configured(peer))
-    assert sink.replies[0].text == f"Install it [1].\n\n{ENGLISH.not_seen}"
+async def test_what_cannot_be_looked_at_is_left_out(peer: ScriptedPeer, bad: ImageLoader) -> None:
+    sink = await ask(Question("How do I install it?", image_loaders=(bad,)), configured(peer))
+    assert sink.replies[0].text == f"Install it [1].\n\n{ENGLISH.image_failed_text_only}"
     assert sink.replies[0].trace.cut == ("vision",)
     assert peer.sent("see") == []
-    sink = await ask(Question("Both?", pictures=(bad, picture())), configured(peer))
-    assert sink.replies[0].seen == SEEN
+    sink = await ask(Question("Both?", image_loaders=(bad, picture())), configured(peer))
+    assert sink.replies[0].image_description == SEEN
 
 
 async def test_a_model_that_hangs_or_fails_costs_its_share_and_no_more(peer: ScriptedPeer) -> None:
     peer.hanging.add("see")
     configuration = configured(peer, budget={"deadline_s": 30, "vision": 0.02})
     started = time.monotonic()
-    sink = await ask(Question("How do I install it?", pictures=(picture(),)), configuration)
+    sink = await ask(Question("How do I install it?", image_loaders=(picture(),)), configuration)
     assert time.monotonic() - started < 15
     assert sink.opened == 1
-    assert sink.replies[0].text.endswith(ENGLISH.not_seen)
+    assert sink.replies[0].text.endswith(ENGLISH.image_failed_text_only)
     peer.hanging.clear()
     peer.failing.add("see")
     sink = await ask(
-        Question("", (Turn("user", "怎么安装", "a", "1"),), author_id="1", pictures=(picture(),)), configuration
+        Question("", (Turn("user", "怎么安装", "a", "1"),), author_id="1", image_loaders=(picture(),)), configuration
     )
-    assert sink.replies[0].text == CHINESE.not_looked
+    assert sink.replies[0].text == CHINESE.image_failed
 
 
 async def test_a_file_that_never_comes_is_given_up(peer: ScriptedPeer) -> None:
@@ -151,9 +152,9 @@ async def test_a_file_that_never_comes_is_given_up(peer: ScriptedPeer) -> None:
         return b""
 
     configuration = configured(peer, budget={"deadline_s": 30, "vision": 0.01})
-    sink = await ask(Question("How do I install it?", pictures=(never,)), configuration)
+    sink = await ask(Question("How do I install it?", image_loaders=(never,)), configuration)
     assert given_up.is_set()
-    assert sink.replies[0].text.endswith(ENGLISH.not_seen)
+    assert sink.replies[0].text.endswith(ENGLISH.image_failed_text_only)
 
 
 def test_vision_alone_is_no_configuration(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_vision_alone_is_no_configuration(tmp_path: Path) -> None:
     file.write_text(json.dumps({"models": {"vision": {"base_url": "http://localhost", "model": "eyes"}}}))
     with pytest.raises(ConfigurationError, match="vision needs main or light"):
         load_settings([file])
-    assert ModelsSettings().seeing() is None
+    assert ModelsSettings().get_vision_model() is None
 
 
 ORDERS = [
@@ -196,7 +197,7 @@ async def test_orders_in_a_picture_change_nothing(order: str, strategy: str) -> 
         "write": "Install it [p1].",
     }
     history = (Turn("user", "Tell me of kimas.", "Ann", "1"), Turn("assistant", "It is a library."))
-    question = Question("And this?", history, "1", "Ann", "1", pictures=(picture(),))
+    question = Question("And this?", history, "1", "Ann", "1", image_loaders=(picture(),))
     async with ScriptedPeer(
         **{name: text if name == "see" else gullible(text) for name, text in replies.items()}
     ) as peer:
@@ -209,6 +210,6 @@ async def test_orders_in_a_picture_change_nothing(order: str, strategy: str) -> 
 
 
 def test_what_a_model_says_of_a_picture_is_bounded_plain_text() -> None:
-    assert plain("a\tb\x00c\r\nd\u2028e") == "a b c\nd\ne"
-    assert len(plain("x" * 3900)) == MOST_CHARS + 2
-    assert plain("<think>hm</think>It is red.") == "It is red."
+    assert sanitize_description("a\tb\x00c\r\nd\u2028e") == "a b c\nd\ne"
+    assert len(sanitize_description("x" * 3900)) == MAX_DESCRIPTION_CHARS + 2
+    assert sanitize_description("<think>hm</think>It is red.") == "It is red."

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.settings.yaml_file import YamlFault, YamlFile, read_yaml
+from core.settings.yaml_file import YamlFile, YamlFileError, read_yaml
 
 
 def read(folder: Path, text: str | bytes) -> YamlFile:
@@ -43,10 +43,10 @@ def test_scalars_are_those_of_the_core_schema(tmp_path: Path) -> None:
 
 def test_lines_of_keys_and_items(tmp_path: Path) -> None:
     file = read(tmp_path, "# comment\na: 1\nb:\n  - x: 1\n  -\n    y: 2\n3: z\n")
-    assert [file.line_of(keys) for keys in (["a"], ["b"], ["b", 0], ["b", 1, "y"], [3])] == [2, 3, 4, 6, 7]
-    assert file.line_of(["b", 0, "missing", "deep"]) == 4
-    assert file.line_of(["missing"]) == 1
-    assert file.line_of([]) == 1
+    assert [file.get_line(keys) for keys in (["a"], ["b"], ["b", 0], ["b", 1, "y"], [3])] == [2, 3, 4, 6, 7]
+    assert file.get_line(["b", 0, "missing", "deep"]) == 4
+    assert file.get_line(["missing"]) == 1
+    assert file.get_line([]) == 1
 
 
 def test_aliases_and_byte_order_marks(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ BOMB = "a: &a [1, 1]\n" + "".join(f"b{n}: &b{n} [{', '.join([f'*b{n - 1}'] * 9)}
     ],
 )
 def test_faults_name_the_place(text: str | bytes, message: str, tmp_path: Path) -> None:
-    with pytest.raises(YamlFault, match=message):
+    with pytest.raises(YamlFileError, match=message):
         read(tmp_path, text)
 
 
 def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(YamlFault, match=r"nowhere\.yaml: cannot be read: No such file"):
+    with pytest.raises(YamlFileError, match=r"nowhere\.yaml: cannot be read: No such file"):
         read_yaml(tmp_path / "nowhere.yaml")

@@ -37,7 +37,7 @@ class WordEmbedder:
         vectors = np.array(sums).reshape(len(texts), self.dimension)
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
-    def known_share(self, text: str) -> float:
+    def vocabulary_coverage(self, text: str) -> float:
         return sum(character.isascii() for character in text) / len(text) if text else 1.0
 
     async def close(self) -> None:

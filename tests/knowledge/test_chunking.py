@@ -6,7 +6,7 @@ import time
 import pytest
 
 from knowledge.chunking import chunk
-from knowledge.chunking.lines import estimate
+from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Chunk, Document
 
 KINDS = [
@@ -200,7 +200,7 @@ def check(document: Document, chunks: list[Chunk], tokens: int) -> None:
         assert 1 <= piece.start_line <= piece.end_line <= len(lines)
         assert piece.start_line >= last, "chunks overlap or are out of order"
         last = piece.end_line if piece.start_line == piece.end_line else piece.end_line + 1
-        assert estimate(piece.text) <= 2 * tokens
+        assert estimate_tokens(piece.text) <= 2 * tokens
         source = "\n".join(lines[piece.start_line - 1 : piece.end_line])
         if piece.start_line == piece.end_line:
             assert bare(piece.text) in bare(source)
@@ -236,7 +236,7 @@ def test_a_line_of_one_megabyte_is_cut_without_loss(kind: str) -> None:
     for line in ("word " * 200_000, "中文，" * 100_000):
         document = Document("a", line, kind)
         chunks = chunk(document)
-        assert max(estimate(piece.text) for piece in chunks) <= 400
+        assert max(estimate_tokens(piece.text) for piece in chunks) <= 400
         assert {(piece.start_line, piece.end_line) for piece in chunks} == {(1, 1)}
         assert bare("".join(piece.text for piece in chunks)) == bare(line)
 
@@ -263,7 +263,7 @@ def test_hostile_text_takes_bounded_time(name: str) -> None:
         started = time.process_time()
         chunks = chunk(Document("a", HOSTILE[name], kind))
         assert time.process_time() - started < 5, kind
-        assert max(estimate(piece.text) for piece in chunks) <= 400
+        assert max(estimate_tokens(piece.text) for piece in chunks) <= 400
 
 
 def test_markdown_is_fast() -> None:
@@ -279,16 +279,16 @@ def test_markdown_is_fast() -> None:
 
 
 def test_an_estimate_counts_four_characters_or_one_ideograph() -> None:
-    assert estimate("a" * 399) == 100
-    assert 100 <= estimate("中" * 100) <= 101
-    assert estimate("été " * 100) == pytest.approx(100, abs=1)
+    assert estimate_tokens("a" * 399) == 100
+    assert 100 <= estimate_tokens("中" * 100) <= 101
+    assert estimate_tokens("été " * 100) == pytest.approx(100, abs=1)
 
 
 def test_paragraphs_are_packed_up_to_the_size() -> None:
     text = "\n\n".join(f"Paragraph {number} " + "with words " * 10 for number in range(12))
     chunks = chunk(Document("notes/a.txt", text, "text"), 100)
     assert 3 <= len(chunks) <= 6
-    assert all(60 <= estimate(piece.text) <= 150 for piece in chunks)
+    assert all(60 <= estimate_tokens(piece.text) <= 150 for piece in chunks)
     assert {piece.title for piece in chunks} == {"a.txt"}
     assert chunks[0].text.startswith("Paragraph 0")
     assert chunks[1].text.startswith("Paragraph")

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from knowledge.chunking import chunk
-from knowledge.chunking.lines import estimate
+from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Chunk, Document
 
 BODY = "\n".join(f"    total = total + compute_something({number}, total)" for number in range(12))
@@ -183,5 +183,5 @@ def test_other_languages_are_split_by_whole_lines_and_named(kind: str) -> None:
     source = text.split("\n")
     for piece in chunks:
         assert piece.text == "\n".join(source[piece.start_line - 1 : piece.end_line]).rstrip()
-        assert estimate(piece.text) <= 300
+        assert estimate_tokens(piece.text) <= 300
         assert piece.title.startswith(f"{path} > ")

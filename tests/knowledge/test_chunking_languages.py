@@ -8,12 +8,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from core.grounding.document_kinds import kind_weight
+from core.grounding.document_kinds import get_kind_weight
 from knowledge.chunking import chunk
 from knowledge.chunking.code import LANGUAGES
-from knowledge.chunking.lines import estimate
+from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Document
-from knowledge.sources.common.path_filter import kind_of
+from knowledge.sources.common.path_filter import detect_kind
 
 # Two definitions, the first with a blank line in its body: paragraphs would be cut there.
 FILES = {
@@ -76,9 +76,9 @@ def test_there_are_a_dozen_languages_beside_python() -> None:
 
 @pytest.mark.parametrize(("path", "kind"), SUFFIXES.items())
 def test_a_file_is_of_its_language_which_counts_as_code(path: str, kind: str) -> None:
-    assert kind_of(path) == kind
+    assert detect_kind(path) == kind
     assert kind in LANGUAGES
-    assert kind_weight(kind, {"code": 0.5}) == 0.5
+    assert get_kind_weight(kind, {"code": 0.5}) == 0.5
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -89,7 +89,7 @@ def test_passages_are_whole_lines_of_a_bounded_size_with_the_names_of_definition
     source = text.split("\n")
     for piece in chunks:
         assert piece.text == "\n".join(source[piece.start_line - 1 : piece.end_line]).rstrip()
-        assert estimate(piece.text) <= 300
+        assert estimate_tokens(piece.text) <= 300
         assert piece.title.startswith(path)
     titles = " ".join(piece.title for piece in chunks)
     assert all(name in titles for name in names), titles
@@ -105,7 +105,7 @@ def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
     lines = [line.format(n=n) for n in range(20)]
     lines.insert(12, "")
     body = "\n".join(lines)
-    size = int(estimate(body) * 1.3)
+    size = int(estimate_tokens(body) * 1.3)
     chunks = chunk(Document(path, frame.format(body=body), kind), size)
     assert sum(body in one.text for one in chunks) == len(names)
 

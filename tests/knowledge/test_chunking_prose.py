@@ -3,7 +3,7 @@
 from textwrap import dedent
 
 from knowledge.chunking import chunk
-from knowledge.chunking.lines import estimate
+from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Chunk, Document
 
 WORDS = "Some words that fill the section with plain content. " * 6
@@ -88,7 +88,7 @@ def test_long_sections_are_split_but_fences_and_tables_stay_whole() -> None:
     assert any(fence in piece.text for piece in chunks)
     assert any(table in piece.text for piece in chunks)
     assert all("Run this:" not in piece.text or "```python" in piece.text for piece in chunks)
-    assert all(estimate(piece.text) <= 300 for piece in chunks)
+    assert all(estimate_tokens(piece.text) <= 300 for piece in chunks)
 
 
 def test_list_items_are_not_cut() -> None:
@@ -130,4 +130,4 @@ def test_rst_directives_keep_their_body() -> None:
 def test_chinese_headings_and_sizes() -> None:
     chunks = markdown("# 指南\n\n" + "这是一个说明。" * 60 + "\n\n## 安装\n\n" + "请先安装依赖。" * 20)
     assert titles(chunks)[-1] == "指南 > 安装"
-    assert all(estimate(piece.text) <= 400 for piece in chunks)
+    assert all(estimate_tokens(piece.text) <= 400 for piece in chunks)

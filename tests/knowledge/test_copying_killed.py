@@ -20,7 +20,7 @@ import pytest
 
 from core.settings import WeaviateSettings
 from core.types import Passage
-from knowledge.ports import Held, Row, Store
+from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores.copying import copy_source
 from tests.contracts.test_store import DIMENSION, Place, forget, open_at, opened, random_rows, unit, weaviate_settings
 from tests.deployment import ROOT, Deployment
@@ -48,7 +48,7 @@ class Announced:
         self.manifest, self.search, self.vectors, self.close = store.manifest, store.search, store.vectors, store.close
 
     async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
         await _announced("replacing" if rows else "deleting")
         await self._store.replace(source, paths, rows, empty)
@@ -94,7 +94,7 @@ async def _copied_until(origin: Place, target: Place, moment: tuple[str, int, fl
     return process.returncode == -signal.SIGKILL
 
 
-async def _filled(place: Place) -> Mapping[str, Held]:
+async def _filled(place: Place) -> Mapping[str, StoredDocument]:
     """Fill the origin; return what it holds."""
     async with opened(place) as origin:
         rows = random_rows(DOCUMENTS * EACH, per_document=EACH)
@@ -103,14 +103,14 @@ async def _filled(place: Place) -> Mapping[str, Held]:
         return await origin.manifest("docs")
 
 
-async def _outdated(target: Store) -> Mapping[str, Held]:
+async def _outdated(target: Store) -> Mapping[str, StoredDocument]:
     """Give the target older editions of some documents and one that is gone meanwhile; return what it holds."""
     rows = [
-        Row(one.passage, "old", one.tokens, one.vector)
+        PassageRow(one.passage, "old", one.tokens, one.vector)
         for one in random_rows(DOCUMENTS * 2, seed=7, per_document=EACH // 2)
         if int(one.passage.path.removeprefix("p").removesuffix(".md")) < DOCUMENTS // 4
     ]
-    gone = [Row(_of("gone.md", number), "old", "word1", unit(number)) for number in range(3)]
+    gone = [PassageRow(_of("gone.md", number), "old", "word1", unit(number)) for number in range(3)]
     await target.replace("docs", {one.passage.path for one in (*rows, *gone)}, [*rows, *gone])
     return await target.manifest("docs")
 
@@ -124,13 +124,13 @@ async def _found(store: Store) -> dict[str, tuple[str, float, float]]:
     return {one.id: (one.text, one.similarity, one.lexical) for one in passages}
 
 
-async def _honest(target: Store, before: Mapping[str, Held], wanted: Mapping[str, Held]) -> None:
+async def _honest(target: Store, before: Mapping[str, StoredDocument], wanted: Mapping[str, StoredDocument]) -> None:
     """Check that every document in the target is its old or its new edition, and as long as the target says."""
     held = await target.manifest("docs")
     for path, one in held.items():
         assert one in (before.get(path), wanted.get(path)), path
     counted = Counter(one.path for one in await target.search(WORDS, unit(4), ["docs"], 1000))
-    assert counted == Counter({path: one.passages for path, one in held.items() if one.passages})
+    assert counted == Counter({path: one.passage_count for path, one in held.items() if one.passage_count})
 
 
 async def _killed_over_and_over(

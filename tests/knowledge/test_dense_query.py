@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.answering.agents.search import search
-from core.answering.context.dependencies import Parts
+from core.answering.context.dependencies import AnswerDependencies
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget
 from core.settings import Settings
@@ -46,7 +46,7 @@ async def library(store: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
 
 async def test_meaning_is_embedded_and_words_are_looked_up(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
     plain = {one.path: one for one in await library.search("docs", QUESTION, 4)}
-    split = {one.path: one for one in await library.search("docs", QUESTION, 4, dense=PASSAGE)}
+    split = {one.path: one for one in await library.search("docs", QUESTION, 4, dense_query=PASSAGE)}
     assert embedder.embedded == [QUESTION, PASSAGE]
     assert split["refund.md"].similarity > 0.7 > plain["refund.md"].similarity
     assert {path: one.lexical for path, one in split.items()} == {path: one.lexical for path, one in plain.items()}
@@ -57,10 +57,12 @@ async def test_hyde_changes_the_dense_side_alone(library: KnowledgeLibrary, embe
     configuration = settings("hyde")
     async with ScriptedPeer(rewrite_hyde=f'{{"passage": "{PASSAGE}"}}') as peer:
         model = models(peer)
-        wired = Parts(configuration, library, make_reranker(configuration.knowledge.search), model, Prompts.read())
+        wired = AnswerDependencies(
+            configuration, library, make_reranker(configuration.knowledge.search), model, Prompts.read()
+        )
         try:
             found = await search(QUESTION, wired, Budget(configuration.budget))
-            before = await search(QUESTION, wired, Budget(configuration.budget), rewriting=False)
+            before = await search(QUESTION, wired, Budget(configuration.budget), with_rewrites=False)
         finally:
             await model.close()
     assert PASSAGE in embedder.embedded

@@ -93,9 +93,9 @@ async def test_reads_256_tokens_and_no_more(local: LocalEmbedder) -> None:
 
 
 async def test_known_share_tells_english_from_chinese(local: LocalEmbedder) -> None:
-    assert local.known_share("How do agents exchange messages?") == 1
-    assert local.known_share("智能体之间如何交换消息") < 0.5
-    assert local.known_share("") == 0
+    assert local.vocabulary_coverage("How do agents exchange messages?") == 1
+    assert local.vocabulary_coverage("智能体之间如何交换消息") < 0.5
+    assert local.vocabulary_coverage("") == 0
 
 
 async def test_two_processes_open_a_cold_cache_at_once(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_remote_batches_and_keeps_the_order() -> None:
         assert sorted(len(request["input"]) for request in peer.requests) == [3, 5, 5, 5, 5]
         raw = np.array([peer.vector(text, 8) for text in texts])
         np.testing.assert_allclose(vectors, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=1e-5)
-        assert (embedder.name, embedder.dimension, embedder.known_share("检索")) == ("vectors", 8, 1)
+        assert (embedder.name, embedder.dimension, embedder.vocabulary_coverage("检索")) == ("vectors", 8, 1)
         await embedder.close()
 
 

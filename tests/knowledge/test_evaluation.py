@@ -9,25 +9,34 @@ import numpy as np
 import pytest
 
 from bots.evaluation.datasets import (
-    CORPUS_FORM,
-    Entry,
+    CORPUS_LINE_FORMAT,
+    CorpusDocument,
     corpus_store,
-    documents,
     read_cases,
-    read_entry,
+    read_corpus_document,
     read_retrieval,
     read_routing,
+    to_document_ids,
     with_corpus,
 )
-from bots.evaluation.metrics import MEASURES, mean, rate, rate_routing
-from bots.evaluation.retrieval import RETRIEVAL_FORM
-from bots.evaluation.routing import ROUTING_FORM
-from bots.evaluation.tuning import FEWEST, enough, held_out, split
-from bots.evaluation.tuning_routing import KINDS, Cosines, Mix, Weights, asked_agents, cosines_of, fit_all, fit_weights
+from bots.evaluation.metrics import METRICS, compute_metrics, compute_routing_metrics, mean_with_interval
+from bots.evaluation.retrieval import RETRIEVAL_LINE_FORMAT
+from bots.evaluation.routing import ROUTING_LINE_FORMAT
+from bots.evaluation.tuning import MIN_CASES, check_enough_cases, cross_validate, split_folds
+from bots.evaluation.tuning_routing import (
+    MIX_IN_KINDS,
+    Cosines,
+    MixWeights,
+    RoutingWeights,
+    compute_cosines,
+    select_agent_columns,
+    tune_all,
+    tune_scales_and_threshold,
+)
 from core.errors import UsageError
 from core.settings import Settings
 from core.types import Passage
-from knowledge.retrieval.routing import AgentIndex, Told, score
+from knowledge.retrieval.routing import AgentIndex, MixInText, compute_score
 from tests.knowledge.conftest import WordEmbedder
 
 
@@ -39,8 +48,8 @@ def write(path: Path, *lines: str) -> Path:
 class TestMeasures:
     def test_are_those_of_the_books(self) -> None:
         rankings = [["a", "x", "b", "y"], ["x", "y", "z", "c"], [], ["d"]]
-        rated = rate(rankings, [{"a", "b"}, {"c"}, {"d"}, {"d", "e", "f"}])
-        assert set(rated) == set(MEASURES)
+        rated = compute_metrics(rankings, [{"a", "b"}, {"c"}, {"d"}, {"d", "e", "f"}])
+        assert set(rated) == set(METRICS)
         assert rated["recall@5"].tolist() == [1, 1, 0, pytest.approx(1 / 3)]
         assert rated["MRR"].tolist() == [1, 0.25, 0, 1]
         assert rated["hit@1"].tolist() == [1, 0, 0, 1]
@@ -51,10 +60,10 @@ class TestMeasures:
         )
 
     def test_the_order_counts_and_not_the_names(self) -> None:
-        assert rate([["z", "a"], ["a", "z"]], [{"a"}, {"z"}])["MRR"].tolist() == [0.5, 0.5]
+        assert compute_metrics([["z", "a"], ["a", "z"]], [{"a"}, {"z"}])["MRR"].tolist() == [0.5, 0.5]
 
     def test_means_have_intervals_that_shrink(self) -> None:
-        few, many = (mean(np.array([0.0, 1.0] * times)) for times in (10, 1000))
+        few, many = (mean_with_interval(np.array([0.0, 1.0] * times)) for times in (10, 1000))
         assert few.value == many.value == 0.5
         assert few.low is not None
         assert few.high is not None
@@ -63,17 +72,17 @@ class TestMeasures:
         assert many.low > few.low
         # Of 20 coins: 0.5 give or take about 1.96 * 0.5 / sqrt(20).
         assert few.low == pytest.approx(0.28, abs=0.06)
-        assert mean(np.array([0.0, 1.0] * 10)) == few, "the same at every run"
-        assert mean(np.array([np.nan, 1.0])).value == 1
-        assert mean(np.array([np.nan])).value is None
+        assert mean_with_interval(np.array([0.0, 1.0] * 10)) == few, "the same at every run"
+        assert mean_with_interval(np.array([np.nan, 1.0])).value == 1
+        assert mean_with_interval(np.array([np.nan])).value is None
 
     def test_documents_come_once_by_path_or_with_their_source(self) -> None:
         passages = [
             Passage(str(n), source, path, "", "")
             for n, (source, path) in enumerate([("a", "x.md"), ("a", "x.md"), ("b", "x.md"), ("b", "y.md")])
         ]
-        assert documents(passages, {"x.md"}) == ["x.md", "y.md"]
-        assert documents(passages, {"b: x.md"}) == ["x.md", "b: x.md", "y.md"]
+        assert to_document_ids(passages, {"x.md"}) == ["x.md", "y.md"]
+        assert to_document_ids(passages, {"b: x.md"}) == ["x.md", "b: x.md", "y.md"]
 
 
 class TestCases:
@@ -84,10 +93,10 @@ class TestCases:
             '{"id": "1", "question": "How?", "relevant": ["a"], "history": ' + history + "}",
             '{"id": "2", "question": "Why?", "relevant": ["a", "b"], "history": []}',
         )
-        first, second = read_cases(data, read_retrieval, RETRIEVAL_FORM)
+        first, second = read_cases(data, read_retrieval, RETRIEVAL_LINE_FORMAT)
         assert [(turn.role, turn.text) for turn in first.question.history] == [("user", "Hi"), ("assistant", "Yes?")]
         assert second.question.history == ()
-        assert second.wanted == {"a", "b"}
+        assert second.expected_ids == {"a", "b"}
 
     def test_tell_all_that_is_wrong(self, tmp_path: Path) -> None:
         data = write(
@@ -97,7 +106,7 @@ class TestCases:
             '{"id": "3", "question": "", "relevant": "a", "history": "x"}',
         )
         with pytest.raises(UsageError) as caught:
-            read_cases(data, read_retrieval, RETRIEVAL_FORM)
+            read_cases(data, read_retrieval, RETRIEVAL_LINE_FORMAT)
         told = str(caught.value)
         assert "line 1: relevant must be a list with at least one document" in told
         assert "line 2: history[0].role must be user or assistant" in told
@@ -106,7 +115,7 @@ class TestCases:
 
     def test_no_agent_is_a_label_too(self, tmp_path: Path) -> None:
         data = write(tmp_path / "a.jsonl", '{"id": "1", "question": "Weather?", "agents": []}')
-        assert read_cases(data, read_routing, ROUTING_FORM)[0].wanted == frozenset()
+        assert read_cases(data, read_routing, ROUTING_LINE_FORMAT)[0].expected_ids == frozenset()
 
 
 class TestCorpora:
@@ -116,15 +125,18 @@ class TestCorpora:
             '{"id": "a/1", "text": "Apples are sweet.", "title": "Apples", "url": "https://x.y/1", "source": "fruit"}',
             '{"id": "a/2", "text": "Hammers are hard."}',
         )
-        entries = read_cases(data, read_entry, CORPUS_FORM)
-        assert entries[0] == Entry("a/1", "Apples are sweet.", "Apples", "https://x.y/1", "fruit")
+        entries = read_cases(data, read_corpus_document, CORPUS_LINE_FORMAT)
+        assert entries[0] == CorpusDocument("a/1", "Apples are sweet.", "Apples", "https://x.y/1", "fruit")
         assert entries[1].source == "corpus"
         bad = write(tmp_path / "b.jsonl", '{"id": "x", "text": "t", "source": "No Name"}')
         with pytest.raises(UsageError, match="source 'No Name' is no name"):
-            read_cases(bad, read_entry, CORPUS_FORM)
+            read_cases(bad, read_corpus_document, CORPUS_LINE_FORMAT)
 
     async def test_fill_a_store_for_the_length_of_a_block(self, embedder: WordEmbedder) -> None:
-        entries = [Entry("one", "Apples are sweet.", source="fruit"), Entry("two", "Hammers are hard.")]
+        entries = [
+            CorpusDocument("one", "Apples are sweet.", source="fruit"),
+            CorpusDocument("two", "Hammers are hard."),
+        ]
         async with corpus_store(entries, embedder, chunk_tokens=200) as store:
             assert set(await store.manifest("fruit")) == {"one"}
             found = await store.search("hammer", None, ["corpus", "fruit"], 5)
@@ -134,9 +146,11 @@ class TestCorpora:
         source = {"kind": "files", "path": "/nowhere"}
         agents = {"cook": {"sources": ["fruit"], "scale": 2}}
         settings = Settings.model_validate({"sources": {"fruit": source, "web": source}, "agents": agents})
-        same = with_corpus(settings, [Entry("a", "x", source="fruit")])
+        same = with_corpus(settings, [CorpusDocument("a", "x", source="fruit")])
         assert (set(same.sources), same.retrieval_agents()["cook"].scale) == ({"fruit"}, 2)
-        other = with_corpus(settings, [Entry("a", "x", source="fruit"), Entry("b", "x", source="tools")])
+        other = with_corpus(
+            settings, [CorpusDocument("a", "x", source="fruit"), CorpusDocument("b", "x", source="tools")]
+        )
         assert set(other.retrieval_agents()) == {"fruit", "tools"}
 
 
@@ -144,7 +158,7 @@ class TestRouting:
     def test_is_rated_by_hand(self) -> None:
         chosen = [["a", "b"], ["b"], [], ["c"], []]
         wanted = [frozenset("a"), frozenset("ab"), frozenset("a"), frozenset(), frozenset()]
-        rated = rate_routing(chosen, wanted, 4)
+        rated = compute_routing_metrics(chosen, wanted, 4)
         assert rated["accuracy"].tolist() == [1, 1, 0, 0, 1]
         assert rated["saved"].tolist() == [0.5, 0.75, 1, 0.75, 1]
         assert rated["coverage"][:3].tolist() == [1, 0.5, 0]
@@ -157,13 +171,13 @@ class TestRouting:
         scores = 0.25 + 0.15 * wanted + dice.normal(0, 0.04, size=(300, 3))
         # The third agent's cosines are a third lower than the others': it hardly ever comes first.
         scores[:, 2] *= 0.65
-        weights = fit_weights(scores, wanted, 1)
+        weights = tune_scales_and_threshold(scores, wanted, 1)
 
-        def accuracy(these: Weights) -> float:
-            chosen = asked_agents(scores, these, 1)
+        def accuracy(these: RoutingWeights) -> float:
+            chosen = select_agent_columns(scores, these, 1)
             return float(np.mean([bool(one) and wanted[case, one[0]] for case, one in enumerate(chosen)]))
 
-        plain = Weights(np.ones(3), -1.0)
+        plain = RoutingWeights(np.ones(3), -1.0)
         assert accuracy(plain) < 0.8
         assert accuracy(weights) > 0.93
         assert weights.scales[2] > 1.25 * weights.scales[0]
@@ -174,9 +188,9 @@ class TestRouting:
         wanted[:100, 0] = True
         scores = dice.normal(0.1, 0.03, size=(200, 2))
         scores[:100, 0] += 0.4
-        weights = fit_weights(scores, wanted, 2)
+        weights = tune_scales_and_threshold(scores, wanted, 2)
         assert 0.15 < weights.threshold < 0.45
-        chosen = asked_agents(scores, weights, 2)
+        chosen = select_agent_columns(scores, weights, 2)
         assert all(one == [0] for one in chosen[:100])
         assert sum(map(bool, chosen[100:])) <= 2
 
@@ -184,27 +198,27 @@ class TestRouting:
         dice = np.random.default_rng(5)
         wanted = np.eye(2, dtype=bool)[dice.integers(2, size=40)]
         scores = 0.2 + 0.5 * wanted + dice.normal(0, 0.01, size=(40, 2))
-        assert fit_weights(scores, wanted, 2).scales.tolist() == pytest.approx([1, 1], abs=0.1)
+        assert tune_scales_and_threshold(scores, wanted, 2).scales.tolist() == pytest.approx([1, 1], abs=0.1)
 
 
 class TestFits:
     def test_are_judged_on_what_they_have_not_seen(self) -> None:
-        folds = split(23)
+        folds = split_folds(23)
         assert sorted(np.concatenate(folds).tolist()) == list(range(23))
         assert {len(fold) for fold in folds} == {4, 5}
 
         def rated(seen: set[int], fold: object) -> dict[str, np.ndarray]:
             return {"unseen": np.array([number not in seen for number in fold], float)}  # type: ignore[attr-defined]
 
-        values = held_out(23, lambda cases: set(cases.tolist()), rated)
+        values = cross_validate(23, lambda cases: set(cases.tolist()), rated)
         assert values["unseen"].tolist() == [1] * 23
 
     def test_need_enough_questions(self, tmp_path: Path) -> None:
-        lines = [f'{{"id": "{n}", "question": "How?", "relevant": ["a"]}}' for n in range(FEWEST)]
-        cases = read_cases(write(tmp_path / "a.jsonl", *lines), read_retrieval, RETRIEVAL_FORM)
-        enough(cases)
-        with pytest.raises(UsageError, match=f"--fit needs {FEWEST} questions at least; there are {FEWEST - 1}"):
-            enough(cases[1:])
+        lines = [f'{{"id": "{n}", "question": "How?", "relevant": ["a"]}}' for n in range(MIN_CASES)]
+        cases = read_cases(write(tmp_path / "a.jsonl", *lines), read_retrieval, RETRIEVAL_LINE_FORMAT)
+        check_enough_cases(cases)
+        with pytest.raises(UsageError, match=f"--fit needs {MIN_CASES} questions at least; there are {MIN_CASES - 1}"):
+            check_enough_cases(cases[1:])
 
 
 class TestMixes:
@@ -216,7 +230,9 @@ class TestMixes:
             unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
             return unit
 
-        told = tuple(Told(kind, "x", weight) for kind, weight in (("description", 0.5), ("pairs", 0.8), ("pairs", 0.8)))
+        told = tuple(
+            MixInText(kind, "x", weight) for kind, weight in (("description", 0.5), ("pairs", 0.8), ("pairs", 0.8))
+        )
         weights = np.array([[one.weight] for one in told], np.float32)
         indexes = [
             AgentIndex("both", units(4), units(3) * weights, 0.3, 1.0, told),
@@ -224,32 +240,32 @@ class TestMixes:
             AgentIndex("told", units(0), units(3) * weights, 0.7, 1.0, told),
         ]
         queries = units(20)
-        mix = Mix(np.array([0.3, 0.3, 0.7]), np.array([[0.5, 1.0, 0.8], [1.0, 1.0, 1.0], [0.5, 1.0, 0.8]]))
-        expected = [[score(query, index) for index in indexes] for query in queries]
-        assert np.allclose(cosines_of(queries, indexes).mixed(mix), expected, atol=1e-5)
+        mix = MixWeights(np.array([0.3, 0.3, 0.7]), np.array([[0.5, 1.0, 0.8], [1.0, 1.0, 1.0], [0.5, 1.0, 0.8]]))
+        expected = [[compute_score(query, index) for index in indexes] for query in queries]
+        assert np.allclose(compute_cosines(queries, indexes).mix_scores(mix), expected, atol=1e-5)
 
     def test_a_side_that_misleads_is_weighed_less(self) -> None:
         dice = np.random.default_rng(8)
         wanted = np.eye(3, dtype=bool)[dice.integers(3, size=240)]
         noise = dice.normal(0, 0.12, size=(240, 3))
-        kinds = np.full((240, 3, len(KINDS)), np.nan)
-        kinds[:, :, KINDS.index("description")] = 0.45 + dice.normal(0, 0.15, size=(240, 3))
-        kinds[:, :, KINDS.index("examples")] = 0.3 + 0.25 * wanted + dice.normal(0, 0.04, size=(240, 3))
+        kinds = np.full((240, 3, len(MIX_IN_KINDS)), np.nan)
+        kinds[:, :, MIX_IN_KINDS.index("description")] = 0.45 + dice.normal(0, 0.15, size=(240, 3))
+        kinds[:, :, MIX_IN_KINDS.index("examples")] = 0.3 + 0.25 * wanted + dice.normal(0, 0.04, size=(240, 3))
         cosines = Cosines(0.3 + noise, kinds)
-        configured = Mix(np.full(3, 0.3), np.ones((3, len(KINDS))))
-        fitted = fit_all(cosines, wanted, configured, 1)
+        configured = MixWeights(np.full(3, 0.3), np.ones((3, len(MIX_IN_KINDS))))
+        fitted = tune_all(cosines, wanted, configured, 1)
         assert fitted.mix is not None
         assert fitted.mix.mix_in[0] > 0.6, "the passages say nothing here"
         assert fitted.mix.kinds[0, 0] < 0.7, "descriptions say nothing either"
         assert fitted.mix.kinds[0, 1] == 1
 
-        def accuracy(mix: Mix, weights: Weights) -> float:
-            chosen = asked_agents(cosines.mixed(mix), weights, 1)
+        def accuracy(mix: MixWeights, weights: RoutingWeights) -> float:
+            chosen = select_agent_columns(cosines.mix_scores(mix), weights, 1)
             return float(np.mean([bool(one) and wanted[case, one[0]] for case, one in enumerate(chosen)]))
 
-        assert accuracy(fitted.mix, fitted) > accuracy(configured, Weights(np.ones(3), -1.0)) + 0.2
+        assert accuracy(fitted.mix, fitted) > accuracy(configured, RoutingWeights(np.ones(3), -1.0)) + 0.2
 
     def test_where_nothing_is_mixed_in_the_mix_stays(self) -> None:
-        cosines = Cosines(np.random.default_rng(9).random((30, 2)), np.full((30, 2, len(KINDS)), np.nan))
-        configured = Mix(np.full(2, 0.3), np.ones((2, len(KINDS))))
-        assert fit_all(cosines, np.eye(2, dtype=bool)[[0, 1] * 15], configured, 1).mix is configured
+        cosines = Cosines(np.random.default_rng(9).random((30, 2)), np.full((30, 2, len(MIX_IN_KINDS)), np.nan))
+        configured = MixWeights(np.full(2, 0.3), np.ones((2, len(MIX_IN_KINDS))))
+        assert tune_all(cosines, np.eye(2, dtype=bool)[[0, 1] * 15], configured, 1).mix is configured

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from core.errors import UsageError
-from core.ports import Upkeep
+from core.ports import SourceRefresher
 from core.runtime.locks import source_lock
 from core.settings import Settings
 from core.storage.engine import Database
-from core.storage.refresh_state import UpkeepRecord
+from core.storage.refresh_state import RefreshStateRepository
 from core.types import SourceState
-from knowledge.ingestion.refresh import Refreshing, refresh_source
-from knowledge.ingestion.scheduler import FETCHING, Keeper
+from knowledge.ingestion.refresh import RefreshContext, refresh_source
+from knowledge.ingestion.scheduler import FETCH_CONCURRENCY, RefreshScheduler
 from knowledge.ports import Store, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.sources.git.state import CloneState, write_state
@@ -38,14 +38,14 @@ class Upkept:
     folder: Path
     store: Store
     embedder: WordEmbedder
-    record: UpkeepRecord
+    record: RefreshStateRepository
     told: list[list[str]] = field(default_factory=list)
 
     def settings(self, sources: Mapping[str, Any], **more: object) -> Settings:
         return Settings.model_validate({"data_dir": self.folder, "sources": sources, **more})
 
-    def work(self, settings: Settings) -> Refreshing:
-        return Refreshing(settings.sources, self.store, self.embedder, self.folder, 200, self.record)
+    def work(self, settings: Settings) -> RefreshContext:
+        return RefreshContext(settings.sources, self.store, self.embedder, self.folder, 200, self.record)
 
     def files(self, name: str, **texts: str) -> dict[str, Any]:
         (self.folder / name).mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ class Upkept:
         return {"kind": "files", "path": self.folder / name}
 
     @asynccontextmanager
-    async def keeper(self, settings: Settings, **pace: timedelta) -> AsyncIterator[Keeper]:
+    async def keeper(self, settings: Settings, **pace: timedelta) -> AsyncIterator[RefreshScheduler]:
         library = KnowledgeLibrary(settings, self.store, self.embedder)
         await library.load()
 
@@ -62,12 +62,12 @@ class Upkept:
             await library.reload(names)
             self.told.append(sorted(names))
 
-        keeper = Keeper(settings, self.work(settings), self.record, news, **pace)
-        async with keeper.keeping():
+        keeper = RefreshScheduler(settings, self.work(settings), self.record, news, **pace)
+        async with keeper.run():
             yield keeper
 
     async def tries(self, name: str) -> int:
-        entry = await self.record.entry(name)
+        entry = await self.record.get_state(name)
         return 0 if entry.last_try is None else round(entry.last_try.timestamp() * 1e6)
 
 
@@ -85,7 +85,7 @@ class GatedEmbedder(WordEmbedder):
 @pytest.fixture
 async def upkept(tmp_path: Path, store: Store, embedder: WordEmbedder) -> AsyncIterator[Upkept]:
     database = await Database.open(tmp_path / "journal.db")
-    yield Upkept(tmp_path, store, embedder, UpkeepRecord(database))
+    yield Upkept(tmp_path, store, embedder, RefreshStateRepository(database))
     await database.close()
 
 
@@ -100,11 +100,11 @@ def feed(web: WebPeer, **more: object) -> dict[str, Any]:
     return {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"], "timeout_s": 30, **more}
 
 
-async def state_of(keeper: Upkeep, name: str) -> SourceState:
+async def state_of(keeper: SourceRefresher, name: str) -> SourceState:
     return next(one for one in await keeper.states() if one.name == name)
 
 
-async def until(keeper: Upkeep, name: str, holds: Callable[[SourceState], object]) -> SourceState:
+async def until(keeper: SourceRefresher, name: str, holds: Callable[[SourceState], object]) -> SourceState:
     async with asyncio.timeout(SOON_S):
         while not holds(state := await state_of(keeper, name)):
             await asyncio.sleep(0.02)
@@ -157,7 +157,7 @@ async def test_a_start_forgets_the_sources_that_were_removed(upkept: Upkept) -> 
     write_state(clone, CloneState("https://example.org/trees", followers={"trees": ["main"]}))
     web = {"kind": "http_api", "url": "https://example.org/", "results": "@", "title": "a", "text": "b", "link": "c"}
     async with upkept.keeper(upkept.settings({"fruit": fruit, "trees": web})), asyncio.timeout(SOON_S):
-        while "trees" in await upkept.record.entries():
+        while "trees" in await upkept.record.get_states():
             await asyncio.sleep(0.02)
         await true(lambda: ["trees"] in upkept.told)
     assert await upkept.store.manifest("trees") == {}
@@ -234,14 +234,14 @@ async def test_slow_servers_hold_nobody_up(upkept: Upkept, web: WebPeer) -> None
 
 async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(upkept: Upkept, web: WebPeer) -> None:
     web.fault = "slow"
-    slow = {f"slow-{number}": feed(web, timeout_s=5) for number in range(FETCHING)}
+    slow = {f"slow-{number}": feed(web, timeout_s=5) for number in range(FETCH_CONCURRENCY)}
     sources = {**slow, "fruit": upkept.files("fruit", a="apple"), "trees": upkept.files("trees", a="oak")}
     settings = upkept.settings(sources)
     for name in ("fruit", "trees"):
         await refresh_source(upkept.work(settings), name)
     async with upkept.keeper(settings) as keeper:
-        await true(lambda: len(web.requests) >= FETCHING)
-        await upkept.record.emptied(["fruit"])
+        await true(lambda: len(web.requests) >= FETCH_CONCURRENCY)
+        await upkept.record.mark_invalidated(["fruit"])
         await keeper.resume("fruit")
         await keeper.refresh(["trees"])
         await asyncio.sleep(0.2)
@@ -301,7 +301,7 @@ async def test_what_a_stop_broke_off_goes_on_at_the_next_start(upkept: Upkept) -
     async with upkept.keeper(settings) as keeper:
         await until(keeper, "fruit", lambda one: one.running)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
-    assert (await upkept.record.entry("fruit")).failures == 0
+    assert (await upkept.record.get_state("fruit")).failures == 0
     upkept.embedder.delay = 0
     async with upkept.keeper(settings) as keeper:
         await until(keeper, "fruit", lambda one: one.last_success)
@@ -327,7 +327,7 @@ async def test_what_was_asked_for_by_a_clock_that_was_ahead_happens_once(upkept:
     settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
     async with upkept.keeper(settings) as keeper:
         await until(keeper, "fruit", lambda one: one.last_success)
-    await upkept.record._note("fruit", asked_at=datetime.now(UTC) + timedelta(days=1000))
+    await upkept.record._upsert("fruit", asked_at=datetime.now(UTC) + timedelta(days=1000))
     before = await upkept.tries("fruit")
     async with upkept.keeper(settings) as keeper:
         ahead = timedelta(hours=2)
@@ -343,7 +343,7 @@ async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(up
         {"fruit": upkept.files("fruit", **{f"f{n}": f"apple {n} edition one" for n in range(40)})}
     )
     library = KnowledgeLibrary(settings, upkept.store, upkept.embedder)
-    keeper = Keeper(settings, upkept.work(settings), upkept.record, library.reload)
+    keeper = RefreshScheduler(settings, upkept.work(settings), upkept.record, library.reload)
     seen: set[tuple[bool, bool]] = set()
 
     async def ask() -> None:
@@ -354,7 +354,7 @@ async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(up
             assert len(found) == 40
             await asyncio.sleep(0.005)
 
-    async with keeper.keeping():
+    async with keeper.run():
         await until(keeper, "fruit", lambda one: one.last_success)
         async with asyncio.timeout(SOON_S):
             while len(await library.search("fruit", "apple edition", 100)) < 40:

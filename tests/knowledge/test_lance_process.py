@@ -9,7 +9,7 @@ CHILD = """
 import asyncio, os, sys
 from pathlib import Path
 before = dict(os.environ)
-from knowledge.stores.lance import open_lance
+from knowledge.stores.lance.store import open_lance
 assert "lancedb" not in sys.modules, "imported too early"
 store = asyncio.run(open_lance(Path(sys.argv[1]), "test", 8))
 assert dict(os.environ) == before, "the environment was changed"

@@ -12,21 +12,21 @@ import pytest
 
 from core.errors import StoreError
 from core.types import Passage
-from knowledge.ports import Row
-from knowledge.stores.lance.in_memory_index import AT_ONCE, BLOCK, load_shelf
+from knowledge.ports import PassageRow
+from knowledge.stores.lance.in_memory_index import MAX_INLINE_BYTES, SEGMENT_SIZE, load_memory_index
 from knowledge.stores.lance.store import LanceStore, open_lance
-from knowledge.stores.lance.table import FRAGMENTS, GONE
+from knowledge.stores.lance.table import MAX_FRAGMENTS, TOMBSTONE_SOURCE
 
 DIMENSION = 240
-COUNT = BLOCK + 700
-GONE_ROWS = f"source = '{GONE}'"
+COUNT = SEGMENT_SIZE + 700
+GONE_ROWS = f"source = '{TOMBSTONE_SOURCE}'"
 
 
-def rows(count: int, path: str, first: int = 0, source: str = "docs", edition: str = "1") -> list[Row]:
+def rows(count: int, path: str, first: int = 0, source: str = "docs", edition: str = "1") -> list[PassageRow]:
     drawn = np.random.default_rng(first + 1).standard_normal((count, DIMENSION)).astype(np.float32)
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     return [
-        Row(
+        PassageRow(
             Passage(
                 f"{source} {number}",
                 source,
@@ -59,7 +59,7 @@ def found_ids(found: Sequence[Passage]) -> set[str]:
 
 async def test_many_who_ask_at_once_get_what_each_gets_alone(store: LanceStore) -> None:
     ours = rows(COUNT, "a.md")
-    assert COUNT * DIMENSION * 4 > AT_ONCE, "too few to be compared together"
+    assert COUNT * DIMENSION * 4 > MAX_INLINE_BYTES, "too few to be compared together"
     await store.replace("docs", ["a.md"], ours)
     vectors = np.array([row.vector for row in ours])
     asked = [vectors[number * 100] for number in range(40)]
@@ -78,20 +78,20 @@ async def test_many_who_ask_at_once_get_what_each_gets_alone(store: LanceStore) 
 async def test_blocks_stay_when_files_are_merged_and_what_changed_is_read_anew(store: LanceStore) -> None:
     await store.replace("docs", ["a.md"], rows(COUNT - 400, "a.md"))
     await store.replace("other", ["b.md"], rows(400, "b.md", COUNT, "other"), {"empty.md": "7"})
-    table = await store._open()
+    table = await store._open_table()
     assert table is not None
     with ThreadPoolExecutor(1) as executor:
-        first = await load_shelf(table, DIMENSION, executor)
+        first = await load_memory_index(table, DIMENSION, executor)
         await store.replace("other", ["b.md"], rows(300, "b.md", COUNT, "other", "2"))
-        second = await load_shelf(table, DIMENSION, executor, first)
+        second = await load_memory_index(table, DIMENSION, executor, first)
         await table.optimize()
-        third = await load_shelf(table, DIMENSION, executor, second)
-        fresh = await load_shelf(table, DIMENSION, executor)
-        sizes = [sum(int(part.alive.sum()) for part in shelf.parts) for shelf in (first, second, third, fresh)]
+        third = await load_memory_index(table, DIMENSION, executor, second)
+        fresh = await load_memory_index(table, DIMENSION, executor)
+        sizes = [sum(int(part.alive.sum()) for part in shelf.views) for shelf in (first, second, third, fresh)]
         assert sizes == [COUNT, COUNT - 100, COUNT - 100, COUNT - 100]
-        kept = [part.block for part in third.parts]
-        assert first.parts[0].block is kept[0], "merging files had everything read again"
-        assert third.parts[0].rows.tolist() != first.parts[0].rows.tolist(), "merging files moved nothing"
+        kept = [part.segment for part in third.views]
+        assert first.views[0].segment is kept[0], "merging files had everything read again"
+        assert third.views[0].row_ids.tolist() != first.views[0].row_ids.tolist(), "merging files moved nothing"
         vector = rows(1, "b.md", COUNT)[0].vector
         for shelf in (second, third, fresh):
             found = await shelf.search(executor, "word1", vector, ["other"], 500)
@@ -102,20 +102,20 @@ async def test_blocks_stay_when_files_are_merged_and_what_changed_is_read_anew(s
 async def test_rows_that_are_gone_are_nobodys_until_optimising_takes_them_away(store: LanceStore) -> None:
     await store.replace("docs", ["a.md", "b.md"], [*rows(9, "a.md"), *rows(3, "b.md", 20)])
     await store.replace("docs", ["a.md", "b.md"], rows(2, "a.md", edition="2"))
-    table = await store._open()
+    table = await store._open_table()
     assert table is not None
     assert await table.count_rows(GONE_ROWS) == 10
     manifest = await store.manifest("docs")
-    assert {path: (held.fingerprint, held.passages) for path, held in manifest.items()} == {"a.md": ("2", 2)}
+    assert {path: (held.fingerprint, held.passage_count) for path, held in manifest.items()} == {"a.md": ("2", 2)}
     assert await store.vectors("docs") == pytest.approx(np.array([row.vector for row in rows(2, "a.md")]))
-    assert len(await store.search("common", None, ["docs", GONE], 50)) == 2
+    assert len(await store.search("common", None, ["docs", TOMBSTONE_SOURCE], 50)) == 2
     await store.replace("docs", ["a.md"], rows(5, "a.md", edition="3"))
-    assert (await store.manifest("docs"))["a.md"].passages == 5
-    for number in range(FRAGMENTS + 1):
+    assert (await store.manifest("docs"))["a.md"].passage_count == 5
+    for number in range(MAX_FRAGMENTS + 1):
         await store.replace("other", [f"{number}.md"], rows(1, f"{number}.md", 1000 + number, "other"))
     await store.optimise()
     assert await table.count_rows(GONE_ROWS) == 0
-    assert await table.count_rows() == 5 + FRAGMENTS + 1
+    assert await table.count_rows() == 5 + MAX_FRAGMENTS + 1
     assert len(await store.search("common", None, ["docs"], 50)) == 5
 
 
@@ -138,7 +138,7 @@ async def test_who_gives_up_waiting_does_not_end_the_reading(store: LanceStore, 
     ours = rows(COUNT, "a.md")
     await store.replace("docs", {"a.md"}, ours)
     reader = await open_lance(tmp_path / "passages", "test", DIMENSION)
-    reader._read_seconds = 0.05
+    reader._read_timeout_s = 0.05
     said: list[str] = []
 
     async def searched() -> Sequence[Passage]:

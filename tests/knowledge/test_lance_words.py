@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from knowledge.stores.lance.segment import Lexicon, Words
+from knowledge.stores.lance.segment import BM25Scorer, InvertedIndex
 
 
 def scored(texts: list[str], tokens: str, alive: list[bool] | None = None) -> list[float]:
-    words = Words.of(pa.array(texts, pa.string()))
-    found: list[float] = Lexicon([words], None if alive is None else np.array(alive)).scores(tokens).tolist()
+    words = InvertedIndex.from_tokens(pa.array(texts, pa.string()))
+    found: list[float] = BM25Scorer([words], None if alive is None else np.array(alive)).scores(tokens).tolist()
     return found
 
 
@@ -38,7 +38,7 @@ def test_dead_passages_count_for_nothing() -> None:
 
 def test_blocks_count_as_one() -> None:
     texts = ["cat cat dog", "dog fish", "bird cat", "fish", "cow cat"]
-    blocks = [Words.of(pa.array(part, pa.string())) for part in (texts[:2], texts[2:3], [], texts[3:])]
+    blocks = [InvertedIndex.from_tokens(pa.array(part, pa.string())) for part in (texts[:2], texts[2:3], [], texts[3:])]
     for alive in (None, [True, True, False, True, True]):
-        apart = Lexicon(blocks, None if alive is None else np.array(alive)).scores("cat fish cat nowhere")
+        apart = BM25Scorer(blocks, None if alive is None else np.array(alive)).scores("cat fish cat nowhere")
         assert apart.tolist() == pytest.approx(scored(texts, "cat fish cat nowhere", alive))

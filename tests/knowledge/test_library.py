@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import pytest
 
-from core.answering.context.dependencies import Parts
+from core.answering.context.dependencies import AnswerDependencies
 from core.answering.pipeline import answer
 from core.errors import UsageError
 from core.llm.prompts import Prompts
@@ -157,7 +157,7 @@ async def test_the_memory_of_queries_is_bounded(library: KnowledgeLibrary, embed
 
 
 async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(filled: Store, embedder: WordEmbedder) -> None:
-    library = KnowledgeLibrary(settings(), filled, embedder, unavailable_s=0)
+    library = KnowledgeLibrary(settings(), filled, embedder, embedder_cooldown_s=0)
     await library.load()
     embedder.broken, embedder.delay = True, 0.01
     agents, found = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5))
@@ -208,17 +208,17 @@ async def test_new_knowledge_is_seen_after_a_reload(
     store: Store, embedder: WordEmbedder, markdown: Callable[..., str]
 ) -> None:
     library = KnowledgeLibrary(settings(), store, embedder)
-    assert library.empty
+    assert library.is_empty
     await library.load()
-    assert library.empty
+    assert library.is_empty
     assert await names(library, "sweet fruit") == await names(library, "安装") == []
     await refresh(DictSource("fruit", dict(FRUIT)), store, embedder, chunk_tokens=200)
     await library.reload()
-    assert not library.empty
+    assert not library.is_empty
     assert await names(library, "sweet fruit") == ["cook"]
     await refresh(DictSource("fruit", {}), store, embedder, chunk_tokens=200)
     await library.reload()
-    assert library.empty
+    assert library.is_empty
     assert await names(library, "sweet fruit") == []
 
 
@@ -339,7 +339,7 @@ async def test_of_reloads_at_once_the_newest_counts(filled: Store, embedder: Wor
     await asyncio.sleep(0.01)
     watched.ready.set()
     await asyncio.gather(old, new)
-    assert library.empty
+    assert library.is_empty
 
 
 async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
@@ -349,7 +349,7 @@ async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
     watched = Watched(filled)
     library = KnowledgeLibrary(chosen, watched, embedder)  # type: ignore[arg-type]
     await library.load()
-    parts = Parts(chosen, library, OrderKeeper(), None, Prompts.read())
+    parts = AnswerDependencies(chosen, library, OrderKeeper(), None, Prompts.read())
     for question, searches in (("Is the apple or the pear sweet fruit?", 1), ("Who won the cup yesterday?", 0)):
         watched.searches = 0
         sink = MemorySink()

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from core.errors import SourceError
 from core.settings import Settings, SourceSettings
 from knowledge.ingestion.sync import refresh
-from knowledge.live import open_live
-from knowledge.live.cache import Found, Kept
+from knowledge.live import open_live_source
+from knowledge.live.cache import LiveResult, ResultCache
 from knowledge.live.http_api import HttpApi
 from knowledge.live.search import LiveSources
 from knowledge.ports import Store
@@ -48,14 +48,14 @@ def service(web: WebPeer, provider: str, **more: Any) -> SourceSettings:
 
 
 def api(web: WebPeer, **more: Any) -> HttpApi:
-    return open_live(
+    return open_live_source(
         "api", parsed(**{"kind": "http_api", "url": web.url("/searxng/search"), "text": "content", **more})
     )
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_search_service_finds(web: WebPeer, provider: str) -> None:
-    source = open_live("news", service(web, provider))
+    source = open_live_source("news", service(web, provider))
     found = await source.search("rocket release")
     await source.close()
     assert [passage.title for passage in found] == ["Rocket 2 released", "Rocket & Docker", "Odd"]
@@ -88,7 +88,7 @@ async def test_results_can_be_restricted(web: WebPeer, provider: str, number: in
     fresh = ("day", "week", "month", "year")[number]
     language = "" if provider == "tavily" else "en-US"
     wishes = {"fresh": fresh, "sites": ["a.org", "b.org"], "limit": 5, "language": language}
-    source = open_live("news", service(web, provider, **wishes))
+    source = open_live_source("news", service(web, provider, **wishes))
     assert await source.search("rocket")
     await source.close()
     sent = {**web.requests[-1].query, **(web.bodies[-1] or {})}
@@ -101,7 +101,7 @@ async def test_results_can_be_restricted(web: WebPeer, provider: str, number: in
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_without_a_wish_nothing_is_sent_of_it(web: WebPeer, provider: str) -> None:
-    source = open_live("news", service(web, provider))
+    source = open_live_source("news", service(web, provider))
     assert await source.search("rocket")
     await source.close()
     sent = {**web.requests[-1].query, **(web.bodies[-1] or {})}
@@ -110,13 +110,13 @@ async def test_without_a_wish_nothing_is_sent_of_it(web: WebPeer, provider: str)
 
 def test_a_language_that_a_service_cannot_be_told_is_a_fault(web: WebPeer) -> None:
     with pytest.raises(SourceError, match="source news: provider tavily cannot be told a language"):
-        open_live("news", service(web, "tavily", language="en"))
+        open_live_source("news", service(web, "tavily", language="en"))
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_nothing_found_is_nothing(web: WebPeer, provider: str) -> None:
     web.hits = []
-    source = open_live("news", service(web, provider))
+    source = open_live_source("news", service(web, provider))
     assert await source.search("rocket") == []
     await source.close()
 
@@ -126,7 +126,7 @@ async def test_a_wrong_key_is_said_and_never_shown(
     web: WebPeer, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEARCH_KEY", "wrong-secret")
-    source = open_live("news", service(web, provider))
+    source = open_live_source("news", service(web, provider))
     with pytest.raises(SourceError, match=r"source news: .* answered with status 4\d\d") as failed:
         await source.search("rocket")
     assert "wrong-secret" not in str(failed.value)
@@ -183,7 +183,7 @@ async def test_a_query_stays_a_value(web: WebPeer) -> None:
     assert sent.query.getall("format") == ["json"]
     assert "X-Evil" not in sent.headers
     assert KEY not in sent.path_qs + str(dict(sent.headers))
-    in_path = open_live("api", parsed(kind="http_api", url=web.url("/find/{query}"), cache_s=0))
+    in_path = open_live_source("api", parsed(kind="http_api", url=web.url("/find/{query}"), cache_s=0))
     with pytest.raises(SourceError, match="status 404"):
         await in_path.search("../admin?a=b#c")
     await in_path.close()
@@ -193,7 +193,7 @@ async def test_a_query_stays_a_value(web: WebPeer) -> None:
 async def test_a_mapping_reads_what_is_deep(web: WebPeer) -> None:
     reply = {"data": {"items": [{"n": {"t": "Title"}, "parts": ["one", None, "two <script>evil()</script>"], "u": 7}]}}
     web.pages["/deep"] = Page(json.dumps(reply), headers={"Content-Type": "application/json"})
-    source = open_live(
+    source = open_live_source(
         "api",
         parsed(
             kind="http_api", url=web.url("/deep"), results="data.items", title="n.t", text="parts", link="u", date="@.x"
@@ -223,7 +223,7 @@ async def test_pages_are_asked_at_once(web: WebPeer) -> None:
 )
 def test_a_template_or_mapping_that_is_none_is_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SourceError, match=f"source api: {message}"):
-        open_live("api", parsed(kind="http_api", url="http://127.0.0.1/", **values))
+        open_live_source("api", parsed(kind="http_api", url="http://127.0.0.1/", **values))
 
 
 async def test_results_that_are_no_list_are_named(web: WebPeer) -> None:
@@ -303,7 +303,7 @@ async def test_an_agent_of_live_sources_is_asked_when_nothing_is_said_about_it(
     silent = {"cook": {"sources": ["fruit"]}, "reporter": {"sources": ["news"]}}
     library = KnowledgeLibrary(deployment(web, **silent), filled, embedder)
     await library.load()
-    assert not library.empty
+    assert not library.is_empty
     for query in ("a sweet pear", "完全未知"):
         assert {agent.name for agent in await library.route(query)} == {"cook", "reporter"}
     web.fault = "drop"
@@ -321,7 +321,7 @@ async def test_an_agent_of_live_sources_is_asked_when_nothing_is_said_about_it(
 
 async def test_text_that_is_no_text_stops_nothing(web: WebPeer) -> None:
     web.pages["/odd"] = Page('{"results": [{"title": "\\ud800", "text": "Half a pair: \\udfff."}, {"title": "Good"}]}')
-    source = open_live("api", parsed(kind="http_api", url=web.url("/odd")))
+    source = open_live_source("api", parsed(kind="http_api", url=web.url("/odd")))
     assert [passage.title for passage in await source.search("x")][-1] == "Good"
     web.pages["/odd"] = Page("[" * 100_000)
     with pytest.raises(SourceError, match="instead of JSON"):
@@ -345,7 +345,7 @@ async def test_a_key_that_went_away_is_a_failure_of_the_source(
     monkeypatch.delenv("SEARCH_KEY")
     file.unlink()
     assert {passage.source for passage in await library.search("all", "a sweet pear", 10)} == {"fruit"}
-    lonely = open_live("news", parsed(**news))
+    lonely = open_live_source("news", parsed(**news))
     with pytest.raises(
         SourceError, match=r"source news: api_key: (environment variable SEARCH_KEY|file .* cannot be read)"
     ):
@@ -364,7 +364,7 @@ async def test_a_key_that_went_away_is_a_failure_of_the_source(
 
 async def test_the_same_query_at_the_same_time_is_asked_once(web: WebPeer, tmp_path: Path) -> None:
     limited = {"kind": "http_api", "url": web.url("/searxng/search"), "params": {"q": "{query}", "format": "json"}}
-    source = open_live("api", parsed(**limited, text="content", requests_per_day=2), tmp_path)
+    source = open_live_source("api", parsed(**limited, text="content", requests_per_day=2), tmp_path)
     found = await asyncio.gather(*(source.search("rocket") for _ in range(5)), source.search("other"))
     assert len(web.requests) == 2
     assert all(one == found[0] for one in found[:5])
@@ -389,17 +389,17 @@ async def test_a_failure_is_shared_and_not_kept(web: WebPeer) -> None:
 async def test_who_gives_up_leaves_the_others_their_answer() -> None:
     go, asked, ended = asyncio.Event(), 0, 0
 
-    async def ask(query: str) -> Found:
+    async def ask(query: str) -> LiveResult:
         nonlocal asked, ended
         asked += 1
         try:
             await go.wait()
         finally:
             ended += 1
-        return Found([])
+        return LiveResult([])
 
-    kept = Kept(60)
-    first, second = (asyncio.create_task(kept.result("x", ask)) for _ in range(2))
+    kept = ResultCache(60)
+    first, second = (asyncio.create_task(kept.get_or_fetch("x", ask)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait([first])
@@ -408,12 +408,12 @@ async def test_who_gives_up_leaves_the_others_their_answer() -> None:
     go.set()
     assert await second == []
     go.clear()
-    last = [asyncio.create_task(kept.result("y", ask)) for _ in range(2)]
+    last = [asyncio.create_task(kept.get_or_fetch("y", ask)) for _ in range(2)]
     await asyncio.sleep(0)
     for one in last:
         one.cancel()
     await asyncio.wait(last)
     assert (asked, ended) == (2, 2)  # nobody waited any more: it is gone, too
     go.set()
-    assert await kept.result("y", ask) == []
+    assert await kept.get_or_fetch("y", ask) == []
     assert asked == 3

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from core.errors import StoreLocked
-from core.runtime.locks import being_refreshed, refresh_lock, source_lock, writing_lock
+from core.runtime.locks import is_refreshing, refresh_lock, source_lock, writing_lock
 
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from knowledge.locks import source_lock, writing_lock
+from core.runtime.locks import source_lock, writing_lock
 
 async def hold():
     async with source_lock(Path(sys.argv[1]), "docs"), writing_lock(Path(sys.argv[1])):
@@ -35,10 +35,10 @@ async def test_a_source_is_refreshed_by_one_and_others_meanwhile(tmp_path: Path)
             async with source_lock(tmp_path, "docs"):
                 pytest.fail("two at a time")
         async with source_lock(tmp_path, "code"):
-            assert being_refreshed(tmp_path, "code")
-        assert not being_refreshed(tmp_path, "code")
-        assert being_refreshed(tmp_path, "docs")
-        assert not being_refreshed(tmp_path, "never")
+            assert is_refreshing(tmp_path, "code")
+        assert not is_refreshing(tmp_path, "code")
+        assert is_refreshing(tmp_path, "docs")
+        assert not is_refreshing(tmp_path, "never")
     async with source_lock(tmp_path, "docs"):
         pass
 
@@ -51,7 +51,7 @@ async def test_whoever_looks_at_a_lock_is_in_nobodys_way(tmp_path: Path) -> None
     def look() -> None:
         nonlocal looks
         while not enough.is_set():
-            being_refreshed(tmp_path, "docs")
+            is_refreshing(tmp_path, "docs")
             looks += 1
             time.sleep(0.002)
 
@@ -66,7 +66,7 @@ async def test_whoever_looks_at_a_lock_is_in_nobodys_way(tmp_path: Path) -> None
         enough.set()
         await looking
     assert min(looks, taken) >= 50, "it was taken again and again while somebody looked"
-    assert not being_refreshed(tmp_path, "docs")
+    assert not is_refreshing(tmp_path, "docs")
 
 
 async def test_the_whole_store_and_a_source_exclude_each_other(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_writers_take_turns_and_a_killed_process_holds_nothing(tmp_path: P
     )
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
-    assert being_refreshed(tmp_path, "docs")
+    assert is_refreshing(tmp_path, "docs")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2), writing_lock(tmp_path):
             pytest.fail("two writers")

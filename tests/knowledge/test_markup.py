@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from knowledge.sources.formats import readable
-from knowledge.web.markup import without_hidden
+from knowledge.sources.formats import read_document
+from knowledge.web.markup import strip_hidden_markup
 
 BAD = "<script>alert(1)</script>"
 
@@ -38,7 +38,7 @@ BAD = "<script>alert(1)</script>"
     ],
 )
 def test_what_a_browser_would_run_goes(text: str, expected: str) -> None:
-    assert without_hidden(text) == expected
+    assert strip_hidden_markup(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_what_a_browser_would_run_goes(text: str, expected: str) -> None:
     ],
 )
 def test_code_and_harmless_text_stay_as_they_are(text: str) -> None:
-    assert without_hidden(text) == text
+    assert strip_hidden_markup(text) == text
 
 
 def test_what_follows_code_is_looked_at() -> None:
     for code in ("```\nx\n```\n", "> ```\n> x\n\n", "    x\n\ny\n", "- ```\n  x\n  ```\n", "`x` "):
-        assert without_hidden(f"a\n\n{code}b {BAD}c") == f"a\n\n{code}b c"
+        assert strip_hidden_markup(f"a\n\n{code}b {BAD}c") == f"a\n\n{code}b c"
 
 
 def test_every_line_keeps_its_number() -> None:
     text = f"one\n<script>\nevil()\n</script>\nfive <!--\n--> six\n<img\nonerror='\nx'>\n\n{BAD}last"
-    kept = without_hidden(text, lines=True)
+    kept = strip_hidden_markup(text, keep_line_numbers=True)
     assert kept.count("\n") == text.count("\n")
     assert [kept.split("\n").index(line) for line in ("one", "last")] == [0, 10]
     assert "evil" not in kept
@@ -79,11 +79,11 @@ def test_every_line_keeps_its_number() -> None:
 
 def test_documents_of_files_lose_it_and_keep_their_lines() -> None:
     data = f"# Hi\n\n<script>\nevil()\n</script>\n\n`{BAD}` [a](javascript:evil())\n".encode()
-    assert readable("x.md", "markdown", data) == (f"# Hi\n\n\n\n\n\n`{BAD}` [a](#)\n", "markdown")
+    assert read_document("x.md", "markdown", data) == (f"# Hi\n\n\n\n\n\n`{BAD}` [a](#)\n", "markdown")
     cells = [{"cell_type": "markdown", "source": f"Text {BAD}"}, {"cell_type": "code", "source": BAD}]
-    text, kind = readable("x.ipynb", "notebook", json.dumps({"cells": cells}).encode())
+    text, kind = read_document("x.ipynb", "notebook", json.dumps({"cells": cells}).encode())
     assert (text, kind) == (f"Text \n\n```python\n{BAD}\n```", "markdown")
-    assert readable("x.html.txt", "text", BAD.encode()) == (BAD, "text")
+    assert read_document("x.html.txt", "text", BAD.encode()) == (BAD, "text")
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_documents_of_files_lose_it_and_keep_their_lines() -> None:
 )
 def test_nothing_takes_long(part: str) -> None:
     started = time.thread_time()
-    without_hidden(part * (60_000 // len(part)), lines=True)
+    strip_hidden_markup(part * (60_000 // len(part)), keep_line_numbers=True)
     assert time.thread_time() - started < 3

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from knowledge.embedding import NICENESS, give_way
+from knowledge.embedding import NICENESS, lower_thread_priority
 
 
 def niceness() -> int:
@@ -22,7 +22,7 @@ def of_a_thread_of_its_own() -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="priorities by thread are Linux's")
 def test_a_thread_gives_way_with_those_it_starts_and_nobody_else_does() -> None:
     before = niceness()
-    with ThreadPoolExecutor(1, initializer=give_way) as humble:
+    with ThreadPoolExecutor(1, initializer=lower_thread_priority) as humble:
         assert humble.submit(niceness).result() == max(NICENESS, before)
         assert humble.submit(of_a_thread_of_its_own).result() == max(NICENESS, before)
     assert niceness() == before

@@ -12,8 +12,8 @@ from core.errors import EmbeddingError, SourceError, StoreError, StoreLocked
 from core.runtime.locks import make_data_dir, refresh_lock, source_lock
 from core.settings import FeedSource, FilesSource, GitSource, SourceSettings
 from core.storage.engine import Database
-from core.storage.refresh_state import UpkeepRecord
-from knowledge.ingestion.refresh import Refreshed, Refreshing, refresh_source, refresh_sources
+from core.storage.refresh_state import RefreshStateRepository
+from knowledge.ingestion.refresh import RefreshContext, RefreshResult, refresh_source, refresh_sources
 from knowledge.ingestion.sync import refresh
 from knowledge.ports import Store
 from knowledge.retrieval.library import KnowledgeLibrary
@@ -39,7 +39,7 @@ async def test_a_source_that_cannot_even_be_opened_does_not_stop_the_others(
         "branch": GitSource(kind="git", url="https://example.org/x.git", branch="-x"),
         "good": folder(tmp_path / "b", "banana"),
     }
-    done = await refresh_sources(Refreshing(sources, store, embedder, tmp_path, 200))
+    done = await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200))
     assert [report.name for report in done.reports] == ["good"]
     assert "glob" in done.failures["glob"]
     assert "'-x'" in done.failures["branch"]
@@ -54,10 +54,10 @@ async def test_news_come_with_every_change_and_at_the_end(tmp_path: Path, store:
         told.append(list(names))
         held.append([len(await store.vectors(name)) for name in sources])
 
-    async def run() -> Refreshed:
+    async def run() -> RefreshResult:
         held.clear()
         told.clear()
-        return await refresh_sources(Refreshing(sources, store, embedder, tmp_path, 200), news=news)
+        return await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200), on_changed=news)
 
     await run()
     assert [1, 0] in held, "the first source could be asked before the second was read"
@@ -83,7 +83,7 @@ async def test_questions_find_the_first_batch_of_a_source_that_is_still_read(
 
     fruit = DictSource("fruit", {f"{number}.md": f"An apple, number {number}." for number in range(600)})
     for _ in range(2):
-        await refresh(fruit, store, embedder, chunk_tokens=200, first_batch=first_batch, batch_passages=200)
+        await refresh(fruit, store, embedder, chunk_tokens=200, on_first_batch=first_batch, batch_passages=200)
         fruit.texts["0.md"] += " It is red."
     assert len(seen) == 1, "once, and only for a source that held nothing"
     documents, agents = seen[0]
@@ -101,34 +101,36 @@ def test_a_data_directory_that_is_a_file_or_below_one_is_named(tmp_path: Path, b
 
 
 @pytest.fixture
-async def record(tmp_path: Path) -> AsyncIterator[UpkeepRecord]:
+async def record(tmp_path: Path) -> AsyncIterator[RefreshStateRepository]:
     database = await Database.open(tmp_path / "journal.db")
-    yield UpkeepRecord(database)
+    yield RefreshStateRepository(database)
     await database.close()
 
 
 async def test_a_source_that_another_process_refreshes_is_left_to_it(
-    tmp_path: Path, store: Store, embedder: WordEmbedder, record: UpkeepRecord
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
 ) -> None:
     sources = {"fruit": folder(tmp_path / "a", "apple"), "tools": folder(tmp_path / "b", "hammer")}
-    work = Refreshing(sources, store, embedder, tmp_path, 200, record)
+    work = RefreshContext(sources, store, embedder, tmp_path, 200, record)
     async with source_lock(tmp_path, "fruit"):
         done = await refresh_sources(work)
         assert [report.name for report in done.reports] == ["tools"]
         assert "another process is refreshing source fruit" in done.failures["fruit"]
-        assert "fruit" not in await record.entries(), "that somebody else is at it is no failed try"
+        assert "fruit" not in await record.get_states(), "that somebody else is at it is no failed try"
         with pytest.raises(StoreLocked, match="source fruit"):
             await refresh_sources(work, ["fruit"])
     assert (await refresh_sources(work)).failures == {}
 
 
 async def test_the_record_tells_success_failure_and_what_was_broken_off(
-    tmp_path: Path, store: Store, embedder: WordEmbedder, record: UpkeepRecord
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
 ) -> None:
     sources = {"fruit": folder(tmp_path / "a", "apple", "pear")}
-    work = Refreshing(sources, store, embedder, tmp_path, 200, record, lambda text: text.replace(str(tmp_path), "***"))
+    work = RefreshContext(
+        sources, store, embedder, tmp_path, 200, record, lambda text: text.replace(str(tmp_path), "***")
+    )
     await refresh_source(work, "fruit")
-    first = await record.entry("fruit")
+    first = await record.get_state("fruit")
     assert (first.documents, first.passages, first.failures, first.error, first.unfinished) == (2, 2, 0, "", False)
     assert first.counts["added"] == 2
     assert first.last_try is not None
@@ -140,41 +142,41 @@ async def test_the_record_tells_success_failure_and_what_was_broken_off(
     for failures in (1, 2):
         with pytest.raises(EmbeddingError):
             await refresh_source(work, "fruit")
-        entry = await record.entry("fruit")
+        entry = await record.get_state("fruit")
         assert (entry.failures, entry.error, entry.documents) == (failures, "the embedder is broken", 2)
         assert (entry.last_success, entry.changed_at) == (first.last_success, first.changed_at)
     (tmp_path / "a").rename(tmp_path / "elsewhere")
     with pytest.raises(SourceError):
         await refresh_source(work, "fruit")
-    assert "***" in (await record.entry("fruit")).error
-    assert str(tmp_path) not in (await record.entry("fruit")).error
+    assert "***" in (await record.get_state("fruit")).error
+    assert str(tmp_path) not in (await record.get_state("fruit")).error
 
     (tmp_path / "elsewhere").rename(tmp_path / "a")
     embedder.broken, embedder.delay = False, 30
     refreshing = asyncio.create_task(refresh_source(work, "fruit"))
     async with asyncio.timeout(60):
-        while not (await record.entry("fruit")).unfinished:
+        while not (await record.get_state("fruit")).unfinished:
             await asyncio.sleep(0.01)
     refreshing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await refreshing
-    broken_off = await record.entry("fruit")
+    broken_off = await record.get_state("fruit")
     assert (broken_off.unfinished, broken_off.failures) == (True, 3)
 
 
 async def test_a_source_whose_remote_is_gone_has_failed_on_record(
-    tmp_path: Path, store: Store, embedder: WordEmbedder, record: UpkeepRecord
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
 ) -> None:
     async with WebPeer() as web:
         web.pages["/feed"] = rss(("one", "Rocket 1 is out.", 1))
         values = {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"]}
-        work = Refreshing({"news": FeedSource.model_validate(values)}, store, embedder, tmp_path, 200, record)
+        work = RefreshContext({"news": FeedSource.model_validate(values)}, store, embedder, tmp_path, 200, record)
         await refresh_source(work, "news")
-        first = await record.entry("news")
+        first = await record.get_state("news")
         web.status = 503
         report = await refresh_source(work, "news")
     assert report.stale
-    entry = await record.entry("news")
+    entry = await record.get_state("news")
     assert entry.error.startswith("not up to date: ")
     assert (entry.last_success, entry.documents, entry.failures) == (first.last_success, 1, 1)
 
@@ -185,31 +187,31 @@ async def test_another_link_reaches_documents_that_have_not_changed(
     source = folder(tmp_path / "a", "apple", link="https://old.org/{path}")
     for link in ("https://old.org/{path}", "https://new.org/{path}"):
         given = source.model_copy(update={"link": link})
-        report = await refresh_source(Refreshing({"fruit": given}, store, embedder, tmp_path, 200), "fruit")
+        report = await refresh_source(RefreshContext({"fruit": given}, store, embedder, tmp_path, 200), "fruit")
     assert (report.updated, report.unchanged) == (1, 0)
     (found,) = await store.search("apple", (await embedder.embed(["apple"]))[0], ["fruit"], 5)
     assert found.url == "https://new.org/0.md"
 
 
 async def test_a_source_that_is_no_longer_configured_is_forgotten_by_a_whole_ingest(
-    tmp_path: Path, store: Store, embedder: WordEmbedder, record: UpkeepRecord
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
 ) -> None:
     sources = {name: folder(tmp_path / name, "apple", "pear") for name in ("fruit", "trees")}
-    await refresh_sources(Refreshing(sources, store, embedder, tmp_path, 200, record))
+    await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200, record))
     # Another deployment's, whose refreshes are not on record here.
     await refresh(DictSource("others", {"a.md": "plum"}), store, embedder, chunk_tokens=200)
-    left = Refreshing({"fruit": sources["fruit"]}, store, embedder, tmp_path, 200, record)
+    left = RefreshContext({"fruit": sources["fruit"]}, store, embedder, tmp_path, 200, record)
 
     await refresh_sources(left, ["fruit"])
     assert len(await store.manifest("trees")) == 2, "who refreshes one source changes no other"
     async with source_lock(tmp_path, "trees"):
         assert (await refresh_sources(left)).failures == {}
     assert len(await store.manifest("trees")) == 2, "a process with another configuration is at it"
-    assert set(await record.entries()) == {"fruit", "trees"}
+    assert set(await record.get_states()) == {"fruit", "trees"}
 
     await refresh_sources(left)
     assert await store.manifest("trees") == {}
-    assert set(await record.entries()) == {"fruit"}
+    assert set(await record.get_states()) == {"fruit"}
     assert [len(await store.manifest(name)) for name in ("fruit", "others")] == [2, 1]
 
 
@@ -229,7 +231,7 @@ async def test_many_sources_are_refreshed_at_once_into_a_new_store_by_two_proces
     handles = [store, other] * 3
     done = await asyncio.gather(
         *(
-            refresh_source(Refreshing(sources, handle, embedder, tmp_path, 200), name)
+            refresh_source(RefreshContext(sources, handle, embedder, tmp_path, 200), name)
             for name, handle in zip(sources, handles, strict=True)
         )
     )

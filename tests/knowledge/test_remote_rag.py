@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from bots.cli.check import check
 from core.errors import SourceError
 from core.settings import Settings, SourceSettings
-from knowledge.live import is_live, open_live
+from knowledge.live import is_live, open_live_source
 from knowledge.live.remote_rag import RemoteRag
 from knowledge.live.search import LiveSources
 from tests.peers.web import KEY, WebPeer
@@ -88,7 +88,7 @@ def parsed(service: RagPeer, bases: Mapping[str, float] | None = None, **changes
 
 
 def rag(service: RagPeer, bases: Mapping[str, float] | None = None, **changes: Any) -> RemoteRag:
-    opened = open_live("elsewhere", parsed(service, bases, **changes))
+    opened = open_live_source("elsewhere", parsed(service, bases, **changes))
     assert isinstance(opened, RemoteRag)
     return opened
 

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from knowledge.ports import Vectors
-from knowledge.retrieval.routing import AgentIndex, Told, choose, cluster, count_centroids, fit, score
+from knowledge.retrieval.routing import (
+    AgentIndex,
+    MixInText,
+    cluster,
+    compute_score,
+    count_centroids,
+    score_agent,
+    select_agents,
+)
 
 NONE = np.empty((0, 2), np.float32)
 
@@ -100,12 +108,12 @@ def test_clustering_is_fast(size: int) -> None:
 def test_score_mixes_and_scales() -> None:
     query = unit([1, 0])[0]
     known, told = unit([0.6, 0.8], [0, 1]), unit([0.8, 0.6])
-    assert score(query, index("a", known, told, 0.3, 1.0)) == pytest.approx(0.7 * 0.6 + 0.3 * 0.8)
-    assert score(query, index("a", known, told, 0.3, 2.0)) == pytest.approx(2 * (0.7 * 0.6 + 0.3 * 0.8))
-    assert score(query, index("a", known, told, 1.0)) == pytest.approx(0.8)
-    assert score(query, index("a", known, NONE, 0.3)) == pytest.approx(0.6)
-    assert score(query, index("a", NONE, told, 0.3, 0.5)) == pytest.approx(0.4)
-    assert score(query, index("a", NONE, NONE)) == -np.inf
+    assert compute_score(query, index("a", known, told, 0.3, 1.0)) == pytest.approx(0.7 * 0.6 + 0.3 * 0.8)
+    assert compute_score(query, index("a", known, told, 0.3, 2.0)) == pytest.approx(2 * (0.7 * 0.6 + 0.3 * 0.8))
+    assert compute_score(query, index("a", known, told, 1.0)) == pytest.approx(0.8)
+    assert compute_score(query, index("a", known, NONE, 0.3)) == pytest.approx(0.6)
+    assert compute_score(query, index("a", NONE, told, 0.3, 0.5)) == pytest.approx(0.4)
+    assert compute_score(query, index("a", NONE, NONE)) == -np.inf
 
 
 def test_choose_takes_the_best_over_the_threshold() -> None:
@@ -118,12 +126,12 @@ def test_choose_takes_the_best_over_the_threshold() -> None:
         index("also", unit([1, 1])),
         index("against", unit([-1, 0])),
     ]
-    names = [agent.name for agent in choose(query, indexes, limit=10, threshold=0.0)]
+    names = [agent.name for agent in select_agents(query, indexes, limit=10, threshold=0.0)]
     assert names == ["best", "also", "tie", "low"]
-    assert [agent.name for agent in choose(query, indexes, limit=2, threshold=0.0)] == ["best", "also"]
-    assert [agent.name for agent in choose(query, indexes, limit=9, threshold=0.9)] == ["best"]
-    assert "empty" not in {agent.name for agent in choose(query, indexes, limit=9, threshold=-1)}
-    assert choose(query, [], limit=3, threshold=0) == []
+    assert [agent.name for agent in select_agents(query, indexes, limit=2, threshold=0.0)] == ["best", "also"]
+    assert [agent.name for agent in select_agents(query, indexes, limit=9, threshold=0.9)] == ["best"]
+    assert "empty" not in {agent.name for agent in select_agents(query, indexes, limit=9, threshold=-1)}
+    assert select_agents(query, [], limit=3, threshold=0) == []
 
 
 def test_queries_reach_the_agent_that_knows() -> None:
@@ -131,7 +139,7 @@ def test_queries_reach_the_agent_that_knows() -> None:
     knowledge = [cluster(groups(1, 80, seed=100 + number)[1], 8) for number in range(20)]
     agents = [index(f"agent-{n}", part, centres[n : n + 1], 0.5) for n, part in enumerate(knowledge)]
     for number in range(20):
-        assert choose(centres[number], agents, limit=3, threshold=0)[0].name == f"agent-{number}"
+        assert select_agents(centres[number], agents, limit=3, threshold=0)[0].name == f"agent-{number}"
 
 
 def test_choosing_among_twenty_agents_is_fast() -> None:
@@ -144,7 +152,7 @@ def test_choosing_among_twenty_agents_is_fast() -> None:
     times = []
     for _ in range(50):
         started = time.thread_time()
-        choose(query, agents, limit=3, threshold=0)
+        select_agents(query, agents, limit=3, threshold=0)
         times.append(time.thread_time() - started)
     assert float(np.median(times)) < 0.002
 
@@ -159,19 +167,19 @@ def test_a_damaged_vector_spoils_no_centroid() -> None:
     vectors = np.concatenate([unit(*[[1, 0]] * 4), np.full((2, 2), np.nan, np.float32)])
     np.testing.assert_allclose(cluster(vectors, 4), [[1, 0]])
     assert cluster(np.full((3, 2), np.nan, np.float32), 4).shape == (0, 2)
-    assert choose(np.full(2, np.nan, np.float32), [index("a", unit([1, 0]))], limit=3, threshold=-1) == []
+    assert select_agents(np.full(2, np.nan, np.float32), [index("a", unit([1, 0]))], limit=3, threshold=-1) == []
 
 
 def test_a_score_tells_what_it_is_made_of() -> None:
     query = unit([1, 0])[0]
-    told = (Told("description", "all", 0.5), Told("examples", "how?"))
+    told = (MixInText("description", "all", 0.5), MixInText("examples", "how?"))
     mix_in = unit([0.9, 0.1], [0.6, 0.8]) * np.array([[0.5], [1.0]], np.float32)
-    found = fit(query, AgentIndex("a", unit([0.8, 0.6]), mix_in, 0.25, 2.0, told))
+    found = score_agent(query, AgentIndex("a", unit([0.8, 0.6]), mix_in, 0.25, 2.0, told))
     # The description is nearer, but counts half.
-    assert found.told == told[1]
-    assert found.mix_in == pytest.approx(0.6)
-    assert found.mix_in_part == pytest.approx(2 * 0.25 * 0.6)
-    assert found.score - 2 * 0.75 * 0.8 == pytest.approx(found.mix_in_part)
-    alone = fit(query, AgentIndex("a", NONE, mix_in, 0.25, 2.0, told))
-    assert alone.mix_in_part == alone.score == pytest.approx(1.2)
-    assert fit(query, index("a", unit([1, 0]))).mix_in_part is None
+    assert found.best_text == told[1]
+    assert found.mix_in_cosine == pytest.approx(0.6)
+    assert found.mix_in_contribution == pytest.approx(2 * 0.25 * 0.6)
+    assert found.score - 2 * 0.75 * 0.8 == pytest.approx(found.mix_in_contribution)
+    alone = score_agent(query, AgentIndex("a", NONE, mix_in, 0.25, 2.0, told))
+    assert alone.mix_in_contribution == alone.score == pytest.approx(1.2)
+    assert score_agent(query, index("a", unit([1, 0]))).mix_in_contribution is None

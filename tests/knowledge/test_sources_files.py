@@ -12,7 +12,7 @@ import pytest
 from core.errors import SourceError
 from core.settings import FilesSource
 from knowledge.ports import Document, Listing, Source
-from knowledge.sources.common.documents import decode, defect
+from knowledge.sources.common.documents import decode, unusable_reason
 from knowledge.sources.factory import open_source
 
 NOBODY = 65534
@@ -218,9 +218,9 @@ async def test_links_are_filled_and_encoded(tmp_path: Path) -> None:
     ],
 )
 def test_bytes_become_text(data: bytes, text: str) -> None:
-    assert defect(data) == ""
+    assert unusable_reason(data) == ""
     assert decode(data) == text
 
 
 def test_zero_bytes_are_binary_wherever_they_stand() -> None:
-    assert defect(b"x" * 100_000 + b"\0") == "binary"
+    assert unusable_reason(b"x" * 100_000 + b"\0") == "binary"

@@ -19,7 +19,7 @@ from core.text.tokens import query_tokens
 from knowledge.chunking import chunk
 from knowledge.ingestion.sync import refresh
 from knowledge.ports import Document, Store
-from knowledge.sources.forge.api import clean
+from knowledge.sources.forge.api import clean_markdown
 from knowledge.sources.forge.source import ForgeProject
 from tests.knowledge.conftest import WordEmbedder
 from tests.peers.forge import NOW, PROJECT, REPOSITORY, TOKEN, ForgePeer, Remark, Ticket, Version
@@ -507,11 +507,11 @@ def test_discussions_need_a_token() -> None:
     ],
 )
 def test_what_nobody_sees_is_dropped(text: str, kept: str) -> None:
-    assert clean(text) == kept
+    assert clean_markdown(text) == kept
 
 
 @pytest.mark.parametrize("piece", ["<script>", "<!--", "```\n~~~\n", "<svg ", "`", "# ", "<!-- ` "])
 def test_cleaning_takes_no_longer_for_odd_texts(piece: str) -> None:
     began = time.thread_time()
-    clean(piece * (60_000 // len(piece)))
+    clean_markdown(piece * (60_000 // len(piece)))
     assert time.thread_time() - began < 1.0

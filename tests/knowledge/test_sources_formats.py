@@ -16,7 +16,7 @@ import pytest
 from core.settings import FilesSource
 from knowledge.ports import Document
 from knowledge.sources.files import FilesFolder
-from knowledge.sources.formats import readable
+from knowledge.sources.formats import read_document
 
 
 def pdf(*pages: str) -> bytes:
@@ -191,13 +191,13 @@ def test_what_unpacks_into_too_much_is_refused() -> None:
             archive.writestr(f"word/{number}.xml", b"0" * (80 << 20))
     assert len(buffer.getvalue()) < 1 << 20
     for kind in ("docx", "pptx", "xlsx"):
-        assert readable(f"bomb.{kind}", kind, buffer.getvalue()) == ("", kind)
+        assert read_document(f"bomb.{kind}", kind, buffer.getvalue()) == ("", kind)
 
 
 def test_an_encrypted_pdf_is_left_out() -> None:
     writer = pypdf.PdfWriter(io.BytesIO(pdf("Secret")))
     writer.encrypt("password", algorithm="RC4-128")
-    assert readable("x.pdf", "pdf", saved(Writing(writer))) == ("", "pdf")
+    assert read_document("x.pdf", "pdf", saved(Writing(writer))) == ("", "pdf")
 
 
 class Writing:
@@ -209,7 +209,7 @@ class Writing:
 
 
 def test_a_scan_is_left_out() -> None:
-    assert readable("x.pdf", "pdf", pdf("")) == ("", "pdf")
+    assert read_document("x.pdf", "pdf", pdf("")) == ("", "pdf")
 
 
 async def test_their_size_has_its_own_limit(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ async def test_their_size_has_its_own_limit(tmp_path: Path) -> None:
     "text", ["openapi: 3", "openapi: [", '{"openapi": "3", "paths": 3}', "swagger: 2\npaths:\n  /x: 7\n", "a: b"]
 )
 def test_what_is_no_api_stays_as_it_is(text: str) -> None:
-    described, kind = readable("x.yaml", "text", text.encode())
+    described, kind = read_document("x.yaml", "text", text.encode())
     assert described == text or described.startswith("# API")
     assert kind == "text" or described.startswith("# API")
 
@@ -296,7 +296,7 @@ BODY = {
 
 
 def test_what_is_sent_and_comes_back_is_read() -> None:
-    text, kind = readable("x.json", "text", json.dumps(BODY).encode())
+    text, kind = read_document("x.json", "text", json.dumps(BODY).encode())
     assert kind == "markdown"
     for part in (
         "| lim | query | how many at most (integer) |",
@@ -340,7 +340,7 @@ def test_the_body_of_an_older_description_is_read() -> None:
             }
         },
     }
-    text, _ = readable("x.json", "text", json.dumps(described).encode())
+    text, _ = read_document("x.json", "text", json.dumps(described).encode())
     for part in (
         "| id | path | Which (integer, required) |",
         "Request body (required)\n\nAs `application/json`: Pet\n\n",
@@ -369,7 +369,7 @@ def test_references_that_go_round_or_nowhere_end(reference: object) -> None:
     content = {"content": {"a/b": {"schema": {"$ref": "#/components/b"}}}}
     paths = {"/x": {"get": operation, "put": {"requestBody": content, "summary": "There"}}, "/y": one}
     described = {"openapi": "3.1", "paths": paths, "components": round_about}
-    text, kind = readable("x.json", "text", json.dumps(described).encode())
+    text, kind = read_document("x.json", "text", json.dumps(described).encode())
     assert kind == "markdown"
     assert "## GET /x\n\nHere" in text
     assert "## PUT /x\n\nThere" in text

@@ -20,7 +20,7 @@ from core.errors import SourceError
 from core.observability.logs import configure_logs
 from core.settings import GitSource, LogSettings
 from knowledge.ports import Document, Listing, Source
-from knowledge.sources.common.documents import derived_template, without_credentials
+from knowledge.sources.common.documents import derive_template, redact_credentials
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.clone import clone_name
 from knowledge.sources.git.source import is_local
@@ -484,7 +484,7 @@ async def test_a_link_is_derived_from_origin(repository: Path, tmp_path: Path) -
     ],
 )  # fmt: skip
 def test_links_are_derived_for_known_hosts(remote_url: str, template: str) -> None:
-    assert derived_template(remote_url) == template
+    assert derive_template(remote_url) == template
 
 
 def test_paths_and_addresses_are_told_apart() -> None:
@@ -494,4 +494,4 @@ def test_paths_and_addresses_are_told_apart() -> None:
 
 def test_credentials_are_blanked() -> None:
     text = "fetch https://u:p@x.example/r?token=1 and ssh://git@y/r, 'http://a:b@c@z/r' but git@host:r stays"
-    assert without_credentials(text) == "fetch https://x.example/r and ssh://y/r, 'http://z/r' but git@host:r stays"
+    assert redact_credentials(text) == "fetch https://x.example/r and ssh://y/r, 'http://z/r' but git@host:r stays"

@@ -19,8 +19,8 @@ from core.errors import SourceError
 from core.settings import GitSource, Secret
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
-from knowledge.sources.git.access import access_of
-from knowledge.sources.git.command import Git, GitFailure
+from knowledge.sources.git.access import build_access
+from knowledge.sources.git.command import Git, GitError
 from knowledge.sources.git.source import GitRepository
 from tests.knowledge.test_sources_git import clone_of, commit, git, processes
 from tests.peers.git_server import GitServer
@@ -79,14 +79,14 @@ async def test_a_token_opens_the_repository_and_is_written_nowhere(
         revision = commit(repository, {"README.md": "# New\n"})
         assert (await one.listing()).revision == revision
         assert isinstance(one, GitRepository)
-        assert await one.newest() == revision
+        assert await one.latest_commit() == revision
     assert server.tokens
     assert TOKEN.encode() not in written(tmp_path / "data")
     assert not helper.exists()
     assert TOKEN not in (clone_of(tmp_path) / "config").read_text()
     assert TOKEN not in caplog.text
     settings = GitSource(kind="git", url=server.url("r"), token=Secret(env="GIT_TOKEN"))
-    assert TOKEN not in repr(access_of("docs", settings))
+    assert TOKEN not in repr(build_access("docs", settings))
 
 
 async def test_a_token_stands_in_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,7 @@ def test_the_real_ssh_understands_the_options(key: Path, tmp_path: Path) -> None
     settings = GitSource.model_validate(
         {"kind": "git", "url": "git@h.example:r", "ssh_key": key, "known_hosts": known, "timeout_s": 7}
     )
-    command = access_of("docs", settings).variables["GIT_SSH_COMMAND"]
+    command = build_access("docs", settings).environment["GIT_SSH_COMMAND"]
     done = subprocess.run(["sh", "-c", f"{command} -G h.example"], check=True, capture_output=True, text=True)
     options = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
     assert (options["batchmode"], options["identitiesonly"], options["connecttimeout"]) == ("yes", "yes", "7")
@@ -384,7 +384,7 @@ async def test_a_connection_that_ssh_keeps_open_holds_nobody_up(
     ssh.chmod(0o755)
     monkeypatch.setenv("GIT_SSH", str(ssh))
     began = time.monotonic()
-    with pytest.raises(GitFailure, match="refused"):
+    with pytest.raises(GitError, match="refused"):
         await Git(tmp_path, 30).run("ls-remote", "--", "git@example.org:team/handbook")
     assert time.monotonic() - began < 25
     os.kill(int(kept.read_text()), signal.SIGKILL)

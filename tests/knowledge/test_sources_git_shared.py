@@ -18,7 +18,7 @@ from knowledge.ingestion.sync import refresh
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.clone import clone_name
-from knowledge.sources.git.state import CloneState, Fetched, forget_sources, read_state, write_state
+from knowledge.sources.git.state import BranchFetch, CloneState, delete_unused_clones, read_state, write_state
 from knowledge.stores.lance.store import open_lance
 from tests.knowledge.conftest import WordEmbedder
 from tests.knowledge.test_sources_git import clone_of, clones, commit, git, read
@@ -60,7 +60,7 @@ def age(tmp_path: Path, seconds: float) -> None:
     for clone in clones(tmp_path):
         state = read_state(clone)
         assert state is not None
-        state.fetched = {branch: Fetched(one.round, one.at - seconds) for branch, one in state.fetched.items()}
+        state.fetched = {branch: BranchFetch(one.round, one.at - seconds) for branch, one in state.fetched.items()}
         write_state(clone, state)
 
 
@@ -238,24 +238,24 @@ async def test_clones_of_earlier_versions_and_of_removed_sources_go(server: GitS
     for one in three(server, tmp_path):
         await one.listing()
     assert len(clones(tmp_path)) == 1
-    forget_sources(tmp_path / "data", {"code", "examples"})
+    delete_unused_clones(tmp_path / "data", {"code", "examples"})
     state = read_state(clone_of(tmp_path))
     assert state is not None
     assert set(state.followers) == {"code", "examples"}
-    forget_sources(tmp_path / "data", ())
+    delete_unused_clones(tmp_path / "data", ())
     assert not list((tmp_path / "data/git").iterdir())
 
 
 async def test_a_clone_that_another_is_writing_to_is_waited_for(server: GitServer, tmp_path: Path) -> None:
-    from knowledge.sources.git.state import locked
+    from knowledge.sources.git.state import file_lock
 
     one = source("docs", server.url("r.git"), tmp_path, timeout_s=0.1)
     lock = tmp_path / "data/git" / f"{clone_name(server.url('r.git'))}.lock"
-    async with locked(lock, 1):
+    async with file_lock(lock, 1):
         with pytest.raises(SourceError, match="another refresh has been fetching"):
             await one.listing()
     patient = source("docs", server.url("r.git"), tmp_path)
-    async with locked(lock, 1):
+    async with file_lock(lock, 1):
         waiting = asyncio.create_task(patient.listing())
         await asyncio.sleep(0.2)
         assert not waiting.done()
@@ -285,7 +285,7 @@ def test_a_state_that_makes_no_sense_is_none(kept: str, tmp_path: Path) -> None:
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     state = CloneState("https://x.example/r")
-    state.note("docs", ["", "v1"], 17.5)
+    state.record_fetch("docs", ["", "v1"], 17.5)
     state.follow("docs", ["", "v1"])
     write_state(tmp_path, state)
     assert read_state(tmp_path) == state

@@ -13,7 +13,7 @@ from aiohttp import web as server
 from core.errors import SourceError
 from core.settings import WebsiteSource
 from knowledge.ports import Listing
-from knowledge.sources.website.crawl_state import FAILURES_IN_A_ROW, Visit
+from knowledge.sources.website.crawl_state import MAX_CONSECUTIVE_FAILURES, CrawlState
 from knowledge.sources.website.source import Website
 from tests.peers.web import Page, WebPeer
 
@@ -254,22 +254,22 @@ async def test_a_maze_without_text_ends(tmp_path: Path) -> None:
 
 async def test_a_visit_that_takes_too_long_keeps_what_it_did_not_reach(web: WebPeer, tmp_path: Path) -> None:
     first = await site(web, tmp_path).listing()
-    record = {path: page for path, page in site(web, tmp_path)._record.load().items() if path != "/"}
-    visit = Visit(record, 10)
-    visit.begin(0.5)
-    assert visit.ends > time.monotonic() + 59
-    visit.came("/faq")
-    visit.ends = time.monotonic()
-    visit.cut = visit.enough()
-    assert visit.cut == "time used up"
-    assert set(visit.unheard()) == set(first.fingerprints) - {"/", "/faq"}
+    record = {path: page for path, page in site(web, tmp_path)._store.load().items() if path != "/"}
+    visit = CrawlState(record, 10)
+    visit.start(0.5)
+    assert visit.deadline > time.monotonic() + 59
+    visit.mark_answered("/faq")
+    visit.deadline = time.monotonic()
+    visit.stop_reason = visit.get_stop_reason()
+    assert visit.stop_reason == "time used up"
+    assert set(visit.unvisited()) == set(first.fingerprints) - {"/", "/faq"}
 
 
 def test_the_time_of_a_visit_follows_from_its_pages() -> None:
     """500 pages that hang for 20 s each would hold their place for hours."""
-    visit = Visit({}, 500)
-    visit.begin(0.5)
-    assert visit.ends - time.monotonic() == pytest.approx(1250, abs=1)
+    visit = CrawlState({}, 500)
+    visit.start(0.5)
+    assert visit.deadline - time.monotonic() == pytest.approx(1250, abs=1)
 
 
 async def test_a_site_that_hangs_is_left_alone_soon(web: WebPeer, tmp_path: Path) -> None:
@@ -281,8 +281,8 @@ async def test_a_site_that_hangs_is_left_alone_soon(web: WebPeer, tmp_path: Path
         web.pages[f"/page{number}"] = Page("later", status=503)
     web.requests.clear()
     listing = await site(web, tmp_path / "new").listing()
-    assert len(web.requests) == 2 + 1 + FAILURES_IN_A_ROW
-    assert listing.skipped["site failing"] == 200 - FAILURES_IN_A_ROW
+    assert len(web.requests) == 2 + 1 + MAX_CONSECUTIVE_FAILURES
+    assert listing.skipped["site failing"] == 200 - MAX_CONSECUTIVE_FAILURES
     assert "10 of 11 pages failed" in listing.stale
     assert set(first.fingerprints) == {"/"}
 

@@ -17,16 +17,16 @@ from core.errors import SourceError
 from core.settings import Settings, StandingSource
 from core.settings.loader import load_settings
 from core.types import Passage
-from knowledge.ingestion.refresh import Refreshing, refresh_sources
+from knowledge.ingestion.refresh import RefreshContext, refresh_sources
 from knowledge.ingestion.sync import SyncReport, refresh
-from knowledge.live.quota import Allowance
-from knowledge.live.search import without_twins
+from knowledge.live.quota import DailyQuota
+from knowledge.live.search import deduplicate
 from knowledge.ports import Document, Listing, Store
-from knowledge.retrieval.expiry_filter import Unexpired
+from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.retrieval.source_versions import SourceVersions
 from knowledge.sources.factory import open_source
-from knowledge.sources.standing import RECORD, StandingQueries, folder_of, load
+from knowledge.sources.standing import RECORD_FILE, StandingQueries, get_record_folder, load_record
 from tests.knowledge.conftest import DictSource, WordEmbedder
 from tests.peers.web import Hit, Page, WebPeer
 
@@ -86,8 +86,8 @@ class World:
         await library.load()
         return library
 
-    def shown(self) -> Unexpired:
-        return Unexpired(self.store, self.settings().sources, self.data, lambda: self.now)
+    def shown(self) -> ExpiryFilteringStore:
+        return ExpiryFilteringStore(self.store, self.settings().sources, self.data, lambda: self.now)
 
     async def texts(self) -> list[str]:
         """Return what of the standing queries questions can find."""
@@ -96,7 +96,7 @@ class World:
 
     def age(self, hours: float) -> None:
         """Make everything on record older, as if nothing had been asked since."""
-        file = folder_of(self.data, "common") / RECORD
+        file = get_record_folder(self.data, "common") / RECORD_FILE
         stored = json.loads(file.read_text("utf-8"))
         for one in stored["results"].values():
             one["seen"] -= hours * HOUR
@@ -140,7 +140,7 @@ async def test_a_result_that_comes_again_is_not_embedded_again(world: World) -> 
     report = await world.refresh()
     assert (report.unchanged, report.added, report.updated, report.deleted) == (2, 0, 0, 0)
     assert len(world.embedder.embedded) == embedded
-    seen = [one.seen for one in load(folder_of(world.data, "common")).results.values()]
+    seen = [one.seen for one in load_record(get_record_folder(world.data, "common")).results.values()]
     assert seen == [world.now] * 2
     (release,) = (text for text in await world.texts() if "Rocket" in text)
     assert "(dated 5 hours ago)\n(found " in release
@@ -259,17 +259,17 @@ async def test_the_library_never_shows_what_has_expired(world: World) -> None:
     world.age(49)
     world.web.fault = "drop"
     assert await library.search("online", LATEST, 10) == []
-    (folder_of(world.data, "common") / RECORD).write_text("{broken", "utf-8")
+    (get_record_folder(world.data, "common") / RECORD_FILE).write_text("{broken", "utf-8")
     assert await library.search("online", LATEST, 10) == []
     await library.close()
 
 
 async def test_an_answer_made_from_it_is_not_given_again_either(world: World) -> None:
     await world.refresh()
-    before = await SourceVersions(world.shown()).of(["common"], 0)
-    assert await SourceVersions(world.shown()).of(["common"], 0) == before
+    before = await SourceVersions(world.shown()).get_versions(["common"], 0)
+    assert await SourceVersions(world.shown()).get_versions(["common"], 0) == before
     world.now += 49 * HOUR
-    assert await SourceVersions(world.shown()).of(["common"], 0) == {"common": ""} != before
+    assert await SourceVersions(world.shown()).get_versions(["common"], 0) == {"common": ""} != before
 
 
 async def test_expired_passages_take_no_place_from_other_sources(world: World) -> None:
@@ -303,13 +303,13 @@ def test_of_two_sides_the_more_similar_one_stays_whole() -> None:
     stored = [one("a", "common", "https://x.org/a", 0.5), one("b", "common", "https://x.org/a", 0.3)]
     live = [one("c", "web", "https://x.org/a", 0.4), one("d", "web", "https://x.org/d", 0.1)]
     site = one("e", "site", "https://x.org/a", 0.2)
-    kept = without_twins([*stored, site], live, {"common": "web"})
+    kept = deduplicate([*stored, site], live, {"common": "web"})
     assert {passage.id for passage in kept} == {"a", "b", "d", "e"}
     nearer = [one("c", "web", "https://x.org/a", 0.6)]
-    assert {passage.id for passage in without_twins(stored, nearer, {"common": "web"})} == {"c"}
-    assert len(without_twins(stored, nearer, {})) == 3
+    assert {passage.id for passage in deduplicate(stored, nearer, {"common": "web"})} == {"c"}
+    assert len(deduplicate(stored, nearer, {})) == 3
     odd = [one("f", "common", "http://[x", 0.1), one("g", "web", "http://[x", 0.2)]
-    assert [passage.id for passage in without_twins(odd[:1], odd[1:], {"common": "web"})] == ["g"]
+    assert [passage.id for passage in deduplicate(odd[:1], odd[1:], {"common": "web"})] == ["g"]
 
 
 async def test_stored_results_answer_when_the_live_search_is_too_slow(world: World) -> None:
@@ -390,20 +390,20 @@ async def test_no_query_is_always_the_one_that_a_limit_cuts_off(world: World) ->
 
 async def test_requests_are_counted_exactly_by_many_at_once(tmp_path: Path) -> None:
     today = date(2026, 11, 20)
-    counts = [Allowance("web", tmp_path / "live" / "web.json", 10, lambda: today) for _ in range(4)]
-    outcomes = await asyncio.gather(*(counts[turn % 4].take(1) for turn in range(24)), return_exceptions=True)
+    counts = [DailyQuota("web", tmp_path / "live" / "web.json", 10, lambda: today) for _ in range(4)]
+    outcomes = await asyncio.gather(*(counts[turn % 4].reserve(1) for turn in range(24)), return_exceptions=True)
     assert sum(outcome is None for outcome in outcomes) == 10
     with pytest.raises(SourceError, match="source web: its requests_per_day"):
-        await counts[0].take(1)
+        await counts[0].reserve(1)
     today = date(2026, 11, 21)
     with pytest.raises(SourceError):
-        await counts[0].take(11)
-    await counts[0].take(10)
+        await counts[0].reserve(11)
+    await counts[0].reserve(10)
     (tmp_path / "live" / "web.json").write_bytes(b"\xffgarbage")
-    await counts[0].take(10)
+    await counts[0].reserve(10)
     (tmp_path / "blocked").write_text("")
     with pytest.raises(SourceError, match="cannot be counted"):
-        await Allowance("web", tmp_path / "blocked" / "web.json", 1).take(1)
+        await DailyQuota("web", tmp_path / "blocked" / "web.json", 1).reserve(1)
 
 
 async def test_queries_come_from_a_file_too(world: World, tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ async def test_queries_come_from_a_file_too(world: World, tmp_path: Path) -> Non
 
 async def test_a_refresh_of_all_sources_reaches_them(world: World) -> None:
     settings = world.settings()
-    work = Refreshing(settings.sources, world.store, world.embedder, world.data, 200)
+    work = RefreshContext(settings.sources, world.store, world.embedder, world.data, 200)
     done = await refresh_sources(work)
     assert [report.name for report in done.reports] == ["common"]
     assert done.reports[0].added == 2
@@ -478,7 +478,7 @@ async def test_the_example_of_the_guide_does_what_it_says(tmp_path: Path, store:
         file = tmp_path / "kimas.yaml"
         file.write_text(example.replace("searxng.internal", "127.0.0.1"), "utf-8")
         settings = load_settings([file], [f"data_dir={tmp_path / 'data'}"], {})
-        work = Refreshing(settings.sources, store, embedder, settings.data_dir, 200)
+        work = RefreshContext(settings.sources, store, embedder, settings.data_dir, 200)
         done = await refresh_sources(work)
         assert done.failures == {}
         # They are asked at the same time: which comes first is up to the network.

@@ -12,8 +12,8 @@ import pytest
 from core.errors import EmbeddingError, StoreError, StoreLocked
 from core.runtime.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
 from core.text.tokens import query_tokens
-from knowledge.ingestion.sync import Progress, SyncReport, passage_id, refresh
-from knowledge.ports import Row, Store
+from knowledge.ingestion.sync import Progress, SyncReport, make_passage_id, refresh
+from knowledge.ports import PassageRow, Store
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
 Markdown = Callable[..., str]
@@ -84,7 +84,7 @@ async def test_passages_know_their_place(source: DictSource, store: Store, embed
     source.texts = {"guide/set_up.md": "# Install\n\nRun the installer.\n"}
     await run(source, store, embedder)
     (passage,) = await store.search(query_tokens("installer"), None, ["docs"], 5)
-    assert passage.id == passage_id("docs", "guide/set_up.md", 0)
+    assert passage.id == make_passage_id("docs", "guide/set_up.md", 0)
     assert (passage.source, passage.path, passage.kind) == ("docs", "guide/set_up.md", "markdown")
     assert "Install" in passage.title
     assert passage.url == f"https://x.org/guide/set_up.md#L{passage.start_line}-L{passage.end_line}"
@@ -151,7 +151,7 @@ async def test_staleness_is_passed_on(source: DictSource, store: Store, embedder
 async def test_progress_is_told(source: DictSource, store: Store, embedder: WordEmbedder, markdown: Markdown) -> None:
     source.texts = {f"{number}.md": markdown(*["apple"] * 8) for number in range(100)}
     told: list[Progress] = []
-    report = await refresh(source, store, embedder, chunk_tokens=200, progress=told.append)
+    report = await refresh(source, store, embedder, chunk_tokens=200, on_progress=told.append)
     assert [told[0].stage, told[-1].stage] == ["listing", "done"]
     assert len([one for one in told if one.stage == "embedding"]) > 3
     assert [one.documents_done for one in told] == sorted(one.documents_done for one in told)
@@ -168,7 +168,7 @@ class Interrupted:
         self.optimise, self.close = store.optimise, store.close
 
     async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
         self._left -= 1
         if self._left == 0:
@@ -188,7 +188,7 @@ async def test_a_failed_write_keeps_the_batches_before_it(
     with pytest.raises(StoreError, match="no space"):
         await refresh(source, Interrupted(store, 3, full), embedder, chunk_tokens=200, batch_passages=150)
     held = await store.manifest("docs")
-    per_document = {one.passages for one in held.values()}
+    per_document = {one.passage_count for one in held.values()}
     assert 0 < len(held) < 300
     assert len(per_document) == 1
     report = await run(source, store, embedder)
@@ -208,7 +208,7 @@ async def test_a_cancelled_refresh_leaves_whole_documents(
         await tasks[0]
     held = await store.manifest("docs")
     assert 0 < len(held) < 300
-    assert len({one.passages for one in held.values()}) == 1
+    assert len({one.passage_count for one in held.values()}) == 1
     report = await run(source, store, embedder)
     assert (report.added, report.passages) == (300 - len(held), len(await store.vectors("docs")))
 
@@ -226,9 +226,13 @@ async def test_a_broken_embedder_keeps_the_old_knowledge(
 
 
 def test_passage_ids_are_the_same_everywhere() -> None:
-    assert passage_id("docs", "a.md", 0) == "da877f89e6844e4b"
-    others = {passage_id("docs", "a.md", 1), passage_id("docs", "b.md", 0), passage_id("code", "a.md", 0)}
-    assert len(others | {passage_id("docs", "a.md", 0)}) == 4
+    assert make_passage_id("docs", "a.md", 0) == "da877f89e6844e4b"
+    others = {
+        make_passage_id("docs", "a.md", 1),
+        make_passage_id("docs", "b.md", 0),
+        make_passage_id("code", "a.md", 0),
+    }
+    assert len(others | {make_passage_id("docs", "a.md", 0)}) == 4
 
 
 def test_the_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:
@@ -251,7 +255,7 @@ def test_a_daemon_and_a_refresh_do_not_wait_for_each_other(tmp_path: Path) -> No
 HOLDER = """
 import sys, time
 from pathlib import Path
-from knowledge.locks import refresh_lock
+from core.runtime.locks import refresh_lock
 with refresh_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -35,7 +35,7 @@ async def test_it_rests_many_times_as_long_as_it_cut_a_document(
 
     async def gap(name: str, *, gently: bool) -> float:
         source = Asked(name, {"a.md": text})
-        await sync.refresh(source, store, embedder, chunk_tokens=200, gently=gently)
+        await sync.refresh(source, store, embedder, chunk_tokens=200, throttled=gently)
         [seconds] = source.gaps
         return seconds
 

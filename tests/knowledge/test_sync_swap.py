@@ -12,7 +12,7 @@ import pytest
 from core.errors import StoreError
 from core.text.tokens import query_tokens
 from knowledge.ingestion.sync import BATCH_PASSAGES, refresh
-from knowledge.ports import Row, Store
+from knowledge.ports import PassageRow, Store
 from knowledge.stores.lance.store import open_lance
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
@@ -29,7 +29,7 @@ class Counted:
         self.optimise, self.close = store.optimise, store.close
 
     async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
         self._left -= 1
         if self._left < 0:

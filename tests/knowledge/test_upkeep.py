@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from core.settings import FaqSource, Settings
-from core.settings.cron import Timetable
-from core.storage.refresh_state import Entry
-from knowledge.ingestion.schedule import due, source_states, timetable
+from core.settings.cron import RefreshSchedule
+from core.storage.refresh_state import RefreshState
+from knowledge.ingestion.schedule import make_schedule, next_refresh_at, source_states
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 NOW = datetime.now(UTC)
-HOURLY = Timetable(60, jitter=0)
-FRESH = Entry(last_try=NOW - HOUR / 2, ended_at=NOW - HOUR / 2, last_success=NOW - HOUR / 2, made_by="same")
+HOURLY = RefreshSchedule(60, jitter=0)
+FRESH = RefreshState(last_try=NOW - HOUR / 2, ended_at=NOW - HOUR / 2, last_success=NOW - HOUR / 2, made_by="same")
 
 
-def when(entry: Entry, table: Timetable = HOURLY, started: datetime | None = None) -> timedelta | None:
+def when(entry: RefreshState, table: RefreshSchedule = HOURLY, started: datetime | None = None) -> timedelta | None:
     """Return how long after the last try a source is due; what is due by now is "0"."""
-    found = due("docs", entry, table, "same", now=NOW, started=started)
+    found = next_refresh_at("docs", entry, table, "same", now=NOW, started_at=started)
     if found is None:
         return None
     return timedelta() if found <= NOW else found - (entry.last_try or found)
@@ -30,13 +30,13 @@ def when(entry: Entry, table: Timetable = HOURLY, started: datetime | None = Non
 @pytest.mark.parametrize(
     ("entry", "after"),
     [
-        (Entry(), timedelta()),
+        (RefreshState(), timedelta()),
         (FRESH, HOUR),
         (replace(FRESH, last_try=NOW - 50 * HOUR), timedelta()),
         (replace(FRESH, made_by="other settings"), timedelta()),
         (replace(FRESH, last_try=NOW + 9000 * HOUR), timedelta()),
         (replace(FRESH, paused=True), None),
-        (replace(Entry(), paused=True), None),
+        (replace(RefreshState(), paused=True), None),
         (replace(FRESH, paused=True, asked_at=NOW), timedelta()),
         (replace(FRESH, asked_at=NOW), timedelta()),
         # The clock was wrong when it was asked for.
@@ -48,17 +48,17 @@ def when(entry: Entry, table: Timetable = HOURLY, started: datetime | None = Non
         (replace(FRESH, unfinished=True, ended_at=None, failures=1), timedelta()),
     ],
 )
-def test_due(entry: Entry, after: timedelta | None) -> None:
+def test_due(entry: RefreshState, after: timedelta | None) -> None:
     assert when(entry) == after
 
 
 def test_failures_are_tried_again_ever_more_slowly_but_never_later_than_planned() -> None:
-    daily = Timetable(24 * 60, jitter=0)
+    daily = RefreshSchedule(24 * 60, jitter=0)
     for failures, minutes in ((1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (50, 60)):
         entry = replace(FRESH, last_try=NOW, ended_at=NOW + MINUTE, error="gone", failures=failures)
         assert when(entry, daily) == minutes * MINUTE + MINUTE
-        assert when(entry, Timetable(0)) == minutes * MINUTE + MINUTE
-        assert when(entry, Timetable(0.5, jitter=0)) == MINUTE / 2
+        assert when(entry, RefreshSchedule(0)) == minutes * MINUTE + MINUTE
+        assert when(entry, RefreshSchedule(0.5, jitter=0)) == MINUTE / 2
         assert when(replace(entry, paused=True), daily) is None
 
 
@@ -70,14 +70,18 @@ def test_what_kills_its_process_is_not_tried_at_once_for_ever() -> None:
 
 
 def test_at_each_start_only() -> None:
-    once = Timetable(0)
+    once = RefreshSchedule(0)
     assert when(FRESH, once) is None
     assert when(FRESH, once, started=NOW) == timedelta()
     assert when(FRESH, once, started=NOW - HOUR) is None
 
 
 def test_the_delay_is_the_same_for_whoever_asks_and_another_for_each_source() -> None:
-    times = {due(name, FRESH, Timetable(60), "same", now=NOW) for name in ("a", "b", "c", "d") for _ in range(2)}
+    times = {
+        next_refresh_at(name, FRESH, RefreshSchedule(60), "same", now=NOW)
+        for name in ("a", "b", "c", "d")
+        for _ in range(2)
+    }
     assert len(times) == 4
     assert all(
         FRESH.last_try and FRESH.last_try + HOUR <= time <= FRESH.last_try + 1.1 * HOUR for time in times if time
@@ -85,14 +89,16 @@ def test_the_delay_is_the_same_for_whoever_asks_and_another_for_each_source() ->
 
 
 def test_the_plan_of_a_source() -> None:
-    def plan(**refresh: object) -> Timetable:
-        return timetable(FaqSource.model_validate({"kind": "faq", "path": "x.csv", "refresh": refresh}), 60)
+    def plan(**refresh: object) -> RefreshSchedule:
+        return make_schedule(FaqSource.model_validate({"kind": "faq", "path": "x.csv", "refresh": refresh}), 60)
 
-    assert plan() == Timetable(60, jitter=0.1)
-    assert plan(minutes=5, jitter=0.5) == Timetable(5, jitter=0.5)
-    assert plan(minutes=0) == Timetable(0)
-    assert plan(cron="0 6 * * *") == Timetable(cron="0 6 * * *", jitter=0)
-    assert plan(cron="0 6 * * *", timezone="UTC", jitter=1) == Timetable(cron="0 6 * * *", timezone="UTC", jitter=1)
+    assert plan() == RefreshSchedule(60, jitter=0.1)
+    assert plan(minutes=5, jitter=0.5) == RefreshSchedule(5, jitter=0.5)
+    assert plan(minutes=0) == RefreshSchedule(0)
+    assert plan(cron="0 6 * * *") == RefreshSchedule(cron="0 6 * * *", jitter=0)
+    assert plan(cron="0 6 * * *", timezone="UTC", jitter=1) == RefreshSchedule(
+        cron="0 6 * * *", timezone="UTC", jitter=1
+    )
 
 
 def test_states_come_in_the_order_of_the_configuration_without_live_sources(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from knowledge.ingestion.sync import refresh
-from knowledge.ports import Held, Store
+from knowledge.ports import Store, StoredDocument
 from knowledge.retrieval.source_versions import SourceVersions
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
@@ -20,13 +20,13 @@ async def test_a_version_changes_with_any_document(source: DictSource, store: St
     ):
         source.texts = texts
         await refresh(source, store, embedder, chunk_tokens=100)
-        seen.append((await SourceVersions(store).of([source.name], 0))[source.name])
+        seen.append((await SourceVersions(store).get_versions([source.name], 0))[source.name])
     assert len(set(seen)) == 4
     assert seen[0] == seen[4], "the same documents are the same version, on every machine"
 
 
 async def test_a_source_that_holds_nothing_has_none(store: Store) -> None:
-    assert await SourceVersions(store).of(["docs", "web"], 0) == {"docs": "", "web": ""}
+    assert await SourceVersions(store).get_versions(["docs", "web"], 0) == {"docs": "", "web": ""}
 
 
 class CountingStore:
@@ -35,18 +35,18 @@ class CountingStore:
     def __init__(self) -> None:
         self.read = 0
 
-    async def manifest(self, source: str) -> Mapping[str, Held]:
+    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         self.read += 1
         await asyncio.sleep(0.01)
-        return {"a.md": Held(f"{self.read}", 1)}
+        return {"a.md": StoredDocument(f"{self.read}", 1)}
 
 
 async def test_it_is_read_as_often_as_asked_for_and_once_for_all_who_ask_at_once() -> None:
     store = CountingStore()
     versions = SourceVersions(store)  # type: ignore[arg-type]
-    first = await asyncio.gather(*(versions.of(["docs"], 60) for _ in range(20)))
+    first = await asyncio.gather(*(versions.get_versions(["docs"], 60) for _ in range(20)))
     assert store.read == 1
     assert all(one == first[0] for one in first)
-    assert await versions.of(["docs"], 60) == first[0]
-    assert await versions.of(["docs"], 0) != first[0]
+    assert await versions.get_versions(["docs"], 60) == first[0]
+    assert await versions.get_versions(["docs"], 0) != first[0]
     assert store.read == 2

@@ -21,28 +21,28 @@ from pydantic import ValidationError
 from core.errors import StoreError, StoreLocked, StoreMismatch
 from core.settings import Secret, StoreSettings, WeaviateSettings
 from core.settings.yaml_file import read_yaml
-from knowledge.ports import Held, Row, Store
+from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores import open_store
 from knowledge.stores.copying import copy_source
 from knowledge.stores.lance.store import LanceStore, open_lance
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.connection import SOUND, connect
-from knowledge.stores.weaviate.errors import explained
+from knowledge.stores.weaviate.connection import RECOMMENDED_VERSION, connect
+from knowledge.stores.weaviate.errors import explain_error
 from knowledge.stores.weaviate.rows import (
-    SLOTS,
+    SLOT_COUNT,
     Commit,
-    Entry,
-    claim_key,
+    NewObject,
+    affected_documents,
     commit_key,
-    document_entries,
     document_key,
-    passage_entries,
-    ranges,
-    touched,
+    lease_key,
+    make_document_objects,
+    make_passage_objects,
+    slot_ranges,
 )
 from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES
-from knowledge.stores.weaviate.writer_lease import claimed
+from knowledge.stores.weaviate.writer_lease import hold_lease
 from tests.contracts.test_store import DIMENSION, forget, put, random_rows, row, unit, weaviate_settings
 
 
@@ -57,7 +57,7 @@ async def settings() -> AsyncIterator[WeaviateSettings]:
 async def opened(
     settings: WeaviateSettings, *, embedder: str = "test", dimension: int = DIMENSION, rebuild: bool = False
 ) -> AsyncIterator[WeaviateStore]:
-    store = await open_weaviate(settings, embedder, dimension, rebuild=rebuild, claim_seconds=1)
+    store = await open_weaviate(settings, embedder, dimension, rebuild=rebuild, lease_duration_s=1)
     try:
         yield store
     finally:
@@ -114,7 +114,7 @@ class TestWithoutServer:
 
     @pytest.mark.parametrize("port", [40163, 14030])
     def test_a_port_is_no_status(self, port: int) -> None:
-        told = explained("Weaviate", "opened", f"Connection to Weaviate failed at 127.0.0.1:{port}")
+        told = explain_error("Weaviate", "opened", f"Connection to Weaviate failed at 127.0.0.1:{port}")
         assert "is it running" in told
 
     async def test_a_server_that_never_answers(self) -> None:
@@ -176,7 +176,7 @@ class TestCompose:
     def test_the_version_is_pinned_and_sound(self, service: dict[str, Any]) -> None:
         name, _, version = service["image"].rpartition(":")
         assert name == "semitechnologies/weaviate"
-        assert tuple(map(int, version.split("."))) >= SOUND
+        assert tuple(map(int, version.split("."))) >= RECOMMENDED_VERSION
 
     def test_nobody_comes_in_without_the_key(self, service: dict[str, Any]) -> None:
         told = service["environment"]
@@ -195,27 +195,27 @@ class TestCompose:
 class TestRows:
     @pytest.mark.parametrize("total", [1, 499, 500, 501, 100_000])
     def test_ranges_hold_every_slot_once(self, total: int) -> None:
-        found = list(ranges(total, 500))
+        found = list(slot_ranges(total, 500))
         assert found[0][0] == 0
-        assert found[-1][1] == SLOTS
+        assert found[-1][1] == SLOT_COUNT
         assert all(before[1] == after[0] for before, after in pairwise(found))
         assert len(found) == -(-total // 500)
 
     def test_slots_are_spread_evenly(self) -> None:
         rows = random_rows(4000)
-        slots = [int(entry.properties["slot"]) for entry in passage_entries(rows, "docs", 1)]
-        counts, _ = np.histogram(slots, bins=8, range=(0, SLOTS))
+        slots = [int(entry.properties["slot"]) for entry in make_passage_objects(rows, "docs", 1)]
+        counts, _ = np.histogram(slots, bins=8, range=(0, SLOT_COUNT))
         assert counts.sum() == 4000
         assert 400 < counts.min() <= counts.max() < 600
 
     def test_every_generation_has_objects_of_its_own(self) -> None:
         rows = random_rows(20)
-        keys = [{entry.id for entry in passage_entries(rows, "docs", generation)} for generation in (1, 1, 2)]
+        keys = [{entry.id for entry in make_passage_objects(rows, "docs", generation)} for generation in (1, 1, 2)]
         assert keys[0] == keys[1]
         assert len(keys[0] | keys[2]) == 40
 
     def test_documents_count_their_passages(self) -> None:
-        entries = list(document_entries([row("a", "a.md"), row("b", "a.md")], {"e.md": "9"}, "docs", 3))
+        entries = list(make_document_objects([row("a", "a.md"), row("b", "a.md")], {"e.md": "9"}, "docs", 3))
         found = {one.properties["path"]: (one.properties["fingerprint"], one.properties["passages"]) for one in entries}
         assert found == {"a.md": ("1", 2), "e.md": ("9", 0)}
 
@@ -224,8 +224,8 @@ class TestRows:
 
     def test_a_commit_survives_its_object(self) -> None:
         commit = Commit(7, "x", ("a", "b"))
-        assert Commit.of(json.loads(json.dumps(commit.properties()))) == commit
-        assert Commit.of(None) == Commit()
+        assert Commit.from_properties(json.loads(json.dumps(commit.to_properties()))) == commit
+        assert Commit.from_properties(None) == Commit()
 
 
 class TestTenants:
@@ -236,7 +236,7 @@ class TestTenants:
             async with opened(first) as one, opened(second, embedder="other", dimension=8) as two:
                 await put(one, [row("a", "a.md", tokens="apple", seed=1)])
                 small = row("b", "b.md", tokens="apple")
-                await put(two, [Row(small.passage, "1", "apple", unit(3, 8))])
+                await put(two, [PassageRow(small.passage, "1", "apple", unit(3, 8))])
                 assert [passage.id for passage in await one.search("apple", unit(1), ["docs"], 9)] == ["a"]
                 assert [passage.id for passage in await two.search("apple", unit(1, 8), ["docs"], 9)] == ["b"]
             async with opened(second, embedder="other", dimension=8, rebuild=True) as two:
@@ -268,8 +268,8 @@ class TestWriters:
         half = [row("new", "a.md", tokens="apple", seed=3, print_="2")]
         async with opened(settings) as store, connected(settings) as cluster:
             await put(store, rows)
-            await cluster.put(PASSAGES, list(passage_entries(half, "docs", 2)))
-            await cluster.put(DOCUMENTS, list(document_entries(half, {}, "docs", 2)))
+            await cluster.put(PASSAGES, list(make_passage_objects(half, "docs", 2)))
+            await cluster.put(DOCUMENTS, list(make_document_objects(half, {}, "docs", 2)))
             assert {one.id for one in await store.search("apple", unit(3), ["docs"], 9)} == {"a", "b"}
             assert (await store.manifest("docs"))["a.md"].fingerprint == "1"
             await put(store, [row("c", "c.md", tokens="apple", seed=4)])
@@ -281,14 +281,14 @@ class TestWriters:
         async with opened(settings) as store, connected(settings) as cluster:
             await put(store, [row("a", "a.md", tokens="older"), row("a2", "a.md"), row("b", "b.md", tokens="older")])
             # The same as `replace` until it is killed right behind its commit.
-            await cluster.put(PASSAGES, list(passage_entries(newer, "docs", 2)))
-            await cluster.put(DOCUMENTS, list(document_entries(newer, {}, "docs", 2)))
-            commit = Commit(2, "second", touched(["a.md"], newer, ()))
-            await cluster.put(DOCUMENTS, [Entry(commit_key("docs"), commit.properties())])
+            await cluster.put(PASSAGES, list(make_passage_objects(newer, "docs", 2)))
+            await cluster.put(DOCUMENTS, list(make_document_objects(newer, {}, "docs", 2)))
+            commit = Commit(2, "second", affected_documents(["a.md"], newer, ()))
+            await cluster.put(DOCUMENTS, [NewObject(commit_key("docs"), commit.to_properties())])
             for _ in range(2):
                 found = await store.search("older newer a2", unit(1), ["docs"], 9)
                 assert sorted(one.text for one in found) == ["Text of a", "Text of b"]
-                assert await store.manifest("docs") == {"a.md": Held("2", 1), "b.md": Held("1", 1)}
+                assert await store.manifest("docs") == {"a.md": StoredDocument("2", 1), "b.md": StoredDocument("1", 1)}
                 assert len(await store.vectors("docs")) == 2
                 await store.replace("docs", ["nothing.md"], [])
             objects = [one async for page in cluster.pages(PASSAGES, {"docs": Commit(9)}) for one in page]
@@ -296,7 +296,7 @@ class TestWriters:
 
     async def test_one_source_has_one_writer(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connected(settings) as cluster:
-            async with claimed(cluster, "docs", 60):
+            async with hold_lease(cluster, "docs", 60):
                 with pytest.raises(StoreLocked, match="another process is writing source docs"):
                     await put(store, [row("a", "a.md")])
                 await put(store, [row("a", "a.md", source="other")], "other")
@@ -306,22 +306,22 @@ class TestWriters:
     async def test_the_claim_of_a_dead_writer_runs_out(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connected(settings) as cluster:
             soon = int((time.time() + 0.5) * 1000)
-            assert await cluster.create(Entry(claim_key("docs"), {"owner": "dead", "until": soon}))
+            assert await cluster.create(NewObject(lease_key("docs"), {"owner": "dead", "until": soon}))
             await put(store, [row("a", "a.md")])
-            assert await cluster.get([claim_key("docs")]) == {}
+            assert await cluster.get([lease_key("docs")]) == {}
 
     async def test_a_writer_that_lost_its_claim_commits_nothing(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connected(settings) as cluster:
-            async with claimed(cluster, "docs", 60) as claim:
-                await cluster.put(DOCUMENTS, [Entry(claim_key("docs"), {"owner": "new", "until": 1})])
+            async with hold_lease(cluster, "docs", 60) as claim:
+                await cluster.put(DOCUMENTS, [NewObject(lease_key("docs"), {"owner": "new", "until": 1})])
                 with pytest.raises(StoreLocked, match="took over"):
-                    await claim.keep(surely=True)
-            assert (await cluster.get([claim_key("docs")]))[claim_key("docs")]["owner"] == "new"
+                    await claim.renew(force=True)
+            assert (await cluster.get([lease_key("docs")]))[lease_key("docs")]["owner"] == "new"
             assert await store.manifest("docs") == {}
 
     async def test_refused_objects_are_counted(self, settings: WeaviateSettings) -> None:
         async with opened(settings), connected(settings) as cluster:
-            good, bad = (Entry(commit_key(name), {"passages": value}) for name, value in (("x", 1), ("y", "many")))
+            good, bad = (NewObject(commit_key(name), {"passages": value}) for name, value in (("x", 1), ("y", "many")))
             with pytest.raises(StoreError, match=r"refused 1 of 2 objects, the first: .*passages"):
                 await cluster.put(DOCUMENTS, [good, bad])
             with pytest.raises(StoreError, match="refused all of 1 objects"):

@@ -34,7 +34,7 @@ KEY = "WEAVIATE_KEY_FOR_TESTS"
 
 @asynccontextmanager
 async def opened(settings: WeaviateSettings) -> AsyncIterator[WeaviateStore]:
-    store = await open_weaviate(settings, "test", DIMENSION, claim_seconds=1)
+    store = await open_weaviate(settings, "test", DIMENSION, lease_duration_s=1)
     try:
         yield store
     finally:

@@ -10,7 +10,7 @@ from aiohttp.abc import AbstractResolver
 
 from core.errors import SourceError
 from knowledge.web.addresses import check_url
-from knowledge.web.client import Request, WebClient, guarded
+from knowledge.web.client import Request, WebClient, guard_resolver
 from tests.peers.web import Page, WebPeer
 
 ALLOWED = ("127.0.0.1", "localhost")
@@ -176,7 +176,7 @@ async def test_a_server_that_misbehaves_is_named(web: WebPeer, client: WebClient
     limit = 0.3 if fault == "slow" else 60
     started = time.monotonic()
     with pytest.raises(SourceError, match=message) as failed:
-        await client.fetch(Request(web.url("/x"), params={"key": "secret"}, timeout_s=limit, kb=256))
+        await client.fetch(Request(web.url("/x"), params={"key": "secret"}, timeout_s=limit, max_kb=256))
     assert "/x" in str(failed.value)
     assert "secret" not in str(failed.value)
     assert time.monotonic() - started < 30
@@ -226,7 +226,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked(web: WebPeer)
 
 async def test_a_name_that_turns_inward_is_refused_at_the_next_connection(web: WebPeer) -> None:
     resolver = ChangingResolver(["1.1.1.1"], ["127.0.0.1"], ["1.1.1.1", "10.0.0.1"])
-    checked = guarded(resolver, ())
+    checked = guard_resolver(resolver, ())
     assert [one["host"] for one in await checked.resolve("rebound.example")] == ["1.1.1.1"]
     for _ in range(2):  # inward, and inward beside an address that is public
         with pytest.raises(OSError, match="allow_private"):

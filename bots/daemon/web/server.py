@@ -9,8 +9,8 @@ from typing import Protocol
 from aiohttp import web
 
 from core.errors import UsageError
-from core.observability.logs import logger
-from core.observability.metrics import CONTENT_TYPE, Metrics
+from core.observability.logs import get_logger
+from core.observability.metrics import CONTENT_TYPE, PrometheusMetrics
 
 
 class Monitored(Protocol):
@@ -21,49 +21,51 @@ class Monitored(Protocol):
         """`starting`, `ready` or `stopping`."""
         ...
 
-    async def text(self, metrics: Metrics) -> bytes:
+    async def render_metrics(self, metrics: PrometheusMetrics) -> bytes:
         """Return all metrics in the Prometheus text format."""
         ...
 
-    def faults(self) -> Iterable[str]:
+    def get_problems(self) -> Iterable[str]:
         """Return why the daemon is not well, one sentence each."""
         ...
 
 
 @asynccontextmanager
-async def serving(monitor: Monitored, metrics: Metrics, host: str, port: int) -> AsyncIterator[int]:
+async def serve_metrics(monitor: Monitored, metrics: PrometheusMetrics, host: str, port: int) -> AsyncIterator[int]:
     """Answer `/metrics`, `/healthz` and `/readyz` inside the block; its value is the port.
 
     Raises `UsageError` for an address that cannot be listened on.
     """
 
-    async def numbers(request: web.Request) -> web.Response:
-        return web.Response(body=await monitor.text(metrics), headers={"Content-Type": CONTENT_TYPE})
+    async def handle_metrics(request: web.Request) -> web.Response:
+        return web.Response(body=await monitor.render_metrics(metrics), headers={"Content-Type": CONTENT_TYPE})
 
-    async def health(request: web.Request) -> web.Response:
-        return _told(list(monitor.faults()))
+    async def handle_health(request: web.Request) -> web.Response:
+        return _health_response(list(monitor.get_problems()))
 
-    async def readiness(request: web.Request) -> web.Response:
-        return _told([] if monitor.stage == "ready" else [monitor.stage])
+    async def handle_readiness(request: web.Request) -> web.Response:
+        return _health_response([] if monitor.stage == "ready" else [monitor.stage])
 
     application = web.Application()
-    application.router.add_get("/metrics", numbers)
-    application.router.add_get("/healthz", health)
-    application.router.add_get("/readyz", readiness)
+    application.router.add_get("/metrics", handle_metrics)
+    application.router.add_get("/healthz", handle_health)
+    application.router.add_get("/readyz", handle_readiness)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
         try:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
-            told = f"metrics.host and metrics.port cannot be listened on: {host}:{port}: {error}"
-            raise UsageError(told) from error
-        bound = int(runner.addresses[0][1])
-        logger(__name__).info("metrics.listening", host=host, port=bound)
-        yield bound
+            message = f"metrics.host and metrics.port cannot be listened on: {host}:{port}: {error}"
+            raise UsageError(message) from error
+        bound_port = int(runner.addresses[0][1])
+        get_logger(__name__).info("metrics.listening", host=host, port=bound_port)
+        yield bound_port
     finally:
         await runner.cleanup()
 
 
-def _told(faults: list[str]) -> web.Response:
-    return web.json_response({"state": "unwell" if faults else "ok", "reasons": faults}, status=503 if faults else 200)
+def _health_response(problems: list[str]) -> web.Response:
+    return web.json_response(
+        {"state": "unwell" if problems else "ok", "reasons": problems}, status=503 if problems else 200
+    )

@@ -12,76 +12,84 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.answering.context.dependencies import Parts
-from core.grounding.citations import sentences
-from core.grounding.evidence import defuse, handle, render_within
-from core.llm.structured_output import Calls
+from core.answering.context.dependencies import AnswerDependencies
+from core.grounding.citations import split_sentences
+from core.grounding.evidence import escape_delimiters, passage_ref, render_to_budget
+from core.llm.structured_output import CallBudget
 from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.types import Passage, Turn
 
-KEPT_SENTENCES = 3
-_LINE = re.compile(r"^\W*(?:passage\s*)?p\s?(\d{1,3})\W*?[:：\-–]\s*(.+)$", re.MULTILINE | re.IGNORECASE)
+MAX_SENTENCES = 3
+_DIGEST_LINE = re.compile(r"^\W*(?:passage\s*)?p\s?(\d{1,3})\W*?[:：\-–]\s*(.+)$", re.MULTILINE | re.IGNORECASE)
 
 
 async def compress(
-    query: str, passages: Sequence[Passage], parts: Parts, budget: Budget, calls: Calls | None = None
+    query: str,
+    passages: Sequence[Passage],
+    deps: AnswerDependencies,
+    budget: Budget,
+    call_budget: CallBudget | None = None,
 ) -> Sequence[Passage]:
     """Return the passages in the same order, those of compressing agents with a shorter text.
 
     What is too slow or fails is left as it was, and the stage `compress` is cut. `calls` limits the model calls.
     """
-    modes = {name: agent.compression for agent in parts.settings.retrieval_agents().values() for name in agent.sources}
+    modes = {name: agent.compression for agent in deps.settings.retrieval_agents().values() for name in agent.sources}
     groups: dict[tuple[str, str], list[Passage]] = {}
     for passage in passages:
         mode = modes.get(passage.source, "none")
-        if mode == "extract" or (mode == "model" and parts.model):
+        if mode == "extract" or (mode == "model" and deps.model):
             groups.setdefault((mode, passage.source if mode == "model" else ""), []).append(passage)
-    work = [
-        _digested(query, group, parts, parts.model, budget)
-        if mode == "model" and parts.model
-        else _extracted(query, group, parts)
+    jobs = [
+        _summarize_passages(query, group, deps, deps.model, budget)
+        if mode == "model" and deps.model
+        else _extract_sentences(query, group, deps)
         for (mode, _), group in groups.items()
-        if mode == "extract" or calls is None or calls.take()
+        if mode == "extract" or call_budget is None or call_budget.try_take()
     ]
-    if not work:
+    if not jobs:
         return passages
-    done = await budget.within("compress", _together(work), list)
-    shorter = {passage.id: passage for group in done for passage in group}
-    return [shorter.get(passage.id, passage) for passage in passages]
+    compressed_groups = await budget.run_stage("compress", _run_concurrently(jobs), list)
+    passages_by_id = {passage.id: passage for group in compressed_groups for passage in group}
+    return [passages_by_id.get(passage.id, passage) for passage in passages]
 
 
-async def _together(work: Sequence[Coroutine[Any, Any, list[Passage]]]) -> list[list[Passage]]:
+async def _run_concurrently(coroutines: Sequence[Coroutine[Any, Any, list[Passage]]]) -> list[list[Passage]]:
     async with task_group() as tasks:
-        running = [tasks.create_task(one) for one in work]
-    return [task.result() for task in running]
+        running_tasks = [tasks.create_task(coroutine) for coroutine in coroutines]
+    return [task.result() for task in running_tasks]
 
 
-async def _extracted(query: str, passages: Sequence[Passage], parts: Parts) -> list[Passage]:
+async def _extract_sentences(query: str, passages: Sequence[Passage], deps: AnswerDependencies) -> list[Passage]:
     """Keep the sentences closest to the query, in their order."""
-    found = [sentences(passage.text) for passage in passages]
-    closeness = iter(await parts.library.similarity(query, [one for group in found for one in group]))
-    shorter = []
-    for passage, group in zip(passages, found, strict=True):
-        scored = [(next(closeness), position) for position in range(len(group))]
-        best = sorted(position for _, position in sorted(scored, reverse=True)[:KEPT_SENTENCES])
-        kept = " … ".join(group[position] for position in best)
-        shorter.append(replace(passage, text=kept) if 0 < len(kept) < len(passage.text) else passage)
-    return shorter
+    sentence_groups = [split_sentences(passage.text) for passage in passages]
+    similarities = iter(
+        await deps.library.similarity(
+            query, [sentence for sentence_group in sentence_groups for sentence in sentence_group]
+        )
+    )
+    compressed_passages = []
+    for passage, passage_sentences in zip(passages, sentence_groups, strict=True):
+        similarity_positions = [(next(similarities), position) for position in range(len(passage_sentences))]
+        best_positions = sorted(position for _, position in sorted(similarity_positions, reverse=True)[:MAX_SENTENCES])
+        excerpt = " … ".join(passage_sentences[position] for position in best_positions)
+        compressed_passages.append(replace(passage, text=excerpt) if 0 < len(excerpt) < len(passage.text) else passage)
+    return compressed_passages
 
 
-async def _digested(
-    query: str, passages: Sequence[Passage], parts: Parts, model: ChatModel, budget: Budget
+async def _summarize_passages(
+    query: str, passages: Sequence[Passage], deps: AnswerDependencies, model: ChatModel, budget: Budget
 ) -> list[Passage]:
     """Have the light model say what each passage contributes."""
-    evidence = render_within(passages, parts.settings.evidence_tokens("light"))
-    request = f"<evidence>\n{evidence}\n</evidence>\n<question>\n{defuse(query)}\n</question>"
+    evidence = render_to_budget(passages, deps.settings.evidence_tokens("light"))
+    request = f"<evidence>\n{evidence}\n</evidence>\n<question>\n{escape_delimiters(query)}\n</question>"
     reply = await model.complete(
-        parts.prompts.fill("compress"), [Turn("user", request)], role="light", budget=budget, agent="compress"
+        deps.prompts.fill("compress"), [Turn("user", request)], role="light", budget=budget, agent="compress"
     )
-    digests = {f"p{number}": text.strip() for number, text in _LINE.findall(reply)}
+    digests = {f"p{number}": text.strip() for number, text in _DIGEST_LINE.findall(reply)}
     return [
-        replace(passage, text=digests.get(handle(position)) or passage.text)
+        replace(passage, text=digests.get(passage_ref(position)) or passage.text)
         for position, passage in enumerate(passages)
     ]

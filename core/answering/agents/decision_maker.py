@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.answering.agents.conversation import asked_about
-from core.answering.context.dependencies import Parts
-from core.grounding.evidence import render_within
-from core.llm.decision_schema import Record, Shape, Slot
-from core.llm.structured_output import Ask, Calls, decide
+from core.answering.agents.conversation import format_question
+from core.answering.context.dependencies import AnswerDependencies
+from core.grounding.evidence import render_to_budget
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.text.keywords import content_words
 from core.types import Passage, Question, Turn
@@ -52,20 +52,20 @@ REASON_KEYS = (
     *("reasoning", "why", "explanation", "thought", "thoughts", "rationale", "because", "analysis"),
     *("理由", "原因", "说明", "思考", "分析", "解释"),
 )
-SHAPE = Shape(
+DECISION_SCHEMA = DecisionSchema(
     "decision",
     "What comes next: answer, or search once more",
     (
-        Slot("action", "choice", "answer or search", ACTION_KEYS, ACTIONS),
-        Slot("query", "text", "the next search query; empty for answer", QUERY_KEYS),
-        Slot(
+        SchemaField("action", "choice", "answer or search", ACTION_KEYS, ACTIONS),
+        SchemaField("query", "text", "the next search query; empty for answer", QUERY_KEYS),
+        SchemaField(
             "quality",
             "choice",
             "good or poor: what the evidence is worth for this question",
             ("result quality", "results", "rating", "质量", "评价"),
             QUALITIES,
         ),
-        Slot("reason", "text", "why, in a few words", REASON_KEYS),
+        SchemaField("reason", "text", "why, in a few words", REASON_KEYS),
     ),
     argument="query",
 )
@@ -82,11 +82,11 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class SearchAttempt:
     """A search that was made: its query, how many of its passages were kept, and what was said about them."""
 
     query: str
-    kept: int
+    kept_count: int
     note: str = ""
 
 
@@ -95,39 +95,51 @@ class Progress:
     """How far a strategy has come: what it kept, what it searched, what it planned, and what the filter misses."""
 
     evidence: Sequence[Passage]
-    tried: Sequence[Tried] = ()
+    attempts: Sequence[SearchAttempt] = ()
     plan: Sequence[str] = ()
-    missing: str = ""
+    missing_information: str = ""
 
-    def course(self) -> str:
+    def search_log(self) -> str:
         """Return the course of the searches, one line each, without anything that could close a fence.
 
         Models wrote much of it after reading passages, and a query may hold what was asked: it is data as well.
         """
-        notes = [f"planned: {step}" for step in self.plan]
-        notes += [f"searched: {one.query} (kept: {one.kept}) {one.note}".strip() for one in self.tried]
-        notes += [f"missing: {self.missing}"] if self.missing else []
-        return "\n".join(" ".join(note.split()) for note in notes).replace("<", "‹").replace(">", "›")
+        entries = [f"planned: {step}" for step in self.plan]
+        entries += [
+            f"searched: {attempt.query} (kept: {attempt.kept_count}) {attempt.note}".strip()
+            for attempt in self.attempts
+        ]
+        entries += [f"missing: {self.missing_information}"] if self.missing_information else []
+        return "\n".join(" ".join(entry.split()) for entry in entries).replace("<", "‹").replace(">", "›")
 
 
-def decision_of(record: Record) -> Decision | None:
+def parse_decision(parsed_reply: ParsedReply) -> Decision | None:
     """Return the decision of a reply; None when it is none: no action, or a search for nothing."""
-    query = record.text("query")
-    action = record.choice("action")
-    if not action and query and not record.text("action"):
+    query = parsed_reply.get_text("query")
+    action = parsed_reply.get_choice("action")
+    if not action and query and not parsed_reply.get_text("action"):
         action = "search"
-    quality, reason = record.choice("quality"), record.text("reason")
+    quality, reason = parsed_reply.get_choice("quality"), parsed_reply.get_text("reason")
     if action == "search" and content_words(query):
         return Decision("search", query, quality, reason)
     return Decision("answer", "", quality, reason) if action == "answer" else None
 
 
 async def decide_next(
-    question: Question, progress: Progress, parts: Parts, budget: Budget, calls: Calls | None = None
+    question: Question,
+    progress: Progress,
+    deps: AnswerDependencies,
+    budget: Budget,
+    call_budget: CallBudget | None = None,
 ) -> Decision:
     """Judge the evidence and decide: answer, or search once more and for what. The default is to answer."""
     evidence = progress.evidence
-    shown = render_within(evidence, parts.settings.evidence_tokens("light")) or "(nothing was kept)"
-    request = f"<evidence>\n{shown}\n</evidence>\n<searches>\n{progress.course()}\n</searches>\n{asked_about(question)}"
-    ask = Ask("decide", "step", SHAPE, parts.prompts.fill("decide"), [Turn("user", request)], calls=calls)
-    return await decide(ask, decision_of, Decision(), parts, budget)
+    evidence_text = render_to_budget(evidence, deps.settings.evidence_tokens("light")) or "(nothing was kept)"
+    request = (
+        f"<evidence>\n{evidence_text}\n</evidence>\n<searches>\n{progress.search_log()}\n</searches>\n"
+        f"{format_question(question)}"
+    )
+    decision_request = DecisionRequest(
+        "decide", "step", DECISION_SCHEMA, deps.prompts.fill("decide"), [Turn("user", request)], call_budget=call_budget
+    )
+    return await decide(decision_request, parse_decision, Decision(), deps, budget)

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.answering.agents.conversation import asked_about
-from core.answering.context.dependencies import Parts
-from core.grounding.evidence import render_within
-from core.llm.decision_schema import Record, Shape, Slot
-from core.llm.structured_output import Ask, Calls, decide
+from core.answering.agents.conversation import format_question
+from core.answering.context.dependencies import AnswerDependencies
+from core.grounding.evidence import render_to_budget
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.types import Passage, Question, Turn
 
@@ -30,17 +30,17 @@ FILTER_KEYS = (
 MISSING_KEYS = (
     *("missing information", "missing info", "gap", "gaps", "lacking", "needed", "缺失", "缺少", "缺失信息", "还缺"),
 )
-SHAPE = Shape(
+SCHEMA = DecisionSchema(
     "filter",
     "Which passages help to answer the question",
     (
-        Slot(
+        SchemaField(
             "keep",
             "ids",
             "list of the ids of the passages that help, for example p1; empty when none does",
             FILTER_KEYS,
         ),
-        Slot(
+        SchemaField(
             "missing",
             "text",
             "what the question needs that none of them says; empty when nothing is missing",
@@ -62,28 +62,36 @@ SHAPE = Shape(
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class FilterResult:
     """What the filter let through, and what the model misses; empty for nothing."""
 
-    kept: tuple[Passage, ...]
-    missing: str = ""
+    passages: tuple[Passage, ...]
+    missing_information: str = ""
 
 
 async def filter_passages(
-    question: Question, passages: Sequence[Passage], parts: Parts, budget: Budget, calls: Calls | None = None
-) -> Filtered:
+    question: Question,
+    passages: Sequence[Passage],
+    deps: AnswerDependencies,
+    budget: Budget,
+    call_budget: CallBudget | None = None,
+) -> FilterResult:
     """Return the passages that help to answer the question. The default is all of them."""
-    everything = Filtered(tuple(passages))
+    unfiltered_result = FilterResult(tuple(passages))
     if not passages:
-        return everything
+        return unfiltered_result
 
-    def accept(record: Record) -> Filtered | None:
-        positions = record.ids("keep", len(passages))
+    def accept(parsed_reply: ParsedReply) -> FilterResult | None:
+        positions = parsed_reply.get_ids("keep", len(passages))
         if positions is None:
             return None
-        return Filtered(tuple(passages[position] for position in sorted(positions)), record.text("missing"))
+        return FilterResult(
+            tuple(passages[position] for position in sorted(positions)), parsed_reply.get_text("missing")
+        )
 
-    evidence = render_within(passages, parts.settings.evidence_tokens("light"))
-    turns = [Turn("user", f"<evidence>\n{evidence}\n</evidence>\n{asked_about(question)}")]
-    ask = Ask("filter", "step", SHAPE, parts.prompts.fill("filter"), turns, calls=calls)
-    return await decide(ask, accept, everything, parts, budget)
+    evidence = render_to_budget(passages, deps.settings.evidence_tokens("light"))
+    turns = [Turn("user", f"<evidence>\n{evidence}\n</evidence>\n{format_question(question)}")]
+    decision_request = DecisionRequest(
+        "filter", "step", SCHEMA, deps.prompts.fill("filter"), turns, call_budget=call_budget
+    )
+    return await decide(decision_request, accept, unfiltered_result, deps, budget)

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.answering.context.dependencies import Parts
-from core.grounding.document_kinds import weigh_kinds
-from core.grounding.evidence import defuse, render_within
+from core.answering.context.dependencies import AnswerDependencies
+from core.grounding.document_kinds import apply_kind_weights
+from core.grounding.evidence import escape_delimiters, render_to_budget
 from core.grounding.fusion import fuse
-from core.llm.decision_schema import Record, Shape, Slot
-from core.llm.structured_output import Ask, decide
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.types import Passage, Turn
 
 # An excerpt says what a passage is about; the whole is for the model that writes.
-EXCERPT_TOKENS = 160
-SHAPE = Shape(
+MAX_EXCERPT_TOKENS = 160
+SCHEMA = DecisionSchema(
     "rerank",
     "The passages in the order of their use for a question",
     (
-        Slot(
+        SchemaField(
             "order",
             "ids",
             "list of passage ids, the most useful first, for example p3",
@@ -36,46 +36,55 @@ SHAPE = Shape(
 )
 
 
-async def rerank(query: str, passages: Sequence[Passage], parts: Parts, budget: Budget) -> Sequence[Passage]:
+async def rerank(
+    query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
+) -> Sequence[Passage]:
     """Return the passages best first, in the share of the budget that the stage has."""
-    search = parts.settings.knowledge.search
-    if search.rerank == "model" and parts.model:
-        return await ModelReranker(parts, budget).rerank(query, passages)
-    return await budget.within(
+    search_settings = deps.settings.knowledge.search
+    if search_settings.rerank == "model" and deps.model:
+        return await LLMReranker(deps, budget).rerank(query, passages)
+    return await budget.run_stage(
         "rerank",
-        parts.reranker.rerank(query, passages),
-        lambda: weigh_kinds(fuse(passages, search.alpha), search.kind_weights),
+        deps.reranker.rerank(query, passages),
+        lambda: apply_kind_weights(fuse(passages, search_settings.alpha), search_settings.kind_weights),
     )
 
 
-class ModelReranker:
+class LLMReranker:
     """Implements `core.ports.Reranker` for one answer: the light model orders the best passages of the fused order.
 
     Those that it does not name follow in that order. Where it fails, overruns or cannot be understood, the fused order
     stays and the stage is cut.
     """
 
-    def __init__(self, parts: Parts, budget: Budget) -> None:
-        self._parts = parts
+    def __init__(self, deps: AnswerDependencies, budget: Budget) -> None:
+        self._deps = deps
         self._budget = budget
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Return the passages best first; their fused scores are dealt anew in that order."""
-        search = self._parts.settings.knowledge.search
-        fused = fuse(passages, search.alpha)
-        shown = fused[: search.reranker.top_n]
-        order = await self._order(query, shown) if len(shown) > 1 and query.strip() else ()
-        rest = [position for position in range(len(fused)) if position not in order]
+        search_settings = self._deps.settings.knowledge.search
+        fused = fuse(passages, search_settings.alpha)
+        candidates = fused[: search_settings.reranker.top_n]
+        order = await self._order(query, candidates) if len(candidates) > 1 and query.strip() else ()
+        remaining_positions = [position for position in range(len(fused)) if position not in order]
         # Scores of different searches compare only as fused: an order of places would make each search's best a 1.
-        dealt = [replace(fused[position], score=fused[place].score) for place, position in enumerate((*order, *rest))]
-        return weigh_kinds(dealt, search.kind_weights)
+        reordered = [
+            replace(fused[position], score=fused[rank].score)
+            for rank, position in enumerate((*order, *remaining_positions))
+        ]
+        return apply_kind_weights(reordered, search_settings.kind_weights)
 
     async def _order(self, query: str, passages: Sequence[Passage]) -> tuple[int, ...]:
-        def accept(record: Record) -> tuple[int, ...] | None:
+        def accept(parsed_reply: ParsedReply) -> tuple[int, ...] | None:
             # To name none is no order.
-            return record.ids("order", len(passages)) or None
+            return parsed_reply.get_ids("order", len(passages)) or None
 
-        evidence = render_within(passages, self._parts.settings.evidence_tokens("light"), most=EXCERPT_TOKENS)
-        turns = [Turn("user", f"<evidence>\n{evidence}\n</evidence>\n<question>\n{defuse(query)}\n</question>")]
-        ask = Ask("rerank", "rerank", SHAPE, self._parts.prompts.fill("rerank"), turns)
-        return await decide(ask, accept, (), self._parts, self._budget)
+        evidence = render_to_budget(
+            passages, self._deps.settings.evidence_tokens("light"), max_passage_tokens=MAX_EXCERPT_TOKENS
+        )
+        turns = [
+            Turn("user", f"<evidence>\n{evidence}\n</evidence>\n<question>\n{escape_delimiters(query)}\n</question>")
+        ]
+        decision_request = DecisionRequest("rerank", "rerank", SCHEMA, self._deps.prompts.fill("rerank"), turns)
+        return await decide(decision_request, accept, (), self._deps, self._budget)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from core.answering.agents.reranker import rerank
 from core.answering.agents.retrieval import retrieve
-from core.answering.context.dependencies import Parts
+from core.answering.context.dependencies import AnswerDependencies
 from core.errors import KimasError
 from core.runtime.budget import Budget
 from core.types import AgentScore, Passage
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """One search: its query, the agents asked, and their passages."""
 
     query: str
@@ -26,43 +26,45 @@ class Found:
     passages: tuple[Passage, ...]
 
 
-async def search(query: str, parts: Parts, budget: Budget, *, rewriting: bool = True) -> Found:
+async def search(query: str, deps: AnswerDependencies, budget: Budget, *, with_rewrites: bool = True) -> SearchResult:
     """Route a query and search it at the agents found, each rewriting it in its own way unless `rewriting` is off.
 
     Raises `ServiceError` when none of them could answer.
     """
-    known = parts.settings.retrieval_agents()
-    agents = await budget.within("route", parts.library.route(query), lambda: [AgentScore(name, 0.0) for name in known])
-    passages = await retrieve(query, agents, parts, budget, rewriting=rewriting)
-    return Found(query, tuple(agent.name for agent in agents), tuple(passages))
+    agent_settings = deps.settings.retrieval_agents()
+    agents = await budget.run_stage(
+        "route", deps.library.route(query), lambda: [AgentScore(name, 0.0) for name in agent_settings]
+    )
+    passages = await retrieve(query, agents, deps, budget, with_rewrites=with_rewrites)
+    return SearchResult(query, tuple(agent.name for agent in agents), tuple(passages))
 
 
-async def ranked_search(query: str, parts: Parts, budget: Budget) -> Found:
+async def ranked_search(query: str, deps: AnswerDependencies, budget: Budget) -> SearchResult:
     """Search and put the passages in order for this query, best first."""
-    found = await search(query, parts, budget)
-    ordered = await rerank(query, found.passages, parts, budget)
-    return Found(found.query, found.agents, tuple(ordered))
+    result = await search(query, deps, budget)
+    ranked_passages = await rerank(query, result.passages, deps, budget)
+    return SearchResult(result.query, result.agents, tuple(ranked_passages))
 
 
-async def outcome(work: Awaitable[T]) -> T | KimasError:
+async def capture_error(awaitable: Awaitable[T]) -> T | KimasError:
     """Await what may fail without taking down what runs beside it: the failure is returned."""
     try:
-        return await work
-    except KimasError as fault:
-        return fault
+        return await awaitable
+    except KimasError as error:
+        return error
 
 
-def succeeded(outcomes: Iterable[Found | KimasError]) -> list[Found]:
+def collect_results(outcomes: Iterable[SearchResult | KimasError]) -> list[SearchResult]:
     """Return the searches that worked; when none did, the first failure leaves."""
     outcomes = list(outcomes)
-    found = [one for one in outcomes if isinstance(one, Found)]
-    failures = [one for one in outcomes if isinstance(one, KimasError)]
-    if failures and not found:
-        raise failures[0]
-    return found
+    results = [result for result in outcomes if isinstance(result, SearchResult)]
+    errors = [error for error in outcomes if isinstance(error, KimasError)]
+    if errors and not results:
+        raise errors[0]
+    return results
 
 
-def by_score(passages: Iterable[Passage]) -> list[Passage]:
+def sort_by_score(passages: Iterable[Passage]) -> list[Passage]:
     """Return passages by their score, best first."""
     return sorted(passages, key=lambda passage: -passage.score)
 
@@ -72,18 +74,18 @@ def interleave(rankings: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
 
     So every search keeps its best passages, whatever is cut from the end.
     """
-    kept: dict[str, Passage] = {}
+    passages_by_id: dict[str, Passage] = {}
     texts: set[str] = set()
     for passage in chain.from_iterable(zip_longest(*rankings)):
-        if passage is None or passage.id in kept:
+        if passage is None or passage.id in passages_by_id:
             continue
         fingerprint = " ".join(passage.text.split()).lower()
         if fingerprint not in texts:
             texts.add(fingerprint)
-            kept[passage.id] = passage
-    return tuple(kept.values())
+            passages_by_id[passage.id] = passage
+    return tuple(passages_by_id.values())
 
 
-def agents_of(found: Iterable[Found]) -> tuple[str, ...]:
+def get_agent_names(results: Iterable[SearchResult]) -> tuple[str, ...]:
     """Return all agents that were asked, each once."""
-    return tuple(dict.fromkeys(name for one in found for name in one.agents))
+    return tuple(dict.fromkeys(name for result in results for name in result.agents))

@@ -11,26 +11,26 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from core.answering.context.dependencies import Parts
+from core.answering.context.dependencies import AnswerDependencies
 from core.errors import ServiceError
-from core.grounding.evidence import defuse
-from core.llm.images import checked
-from core.llm.json_repair import cleaned
-from core.observability.logs import logger
+from core.grounding.evidence import escape_delimiters
+from core.llm.images import validate_image
+from core.llm.json_repair import strip_reasoning
+from core.observability.logs import get_logger
 from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
-from core.text.formatting import with_seen
-from core.text.messages import notes_in
-from core.types import Fetch, Image, Question, Turn
+from core.text.formatting import with_image_description
+from core.text.messages import messages_for
+from core.types import Image, ImageLoader, Question, Turn
 
-MOST_PICTURES = 3
-MOST_CHARS = 2000
+MAX_IMAGES = 3
+MAX_DESCRIPTION_CHARS = 2000
 _CONTROL = re.compile(r"[^\S\n]|[\x00-\x09\x0e-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ImageDescription:
     """A question after its pictures were looked at.
 
     `question` is what is answered; its text is empty when there is nothing to answer. `seen` is what the pictures show,
@@ -38,61 +38,65 @@ class Looked:
     """
 
     question: Question
-    seen: str = ""
+    description: str = ""
     note: str = ""
 
-    def noted(self, text: str) -> str:
+    def with_note(self, text: str) -> str:
         """Return a reply with the note below it."""
         return f"{text.rstrip()}\n\n{self.note}".strip() if self.note else text
 
 
-async def look(question: Question, parts: Parts, budget: Budget) -> Looked:
+async def describe_images(question: Question, deps: AnswerDependencies, budget: Budget) -> ImageDescription:
     """Look at a question's pictures, within the share `vision` of the budget; without any, nothing is done.
 
     A picture that cannot be fetched or is none is left out. Where no model sees, or it is too slow or fails, the words
     of the question alone are answered, and the note says so.
     """
-    words = question.text.strip()
-    notes = notes_in(parts.prompts.language)
-    note = notes.unread if question.unread and words else ""
-    if not question.pictures:
-        return Looked(question, note=note)
-    if parts.model is None or parts.settings.models.seeing() is None:
-        return Looked(question, note=notes.unseen if words else notes.picture)
-    seen = await budget.within("vision", _seen(question, parts.model, parts, budget), str)
-    if not seen:
-        budget.cut_off("vision", "failed")
-        return Looked(question, note=notes.not_seen if words else notes.not_looked)
-    return Looked(replace(question, text=with_seen(question.text, seen)), seen, note)
+    question_text = question.text.strip()
+    messages = messages_for(deps.prompts.language)
+    note = messages.attachment_unsupported if question.unsupported_attachments and question_text else ""
+    if not question.image_loaders:
+        return ImageDescription(question, note=note)
+    if deps.model is None or deps.settings.models.get_vision_model() is None:
+        return ImageDescription(question, note=messages.images_unsupported if question_text else messages.picture)
+    description = await budget.run_stage("vision", _describe(question, deps.model, deps, budget), str)
+    if not description:
+        budget.degrade("vision", "failed")
+        return ImageDescription(
+            question, note=messages.image_failed_text_only if question_text else messages.image_failed
+        )
+    return ImageDescription(
+        replace(question, text=with_image_description(question.text, description)), description, note
+    )
 
 
-async def _seen(question: Question, model: ChatModel, parts: Parts, budget: Budget) -> str:
+async def _describe(question: Question, model: ChatModel, deps: AnswerDependencies, budget: Budget) -> str:
     """Return what the pictures show; empty when none of them can be looked at. Raises `ModelError`."""
-    images = await _images(question.pictures[:MOST_PICTURES])
+    images = await _fetch_images(question.image_loaders[:MAX_IMAGES])
     if not images:
         return ""
-    asked = f"<question>\n{defuse(question.text)}\n</question>"
-    turn = Turn("user", asked, images=tuple(images))
-    said = await model.complete(parts.prompts.fill("vision"), [turn], role="vision", budget=budget, agent="vision")
-    return plain(said)
+    question_block = f"<question>\n{escape_delimiters(question.text)}\n</question>"
+    turn = Turn("user", question_block, images=tuple(images))
+    reply = await model.complete(deps.prompts.fill("vision"), [turn], role="vision", budget=budget, agent="vision")
+    return sanitize_description(reply)
 
 
-def plain(said: str) -> str:
+def sanitize_description(reply: str) -> str:
     """Return a model's words about a picture as lines of plain text, defused and of bounded length."""
-    lines = "\n".join(cleaned(said).splitlines())
-    text = defuse(_CONTROL.sub(" ", lines)).strip()
-    return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]} …"
+    lines = "\n".join(strip_reasoning(reply).splitlines())
+    text = escape_delimiters(_CONTROL.sub(" ", lines)).strip()
+    return text if len(text) <= MAX_DESCRIPTION_CHARS else f"{text[:MAX_DESCRIPTION_CHARS]} …"
 
 
-async def _images(pictures: Sequence[Fetch]) -> list[Image]:
+async def _fetch_images(pictures: Sequence[ImageLoader]) -> list[Image]:
     async with task_group() as tasks:
-        looking = [tasks.create_task(_image(fetch)) for fetch in pictures]
-    return [image for one in looking if (image := one.result())]
+        image_tasks = [tasks.create_task(_fetch_image(fetch)) for fetch in pictures]
+    return [image for image_task in image_tasks if (image := image_task.result())]
 
 
-async def _image(fetch: Fetch) -> Image | None:
+async def _fetch_image(fetch: ImageLoader) -> Image | None:
     try:
-        return await asyncio.to_thread(checked, await fetch())
-    except ServiceError as fault:
-        logger(__name__).warning("picture.unusable", error=str(fault))
+        return await asyncio.to_thread(validate_image, await fetch())
+    except ServiceError as error:
+        get_logger(__name__).warning("picture.unusable", error=str(error))
         return None

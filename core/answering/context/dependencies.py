@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from core.llm.prompts import Prompts
 from core.ports import ChatModel, Library, Reranker
-from core.runtime.tasks import Turns
+from core.runtime.tasks import CpuTurnstile
 from core.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class AnswerDependencies:
     """The collaborators of the line. `model` is None when no language model is configured.
 
     Selecting evidence, writing prompts and comparing answers with their evidence go by `turns`.
@@ -22,4 +22,4 @@ class Parts:
     reranker: Reranker
     model: ChatModel | None
     prompts: Prompts
-    turns: Turns = field(default_factory=Turns)
+    turnstile: CpuTurnstile = field(default_factory=CpuTurnstile)

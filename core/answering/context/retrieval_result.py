@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.settings import Strategy
-from core.types import Passage, Round
+from core.types import Passage, SearchRound
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class RetrievalResult:
     """What a strategy found: the query that was searched, the agents that were asked, their passages.
 
     `strategy` is its name. `ranked` passages are in their final order, best first: those of several searches must not
@@ -21,11 +21,11 @@ class Gathered:
     agents: tuple[str, ...]
     passages: tuple[Passage, ...]
     strategy: Strategy = "single"
-    ranked: bool = False
-    searched: bool = True
-    rounds: tuple[Round, ...] = ()
+    is_ranked: bool = False
+    was_searched: bool = True
+    rounds: tuple[SearchRound, ...] = ()
 
-    def doubt(self) -> str:
+    def low_quality_reason(self) -> str:
         """Return why the evidence was judged poor in the end, or an empty string where it was not."""
-        last = self.rounds[-1] if self.rounds else Round(())
-        return (last.reason or "it does not answer the question") if last.quality == "poor" else ""
+        last_round = self.rounds[-1] if self.rounds else SearchRound(())
+        return (last_round.reason or "it does not answer the question") if last_round.quality == "poor" else ""

@@ -6,17 +6,27 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.answering.rewriting.base import Query, RewriteContext, ask, asked, each, joined, related, sensible, synonyms
-from core.llm.decision_schema import Record, Shape, Slot
-from core.text.keywords import content_words, phrases, without_fillers
+from core.answering.rewriting.base import (
+    Query,
+    RewriteContext,
+    ask_llm,
+    fence_query,
+    find_synonyms,
+    is_valid_rewrite,
+    join_terms,
+    rewrite_all,
+    shares_terms,
+)
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
 
-MOST_PARTS = 3
-LEAST_PART_WORDS = 2
-SHAPE = Shape(
+MAX_SUB_QUERIES = 3
+MIN_SUB_QUERY_WORDS = 2
+SCHEMA = DecisionSchema(
     "decomposition",
     "What a question wants, and its parts",
     (
-        Slot(
+        SchemaField(
             "queries",
             "texts",
             "list of one to three search queries, each understandable alone",
@@ -25,8 +35,10 @@ SHAPE = Shape(
                 *("子查询", "子问题", "查询", "问题列表", "查询列表"),
             ),
         ),
-        Slot("intent", "text", "what the asker wants, in one sentence", ("goal", "purpose", "意图", "目的", "目标")),
-        Slot(
+        SchemaField(
+            "intent", "text", "what the asker wants, in one sentence", ("goal", "purpose", "意图", "目的", "目标")
+        ),
+        SchemaField(
             "terms",
             "texts",
             "list of terms of the domain; empty for none",
@@ -34,7 +46,7 @@ SHAPE = Shape(
         ),
     ),
 )
-_JOINT = re.compile(
+_CONJUNCTION = re.compile(
     r"[?？;；]+|,?(?<!\s)\s++(?:and also|as well as|and then|and|or|versus|vs\.?)\s+(?=\w)|以及|并且|同时|还有|，另外",
     re.IGNORECASE,
 )
@@ -46,38 +58,45 @@ async def decompose(queries: Sequence[Query], context: RewriteContext) -> Sequen
     The query itself gets the terms as words and the intent as meaning. One part alone leaves it at that. The stand-in
     splits at question marks and conjunctions and takes the noun phrases for terms.
     """
-    return await each(queries, context, _by_model, _by_rule)
+    return await rewrite_all(queries, context, _llm_rewrite, _rule_based_rewrite)
 
 
-async def _by_model(query: Query, context: RewriteContext) -> Sequence[Query] | None:
-    def accept(record: Record) -> Sequence[Query] | None:
-        parts = [one for one in record.texts("queries") if sensible(one, query)][:MOST_PARTS]
-        if not parts or not related(" ".join(parts), query, context):
+async def _llm_rewrite(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        sub_queries = [
+            sub_query for sub_query in parsed_reply.get_texts("queries") if is_valid_rewrite(sub_query, query)
+        ][:MAX_SUB_QUERIES]
+        if not sub_queries or not shares_terms(" ".join(sub_queries), query, context):
             return None
-        intent = record.text("intent")
-        wanted = intent if sensible(intent, query) and related(intent, query, context) else ""
-        return _composed(query, parts, record.texts("terms"), wanted, context)
+        intent = parsed_reply.get_text("intent")
+        valid_intent = intent if is_valid_rewrite(intent, query) and shares_terms(intent, query, context) else ""
+        return _compose_queries(query, sub_queries, parsed_reply.get_texts("terms"), valid_intent, context)
 
-    return await ask("rewrite_decompose", SHAPE, asked(query), accept, context)
+    return await ask_llm("rewrite_decompose", SCHEMA, fence_query(query), accept, context)
 
 
-def _by_rule(query: Query, context: RewriteContext) -> Sequence[Query]:
-    text = without_fillers(query.text)
-    parts = [part.strip(" ,，。.") for part in _JOINT.split(text)]
-    whole = all(len(content_words(part)) >= LEAST_PART_WORDS for part in parts if part)
+def _rule_based_rewrite(query: Query, context: RewriteContext) -> Sequence[Query]:
+    text = strip_fillers(query.text)
+    segments = [segment.strip(" ,，。.") for segment in _CONJUNCTION.split(text)]
+    can_split = all(len(content_words(segment)) >= MIN_SUB_QUERY_WORDS for segment in segments if segment)
     # Where a conjunction joins single words, the halves say too little alone.
-    separate = [part for part in parts if part][:MOST_PARTS] if whole else []
-    return _composed(query, separate, phrases(text), "", context)
+    sub_queries = [segment for segment in segments if segment][:MAX_SUB_QUERIES] if can_split else []
+    return _compose_queries(query, sub_queries, extract_noun_phrases(text), "", context)
 
 
-def _composed(
-    query: Query, parts: Sequence[str], terms: Sequence[str], intent: str, context: RewriteContext
+def _compose_queries(
+    query: Query, sub_queries: Sequence[str], terms: Sequence[str], intent: str, context: RewriteContext
 ) -> Sequence[Query]:
-    others = synonyms(query.text, context.agent.synonyms)
-    words = joined((query.lexical(), *(term for term in (*terms, *others) if not _holds(query.lexical(), term))))
-    whole = replace(query, words=words if words != query.text else "", dense=query.dense or intent)
-    return [whole, *(Query(part) for part in parts)] if len(parts) > 1 else [whole]
+    agent_synonyms = find_synonyms(query.text, context.agent.synonyms)
+    keywords = join_terms(
+        (
+            query.get_lexical_text(),
+            *(term for term in (*terms, *agent_synonyms) if not _contains(query.get_lexical_text(), term)),
+        )
+    )
+    full_query = replace(query, words=keywords if keywords != query.text else "", dense=query.dense or intent)
+    return [full_query, *(Query(sub_query) for sub_query in sub_queries)] if len(sub_queries) > 1 else [full_query]
 
 
-def _holds(text: str, term: str) -> bool:
+def _contains(text: str, term: str) -> bool:
     return term.lower() in text.lower()

@@ -9,16 +9,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.answering.rewriting.base import Query, RewriteContext, ask, asked, each, same_script, sensible
-from core.llm.decision_schema import Record, Shape, Slot
-from core.text.keywords import content_words, without_fillers
+from core.answering.rewriting.base import (
+    Query,
+    RewriteContext,
+    ask_llm,
+    fence_query,
+    has_same_script,
+    is_valid_rewrite,
+    rewrite_all,
+)
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.text.keywords import content_words, strip_fillers
 
 MAX_PASSAGE_CHARS = 1200
-SHAPE = Shape(
+SCHEMA = DecisionSchema(
     "passage",
     "A passage as it might stand in the knowledge",
     (
-        Slot(
+        SchemaField(
             "passage",
             "text",
             "two or three sentences",
@@ -29,7 +37,7 @@ SHAPE = Shape(
         ),
     ),
 )
-_ASKING = re.compile(
+_QUESTION_OPENING = re.compile(
     r"^(?:(?:what|which|who|where|when|why|how)(?:'s|'re)?(?: (?:much|many|long|often|far))?"
     r"(?: (?:is|are|was|were|do|does|did|can|could|should|would|will|to|exactly))?"
     r"|is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b"
@@ -41,20 +49,20 @@ _ASKING = re.compile(
 
 async def hyde(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
     """Return every query with an imagined passage as its meaning. The stand-in is the question as a statement."""
-    return await each(queries, context, _by_model, _by_rule)
+    return await rewrite_all(queries, context, _llm_rewrite, _rule_based_rewrite)
 
 
-async def _by_model(query: Query, context: RewriteContext) -> Sequence[Query] | None:
-    def accept(record: Record) -> Sequence[Query] | None:
-        text = record.text("passage")
-        shared = not set(content_words(query.text)).isdisjoint(content_words(text))
+async def _llm_rewrite(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        text = parsed_reply.get_text("passage")
+        has_shared_words = not set(content_words(query.text)).isdisjoint(content_words(text))
         # A passage about the question names something of it, unless it is in another script.
-        about = shared or not same_script(text, query.text)
-        return [replace(query, dense=text)] if about and sensible(text, query, MAX_PASSAGE_CHARS) else None
+        is_related = has_shared_words or not has_same_script(text, query.text)
+        return [replace(query, dense=text)] if is_related and is_valid_rewrite(text, query, MAX_PASSAGE_CHARS) else None
 
-    return await ask("rewrite_hyde", SHAPE, asked(query), accept, context)
+    return await ask_llm("rewrite_hyde", SCHEMA, fence_query(query), accept, context)
 
 
-def _by_rule(query: Query, context: RewriteContext) -> Sequence[Query]:
-    said = _ASKING.sub("", without_fillers(query.text), count=1).strip().rstrip("?？ 吗呢")
-    return [replace(query, dense=f"{said[:1].upper()}{said[1:]}.")] if content_words(said) else [query]
+def _rule_based_rewrite(query: Query, context: RewriteContext) -> Sequence[Query]:
+    statement = _QUESTION_OPENING.sub("", strip_fillers(query.text), count=1).strip().rstrip("?？ 吗呢")
+    return [replace(query, dense=f"{statement[:1].upper()}{statement[1:]}.")] if content_words(statement) else [query]

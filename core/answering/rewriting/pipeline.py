@@ -29,51 +29,54 @@ from core.types import Passage
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class QueryResults:
     """What one query found, best first."""
 
     query: Query
     passages: Sequence[Passage]
 
 
-def merge(asked: Hits, found: Sequence[Hits], limit: int) -> list[Passage]:
+def merge(original: QueryResults, results: Sequence[QueryResults], limit: int) -> list[Passage]:
     """Return at most `limit` passages: of every query the best, then of every query the second, none twice.
 
     `asked` is the question as it is and what it found, which is the measure and not part of the result. A passage that
     several queries found has the highest of its scores.
     """
-    best: dict[str, Passage] = {}
-    for passage in chain.from_iterable(zip_longest(*(_measured(asked, hits) for hits in found))):
+    passages_by_id: dict[str, Passage] = {}
+    for passage in chain.from_iterable(
+        zip_longest(*(_rescale_scores(original, query_results) for query_results in results))
+    ):
         if passage is not None:
-            best[passage.id] = _joined(best.get(passage.id, passage), passage)
-    return list(best.values())[:limit]
+            passages_by_id[passage.id] = _merge_scores(passages_by_id.get(passage.id, passage), passage)
+    return list(passages_by_id.values())[:limit]
 
 
-def _joined(one: Passage, other: Passage) -> Passage:
+def _merge_scores(passage: Passage, other: Passage) -> Passage:
     return replace(
-        one,
-        similarity=max(one.similarity, other.similarity),
-        lexical=max(one.lexical, other.lexical),
-        score=max(one.score, other.score),
+        passage,
+        similarity=max(passage.similarity, other.similarity),
+        lexical=max(passage.lexical, other.lexical),
+        score=max(passage.score, other.score),
     )
 
 
-def _measured(asked: Hits, hits: Hits) -> list[Passage]:
+def _rescale_scores(original: QueryResults, query_results: QueryResults) -> list[Passage]:
     """Return what a query found in the measure of the question."""
-    if hits.query == asked.query:
-        return list(hits.passages)
-    words = len(content_words(asked.query.text)) or 1
-    per_word = min(1.0, words / max(1, len(content_words(hits.query.lexical()))))
-    near = max((one.similarity for one in asked.passages), default=0.0)
-    nearest = max((one.similarity for one in hits.passages), default=0.0)
-    closeness = near / nearest if hits.query.dense and 0 < near < nearest else 1.0
+    if query_results.query == original.query:
+        return list(query_results.passages)
+    original_word_count = len(content_words(original.query.text)) or 1
+    lexical_factor = min(1.0, original_word_count / max(1, len(content_words(query_results.query.get_lexical_text()))))
+    original_max = max((passage.similarity for passage in original.passages), default=0.0)
+    query_max = max((passage.similarity for passage in query_results.passages), default=0.0)
+    dense_factor = original_max / query_max if query_results.query.dense and 0 < original_max < query_max else 1.0
     return [
-        replace(one, lexical=one.lexical * per_word, similarity=one.similarity * closeness) for one in hits.passages
+        replace(passage, lexical=passage.lexical * lexical_factor, similarity=passage.similarity * dense_factor)
+        for passage in query_results.passages
     ]
 
 
-MOST_QUERIES = 4
-BUILT_IN: Mapping[str, Rewrite] = {
+MAX_QUERIES = 4
+REWRITES_BY_NAME: Mapping[str, Rewrite] = {
     "prompt": prompt,
     "retrieval": retrieval,
     "keyword": keyword,
@@ -82,7 +85,7 @@ BUILT_IN: Mapping[str, Rewrite] = {
     "rule": rule,
     "decompose": decompose,
 }
-SIDES = frozenset(("keyword", "hyde"))
+PARALLEL_REWRITES = frozenset(("keyword", "hyde"))
 
 
 async def rewrite(query: Query, context: RewriteContext) -> tuple[Query, ...]:
@@ -90,83 +93,91 @@ async def rewrite(query: Query, context: RewriteContext) -> tuple[Query, ...]:
 
     Takes no longer than the context's `ends`, so long as nobody blocks the event loop.
     """
-    steps = _steps(context.agent.rewrites)
+    steps = _group_steps(context.agent.rewrites)
     queries: tuple[Query, ...] = (query,)
     with context.budget.timed("requery"):
         for number, step in enumerate(steps):
             share = context.remaining() / (len(steps) - number)
-            here = replace(context, ends=time.monotonic() + share)
-            queries = _usable(await _stepped(step, queries, here)) or queries
+            step_context = replace(context, deadline=time.monotonic() + share)
+            queries = _filter_queries(await _run_step(step, queries, step_context)) or queries
     return queries
 
 
-def load(name: str) -> Rewrite:
+def load_rewrite(name: str) -> Rewrite:
     """Return the rewrite of a name. Raises `UsageError` where none is installed, or whatever its import raises."""
-    return BUILT_IN.get(name) or _plugged_in(name)
+    return REWRITES_BY_NAME.get(name) or _load_plugin(name)
 
 
 # Reading what all installed packages offer takes a while; it does not change while the process runs.
 @lru_cache
-def _plugged_in(name: str) -> Rewrite:
-    found = next(iter(entry_points(group=REWRITES_GROUP, name=name)), None)
-    if found is None:
+def _load_plugin(name: str) -> Rewrite:
+    entry_point = next(iter(entry_points(group=REWRITES_GROUP, name=name)), None)
+    if entry_point is None:
         raise UsageError(f"no rewrite is named {name!r}: no installed package offers it under {REWRITES_GROUP}")
-    loaded: Rewrite = found.load()
-    return loaded
+    plugin: Rewrite = entry_point.load()
+    return plugin
 
 
-def _steps(names: Sequence[str]) -> list[tuple[str, ...]]:
+def _group_steps(names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the names in steps, one after the other; those of one step run at once."""
     steps: list[tuple[str, ...]] = []
     for name in names:
-        if steps and {*steps[-1], name} == SIDES:
+        if steps and {*steps[-1], name} == PARALLEL_REWRITES:
             steps[-1] = ("keyword", "hyde")
         else:
             steps.append((name,))
     return steps
 
 
-async def _stepped(step: Sequence[str], queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+async def _run_step(step: Sequence[str], queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
     if len(step) == 1:
-        return await _run(step[0], queries, context)
+        return await _run_rewrite(step[0], queries, context)
     async with task_group() as tasks:
-        words = tasks.create_task(keyword(queries, context))
-        meanings = tasks.create_task(hyde(queries, context))
-    pairs = zip(words.result(), meanings.result(), strict=True)
-    return [replace(one, dense=other.dense) for one, other in pairs]
+        keyword_task = tasks.create_task(keyword(queries, context))
+        hyde_task = tasks.create_task(hyde(queries, context))
+    pairs = zip(keyword_task.result(), hyde_task.result(), strict=True)
+    return [replace(keyword_query, dense=hyde_query.dense) for keyword_query, hyde_query in pairs]
 
 
-async def _run(name: str, queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+async def _run_rewrite(name: str, queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
     """Run one rewrite. One that is not ours may raise anything: then the queries stay as they are."""
-    if name in BUILT_IN:
-        return await BUILT_IN[name](queries, context)
+    if name in REWRITES_BY_NAME:
+        return await REWRITES_BY_NAME[name](queries, context)
     stage = f"rewrite_{name}"
     try:
         # Its import may take long.
-        own = await context.within(stage, asyncio.to_thread(load, name))
-        made = tuple(map(_checked, await context.within(stage, own(queries, context)) or ())) if own else ()
-    except Exception as fault:  # Whatever somebody else's code raises, the question is answered.
-        context.cut(stage, f"{type(fault).__name__}: {fault}")
+        plugin = await context.run_stage(stage, asyncio.to_thread(load_rewrite, name))
+        new_queries = (
+            tuple(map(_validate_query, await context.run_stage(stage, plugin(queries, context)) or ()))
+            if plugin
+            else ()
+        )
+    except Exception as error:  # Whatever somebody else's code raises, the question is answered.
+        context.degrade(stage, f"{type(error).__name__}: {error}")
         return queries
-    return made
+    return new_queries
 
 
-def _checked(made: object) -> Query:
+def _validate_query(value: object) -> Query:
     """Return what is a query of three texts. Raises `TypeError`."""
-    if not isinstance(made, Query):
-        raise TypeError(f"it returned a {type(made).__name__} among its queries")
-    texts: tuple[object, ...] = (made.text, made.words, made.dense)
-    others = [type(text).__name__ for text in texts if not isinstance(text, str)]
-    if others:
-        raise TypeError(f"it returned a query with a {others[0]} for a text")
-    return made
+    if not isinstance(value, Query):
+        raise TypeError(f"it returned a {type(value).__name__} among its queries")
+    texts: tuple[object, ...] = (value.text, value.words, value.dense)
+    wrong_types = [type(text).__name__ for text in texts if not isinstance(text, str)]
+    if wrong_types:
+        raise TypeError(f"it returned a query with a {wrong_types[0]} for a text")
+    return value
 
 
-def _usable(queries: Sequence[Query]) -> tuple[Query, ...]:
+def _filter_queries(queries: Sequence[Query]) -> tuple[Query, ...]:
     """Return the queries that say something, none twice, none too long, and no more than can be searched."""
-    kept: dict[tuple[str, str], Query] = {}
+    unique_queries: dict[tuple[str, str], Query] = {}
     for query in queries:
-        short = Query(query.text[:MAX_QUERY_CHARS], query.words[:MAX_QUERY_CHARS], query.dense[:MAX_PASSAGE_CHARS])
-        if content_words(short.lexical()) or content_words(short.meaning()):
-            kept.setdefault((short.lexical().casefold(), short.meaning().casefold()), short)
-    return tuple(kept.values())[:MOST_QUERIES]
+        bounded_query = Query(
+            query.text[:MAX_QUERY_CHARS], query.words[:MAX_QUERY_CHARS], query.dense[:MAX_PASSAGE_CHARS]
+        )
+        if content_words(bounded_query.get_lexical_text()) or content_words(bounded_query.get_dense_text()):
+            unique_queries.setdefault(
+                (bounded_query.get_lexical_text().casefold(), bounded_query.get_dense_text().casefold()), bounded_query
+            )
+    return tuple(unique_queries.values())[:MAX_QUERIES]

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.answering.rewriting.base import QUERY, Query, RewriteContext, ask, asked, by_rule, each, related, sensible
-from core.llm.decision_schema import Record
+from core.answering.rewriting.base import (
+    QUERY_SCHEMA,
+    Query,
+    RewriteContext,
+    ask_llm,
+    fence_query,
+    is_valid_rewrite,
+    rewrite_all,
+    rule_based_rewrite,
+    shares_terms,
+)
+from core.llm.decision_schema import ParsedReply
 
 
 async def prompt(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
     """Return every query with another text. The stand-in is `rule`."""
-    return await each(queries, context, _by_model, by_rule)
+    return await rewrite_all(queries, context, _llm_rewrite, rule_based_rewrite)
 
 
-async def _by_model(query: Query, context: RewriteContext) -> Sequence[Query] | None:
-    def accept(record: Record) -> Sequence[Query] | None:
-        text = record.text("query")
-        return [replace(query, text=text)] if sensible(text, query) and related(text, query, context) else None
+async def _llm_rewrite(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        text = parsed_reply.get_text("query")
+        return (
+            [replace(query, text=text)]
+            if is_valid_rewrite(text, query) and shares_terms(text, query, context)
+            else None
+        )
 
-    return await ask("rewrite_prompt", QUERY, asked(query), accept, context)
+    return await ask_llm("rewrite_prompt", QUERY_SCHEMA, fence_query(query), accept, context)

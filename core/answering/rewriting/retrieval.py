@@ -7,17 +7,26 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.answering.rewriting.base import QUERY, Query, RewriteContext, ask, asked, each, related, sensible
-from core.grounding.evidence import defuse
-from core.llm.decision_schema import Record
+from core.answering.rewriting.base import (
+    QUERY_SCHEMA,
+    Query,
+    RewriteContext,
+    ask_llm,
+    fence_query,
+    is_valid_rewrite,
+    rewrite_all,
+    shares_terms,
+)
+from core.grounding.evidence import escape_delimiters
+from core.llm.decision_schema import ParsedReply
 from core.text.keywords import content_words
 from core.types import Passage
 
 STAGE = "rewrite_retrieval"
-SHOWN = 5
-SHOWN_CHARS = 240
-ADDED_TERMS = 5
-LEAST_PASSAGES = 2
+MAX_FEEDBACK_PASSAGES = 5
+MAX_EXCERPT_CHARS = 240
+MAX_ADDED_TERMS = 5
+MIN_FEEDBACK_PASSAGES = 2
 _WORD = re.compile(r"[^\W\d_][\w.\-]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
 
 
@@ -26,43 +35,47 @@ async def retrieval(queries: Sequence[Query], context: RewriteContext) -> Sequen
 
     The stand-in adds the terms that several of the first passages share to the words.
     """
-    found = (await context.within(STAGE, context.first()) or ())[:SHOWN]
-    if not found:
+    passages = (await context.run_stage(STAGE, context.first()) or ())[:MAX_FEEDBACK_PASSAGES]
+    if not passages:
         return queries
 
-    async def by_model(query: Query, context: RewriteContext) -> Sequence[Query] | None:
-        def accept(record: Record) -> Sequence[Query] | None:
-            text = record.text("query")
-            return [replace(query, text=text)] if sensible(text, query) and related(text, query, context) else None
+    async def llm_rewrite(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+        def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+            text = parsed_reply.get_text("query")
+            return (
+                [replace(query, text=text)]
+                if is_valid_rewrite(text, query) and shares_terms(text, query, context)
+                else None
+            )
 
-        shown = "\n".join(f"- {_line(one.title)}: {_line(one.text)}" for one in found)
-        request = f"<evidence>\n{defuse(shown)}\n</evidence>\n{asked(query)}"
-        return await ask(STAGE, QUERY, request, accept, context)
+        evidence = "\n".join(f"- {_to_excerpt(passage.title)}: {_to_excerpt(passage.text)}" for passage in passages)
+        request = f"<evidence>\n{escape_delimiters(evidence)}\n</evidence>\n{fence_query(query)}"
+        return await ask_llm(STAGE, QUERY_SCHEMA, request, accept, context)
 
-    def by_rule(query: Query, context: RewriteContext) -> Sequence[Query]:
-        terms = expansion(query.text, found)
-        return [replace(query, words=" ".join((query.lexical(), *terms)))] if terms else [query]
+    def rule_based_rewrite(query: Query, context: RewriteContext) -> Sequence[Query]:
+        terms = get_expansion_terms(query.text, passages)
+        return [replace(query, words=" ".join((query.get_lexical_text(), *terms)))] if terms else [query]
 
-    return await each(queries, context, by_model, by_rule)
+    return await rewrite_all(queries, context, llm_rewrite, rule_based_rewrite)
 
 
-def expansion(text: str, passages: Sequence[Passage]) -> list[str]:
+def get_expansion_terms(text: str, passages: Sequence[Passage]) -> list[str]:
     """Return the terms that at least two of the passages share and the text has not, the weightiest first.
 
     A passage counts less the further down it stands.
     """
-    present = set(content_words(text))
+    query_words = set(content_words(text))
     weights: dict[str, float] = defaultdict(float)
-    holders: dict[str, int] = defaultdict(int)
-    for place, passage in enumerate(passages):
-        titled, written = set(content_words(passage.title)), content_words(passage.text)
-        for term in {one for one in (*titled, *written) if _WORD.fullmatch(one)} - present:
-            share = written.count(term) / max(1, len(written))
-            weights[term] += (share + (0.02 if term in titled else 0.0)) / (1 + place)
-            holders[term] += 1
-    shared = [term for term in weights if holders[term] >= LEAST_PASSAGES]
-    return sorted(shared, key=lambda term: (-weights[term], term))[:ADDED_TERMS]
+    document_frequency: dict[str, int] = defaultdict(int)
+    for rank, passage in enumerate(passages):
+        title_words, text_words = set(content_words(passage.title)), content_words(passage.text)
+        for term in {word for word in (*title_words, *text_words) if _WORD.fullmatch(word)} - query_words:
+            term_frequency = text_words.count(term) / max(1, len(text_words))
+            weights[term] += (term_frequency + (0.02 if term in title_words else 0.0)) / (1 + rank)
+            document_frequency[term] += 1
+    shared_terms = [term for term in weights if document_frequency[term] >= MIN_FEEDBACK_PASSAGES]
+    return sorted(shared_terms, key=lambda term: (-weights[term], term))[:MAX_ADDED_TERMS]
 
 
-def _line(text: str) -> str:
-    return " ".join(text.split())[:SHOWN_CHARS]
+def _to_excerpt(text: str) -> str:
+    return " ".join(text.split())[:MAX_EXCERPT_CHARS]

@@ -5,12 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.answering.rewriting.base import QUERY, Query, RewriteContext, ask, asked, each, is_in, replaced, sensible
-from core.llm.decision_schema import Record
-from core.text.language import language_of
+from core.answering.rewriting.base import (
+    QUERY_SCHEMA,
+    Query,
+    RewriteContext,
+    ask_llm,
+    fence_query,
+    is_in_language,
+    is_valid_rewrite,
+    replace_synonyms,
+    rewrite_all,
+)
+from core.llm.decision_schema import ParsedReply
+from core.text.language import detect_language
 
 # What stands in Latin letters in a question of another script is a name.
-_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
+_LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
 
 
 async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
@@ -20,30 +30,34 @@ async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequ
     With `keep_original` the untranslated queries follow behind, as they are: the knowledge is in several languages.
     """
     language = context.agent.language
-    foreign = [query for query in queries if language and is_in(query.text, language) is not True]
-    if not foreign:
+    foreign_queries = [query for query in queries if language and is_in_language(query.text, language) is not True]
+    if not foreign_queries:
         return queries
-    translated = dict(zip(foreign, await each(foreign, context, _by_model, _by_rule), strict=True))
-    kept = foreign if context.agent.keep_original else []
-    return [*(translated.get(query, query) for query in queries), *kept]
+    translations = dict(
+        zip(
+            foreign_queries, await rewrite_all(foreign_queries, context, _llm_rewrite, _rule_based_rewrite), strict=True
+        )
+    )
+    originals = foreign_queries if context.agent.keep_original else []
+    return [*(translations.get(query, query) for query in queries), *originals]
 
 
-async def _by_model(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+async def _llm_rewrite(query: Query, context: RewriteContext) -> Sequence[Query] | None:
     # Only in another script are Latin words known to be names.
-    names = _names(query.text) if language_of(query.text) else set()
+    names = _extract_names(query.text) if detect_language(query.text) else set()
 
-    def accept(record: Record) -> Sequence[Query] | None:
-        text = record.text("query")
-        wrong = is_in(text, context.agent.language) is False or not names <= _names(text)
-        return [Query(text)] if sensible(text, query) and not wrong else None
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        text = parsed_reply.get_text("query")
+        is_wrong = is_in_language(text, context.agent.language) is False or not names <= _extract_names(text)
+        return [Query(text)] if is_valid_rewrite(text, query) and not is_wrong else None
 
-    return await ask("rewrite_translation", QUERY, asked(query), accept, context)
+    return await ask_llm("rewrite_translation", QUERY_SCHEMA, fence_query(query), accept, context)
 
 
-def _by_rule(query: Query, context: RewriteContext) -> Sequence[Query]:
-    text = replaced(query.text, context.agent.synonyms)
+def _rule_based_rewrite(query: Query, context: RewriteContext) -> Sequence[Query]:
+    text = replace_synonyms(query.text, context.agent.synonyms)
     return [Query(text) if text != query.text else query]
 
 
-def _names(text: str) -> set[str]:
-    return {name.lower() for name in _NAME.findall(text)}
+def _extract_names(text: str) -> set[str]:
+    return {name.lower() for name in _LATIN_NAME.findall(text)}

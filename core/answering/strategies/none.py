@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from core.answering.context.dependencies import Parts
-from core.answering.context.retrieval_result import Gathered
+from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
 from core.runtime.budget import Budget
 from core.types import Question
 
 
-async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
+async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
     """Return no passages, at once."""
-    return Gathered(question.text, (), (), "none", ranked=True, searched=False)
+    return RetrievalResult(question.text, (), (), "none", is_ranked=True, was_searched=False)

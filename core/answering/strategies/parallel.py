@@ -7,23 +7,23 @@ for that part, then joined so that every part keeps its best ones. One round of 
 from __future__ import annotations
 
 from core.answering.agents.compression import compress
-from core.answering.agents.context_manager import complete_by_rule
-from core.answering.agents.conversation import asked_about
-from core.answering.agents.search import agents_of, interleave, outcome, ranked_search, succeeded
-from core.answering.context.dependencies import Parts
-from core.answering.context.retrieval_result import Gathered
-from core.llm.decision_schema import Record, Shape, Slot
-from core.llm.structured_output import Ask, decide
+from core.answering.agents.context_manager import rule_based_query
+from core.answering.agents.conversation import format_question
+from core.answering.agents.search import capture_error, collect_results, get_agent_names, interleave, ranked_search
+from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.text.keywords import content_words
 from core.types import Question, Turn
 
-SHAPE = Shape(
+SCHEMA = DecisionSchema(
     "split",
     "The sub-questions of a question",
     (
-        Slot(
+        SchemaField(
             "questions",
             "texts",
             "list of the sub-questions, each understandable alone",
@@ -36,26 +36,35 @@ SHAPE = Shape(
 )
 
 
-async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
+async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
     """Return the joined passages of all sub-questions; without usable ones, those of the question itself."""
-    query = complete_by_rule(question)
+    query = rule_based_query(question)
     async with task_group() as tasks:
-        whole = tasks.create_task(outcome(ranked_search(query, parts, budget)))
-        questions = [one for one in await split(question, parts, budget) if one.lower() != query.lower()]
-        searches = [tasks.create_task(outcome(ranked_search(one, parts, budget))) for one in questions]
-        found = succeeded([await search for search in (*searches, whole)])
-    passages = await compress(query, interleave([one.passages for one in found]), parts, budget)
-    return Gathered(query, agents_of(found), tuple(passages), "parallel", ranked=True)
+        question_search = tasks.create_task(capture_error(ranked_search(query, deps, budget)))
+        sub_questions = [
+            sub_question
+            for sub_question in await split_question(question, deps, budget)
+            if sub_question.lower() != query.lower()
+        ]
+        searches = [
+            tasks.create_task(capture_error(ranked_search(sub_question, deps, budget)))
+            for sub_question in sub_questions
+        ]
+        results = collect_results([await search for search in (*searches, question_search)])
+    passages = await compress(query, interleave([result.passages for result in results]), deps, budget)
+    return RetrievalResult(query, get_agent_names(results), tuple(passages), "parallel", is_ranked=True)
 
 
-async def split(question: Question, parts: Parts, budget: Budget) -> tuple[str, ...]:
+async def split_question(question: Question, deps: AnswerDependencies, budget: Budget) -> tuple[str, ...]:
     """Return the sub-questions, at most as many as configured. The default is none."""
-    most = parts.settings.strategies.sub_questions
+    limit = deps.settings.strategies.sub_questions
 
-    def accept(record: Record) -> tuple[str, ...] | None:
-        questions = tuple(one for one in record.texts("questions") if content_words(one))
-        return questions[:most] or None
+    def accept(parsed_reply: ParsedReply) -> tuple[str, ...] | None:
+        sub_questions = tuple(
+            sub_question for sub_question in parsed_reply.get_texts("questions") if content_words(sub_question)
+        )
+        return sub_questions[:limit] or None
 
-    system = parts.prompts.fill("split", most=str(most))
-    ask = Ask("split", "step", SHAPE, system, [Turn("user", asked_about(question))])
-    return await decide(ask, accept, (), parts, budget)
+    system = deps.prompts.fill("split", most=str(limit))
+    decision_request = DecisionRequest("split", "step", SCHEMA, system, [Turn("user", format_question(question))])
+    return await decide(decision_request, accept, (), deps, budget)

@@ -12,30 +12,37 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.answering.agents.compression import compress
-from core.answering.agents.conversation import asked_about
-from core.answering.agents.decision_maker import Progress, Tried, decide_next
+from core.answering.agents.conversation import format_question
+from core.answering.agents.decision_maker import Progress, SearchAttempt, decide_next
 from core.answering.agents.information_filter import filter_passages
-from core.answering.agents.search import Found, agents_of, interleave, outcome, ranked_search, succeeded
-from core.answering.context.dependencies import Parts
-from core.answering.context.retrieval_result import Gathered
+from core.answering.agents.search import (
+    SearchResult,
+    capture_error,
+    collect_results,
+    get_agent_names,
+    interleave,
+    ranked_search,
+)
+from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
 from core.answering.strategies.single import search_once
 from core.errors import KimasError
-from core.llm.decision_schema import Record, Shape, Slot
-from core.llm.structured_output import Ask, Calls, decide
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.text.keywords import content_words
-from core.types import Passage, Question, Round, Turn
+from core.types import Passage, Question, SearchRound, Turn
 
-_Searching = asyncio.Task[Found | KimasError]
+_SearchTask = asyncio.Task[SearchResult | KimasError]
 MAX_STEPS = 3
 # What a model says of evidence is for people to read in a line.
 MAX_REASON_CHARS = 300
-SHAPE = Shape(
+SCHEMA = DecisionSchema(
     "plan",
     "What has to be found out, in order",
     (
-        Slot(
+        SchemaField(
             "steps",
             "texts",
             "list of search queries, one for each thing that has to be found out",
@@ -49,131 +56,159 @@ SHAPE = Shape(
 
 
 @dataclass(slots=True)
-class _Course:
+class _PlanState:
     """What one question's rounds have come to, and the model calls that are left for more of them."""
 
-    calls: Calls
-    found: list[Found] = field(default_factory=list)
-    kept: list[Sequence[Passage]] = field(default_factory=list)
-    tried: list[Tried] = field(default_factory=list)
-    rounds: list[Round] = field(default_factory=list)
+    call_budget: CallBudget
+    results: list[SearchResult] = field(default_factory=list)
+    passages_by_round: list[Sequence[Passage]] = field(default_factory=list)
+    attempts: list[SearchAttempt] = field(default_factory=list)
+    rounds: list[SearchRound] = field(default_factory=list)
     plan: tuple[str, ...] = ()
-    missing: str = ""
-    seen: set[str] = field(default_factory=set)
+    missing_information: str = ""
+    seen_ids: set[str] = field(default_factory=set)
 
     def evidence(self) -> tuple[Passage, ...]:
         """Return what was kept, of every round the best first."""
-        return interleave(self.kept)
+        return interleave(self.passages_by_round)
 
-    def fresh(self, found: Sequence[Found]) -> list[Passage]:
+    def take_new_passages(self, results: Sequence[SearchResult]) -> list[Passage]:
         """Return the passages of these searches that no earlier round has seen, in one order."""
-        fresh = [one for one in interleave([one.passages for one in found]) if one.id not in self.seen]
-        self.seen |= {passage.id for passage in fresh}
-        return fresh
+        new_passages = [
+            passage
+            for passage in interleave([result.passages for result in results])
+            if passage.id not in self.seen_ids
+        ]
+        self.seen_ids |= {passage.id for passage in new_passages}
+        return new_passages
 
-    async def search(self, work: Awaitable[Found]) -> Found | KimasError:
+    async def search(self, awaitable: Awaitable[SearchResult]) -> SearchResult | KimasError:
         """Search, and note what was found as soon as it is there: nothing of it is lost when the rounds are cut."""
-        result = await outcome(work)
-        if isinstance(result, Found):
-            self.found.append(result)
+        result = await capture_error(awaitable)
+        if isinstance(result, SearchResult):
+            self.results.append(result)
         return result
 
 
 async def gather(
-    question: Question, parts: Parts, budget: Budget, ahead: Awaitable[Found | KimasError] | None = None
-) -> Gathered:
+    question: Question,
+    deps: AnswerDependencies,
+    budget: Budget,
+    started_search: Awaitable[SearchResult | KimasError] | None = None,
+) -> RetrievalResult:
     """Return the passages that the rounds kept; where they kept none, those of the first search.
 
     `ahead` is the search of the question itself where somebody has begun it; it is not made again.
     """
-    course = _Course(Calls(parts.settings.strategies.model_calls))
+    state = _PlanState(CallBudget(deps.settings.strategies.model_calls))
     async with task_group() as tasks:
-        whole = tasks.create_task(course.search(_joined(ahead) if ahead else search_once(question, parts, budget)))
+        first_search = tasks.create_task(
+            state.search(_await_result(started_search) if started_search else search_once(question, deps, budget))
+        )
         with budget.timed("gather"):
             try:
                 async with asyncio.timeout(budget.share("gather")):
-                    await _rounds(question, whole, course, parts, budget)
+                    await _run_rounds(question, first_search, state, deps, budget)
             except TimeoutError:
-                budget.cut_off("gather", "late")
-                if not course.found:
-                    succeeded([await whole])
-        whole.cancel()
-    found = course.found
+                budget.degrade("gather", "late")
+                if not state.results:
+                    collect_results([await first_search])
+        first_search.cancel()
+    results = state.results
     # A filter that lets nothing through may be wrong; the summarizer says so itself when nothing helps.
-    passages = course.evidence() or interleave([one.passages for one in found])
-    query = found[0].query if found else question.text
-    kept = passages[: _limit(parts)]
-    return Gathered(query, agents_of(found), kept, "planning", ranked=True, rounds=tuple(course.rounds))
+    passages = state.evidence() or interleave([result.passages for result in results])
+    query = results[0].query if results else question.text
+    top_passages = passages[: _get_max_passages(deps)]
+    return RetrievalResult(
+        query, get_agent_names(results), top_passages, "planning", is_ranked=True, rounds=tuple(state.rounds)
+    )
 
 
-async def _rounds(question: Question, whole: _Searching, course: _Course, parts: Parts, budget: Budget) -> None:
-    calls = course.calls
-    searched = await _first(question, whole, course, parts, budget)
-    for left in reversed(range(parts.settings.strategies.iterations)):
-        fresh = course.fresh(searched)[: _limit(parts)]
+async def _run_rounds(
+    question: Question, first_search: _SearchTask, state: _PlanState, deps: AnswerDependencies, budget: Budget
+) -> None:
+    call_budget = state.call_budget
+    round_results = await _search_plan(question, first_search, state, deps, budget)
+    for rounds_left in reversed(range(deps.settings.strategies.iterations)):
+        new_passages = state.take_new_passages(round_results)[: _get_max_passages(deps)]
         # Before the filter and the digest, so that a cut in the middle of them loses nothing.
-        course.kept.append(fresh)
-        course.rounds.append(Round(tuple(one.query for one in searched)))
-        filtered = await filter_passages(question, fresh, parts, budget, calls)
-        course.kept[-1] = filtered.kept
-        course.kept[-1] = await compress(searched[0].query, filtered.kept, parts, budget, calls)
-        course.missing = filtered.missing
-        kept = {passage.id for passage in filtered.kept}
-        course.tried += [
-            Tried(one.query, len(kept & {passage.id for passage in one.passages}), filtered.missing) for one in searched
+        state.passages_by_round.append(new_passages)
+        state.rounds.append(SearchRound(tuple(result.query for result in round_results)))
+        filter_result = await filter_passages(question, new_passages, deps, budget, call_budget)
+        state.passages_by_round[-1] = filter_result.passages
+        state.passages_by_round[-1] = await compress(
+            round_results[0].query, filter_result.passages, deps, budget, call_budget
+        )
+        state.missing_information = filter_result.missing_information
+        kept_ids = {passage.id for passage in filter_result.passages}
+        state.attempts += [
+            SearchAttempt(
+                result.query,
+                len(kept_ids & {passage.id for passage in result.passages}),
+                filter_result.missing_information,
+            )
+            for result in round_results
         ]
-        if not left or len(course.evidence()) >= _limit(parts) or calls.left <= 0:
+        if not rounds_left or len(state.evidence()) >= _get_max_passages(deps) or call_budget.remaining <= 0:
             return
-        progress = Progress(course.evidence(), course.tried, course.plan, course.missing)
-        decision = await decide_next(question, progress, parts, budget, calls)
-        course.rounds[-1] = replace(course.rounds[-1], quality=decision.quality, reason=_short(decision.reason))
-        if decision.action == "answer" or _known(decision.query, course.found):
+        progress = Progress(state.evidence(), state.attempts, state.plan, state.missing_information)
+        decision = await decide_next(question, progress, deps, budget, call_budget)
+        state.rounds[-1] = replace(state.rounds[-1], quality=decision.quality, reason=_shorten_reason(decision.reason))
+        if decision.action == "answer" or _was_searched(decision.query, state.results):
             return
-        course.tried[-1] = Tried(course.tried[-1].query, course.tried[-1].kept, decision.reason or course.missing)
-        again = await course.search(ranked_search(decision.query, parts, budget))
-        if not isinstance(again, Found):
+        state.attempts[-1] = SearchAttempt(
+            state.attempts[-1].query, state.attempts[-1].kept_count, decision.reason or state.missing_information
+        )
+        next_result = await state.search(ranked_search(decision.query, deps, budget))
+        if not isinstance(next_result, SearchResult):
             return
-        searched = [again]
+        round_results = [next_result]
 
 
-async def _joined(ahead: Awaitable[Found | KimasError]) -> Found:
-    return succeeded([await ahead])[0]
+async def _await_result(search: Awaitable[SearchResult | KimasError]) -> SearchResult:
+    return collect_results([await search])[0]
 
 
-async def _first(question: Question, whole: _Searching, course: _Course, parts: Parts, budget: Budget) -> list[Found]:
+async def _search_plan(
+    question: Question, first_search: _SearchTask, state: _PlanState, deps: AnswerDependencies, budget: Budget
+) -> list[SearchResult]:
     """Search the question while the roadmap is written, then the roadmap's steps, all at once.
 
     `whole` is the search of the question; to be cut while waiting for it does not end it.
     """
     async with task_group() as tasks:
-        course.plan = await _roadmap(question, course.calls, parts, budget)
-        steps = [tasks.create_task(course.search(ranked_search(step, parts, budget))) for step in course.plan]
-        await asyncio.wait((whole,))
-        return succeeded([await search for search in (whole, *steps)])
+        state.plan = await _make_plan(question, state.call_budget, deps, budget)
+        step_searches = [tasks.create_task(state.search(ranked_search(step, deps, budget))) for step in state.plan]
+        await asyncio.wait((first_search,))
+        return collect_results([await search for search in (first_search, *step_searches)])
 
 
-async def _roadmap(question: Question, calls: Calls, parts: Parts, budget: Budget) -> tuple[str, ...]:
+async def _make_plan(
+    question: Question, call_budget: CallBudget, deps: AnswerDependencies, budget: Budget
+) -> tuple[str, ...]:
     """Return what has to be found out, as queries. The default is none: the question alone is searched."""
 
-    def accept(record: Record) -> tuple[str, ...] | None:
-        steps = tuple(step for step in record.texts("steps") if content_words(step))
+    def accept(parsed_reply: ParsedReply) -> tuple[str, ...] | None:
+        steps = tuple(step for step in parsed_reply.get_texts("steps") if content_words(step))
         return steps[:MAX_STEPS] or None
 
-    system = parts.prompts.fill("plan", most=str(MAX_STEPS))
-    ask = Ask("plan", "step", SHAPE, system, [Turn("user", asked_about(question))], calls=calls)
-    return await decide(ask, accept, (), parts, budget)
+    system = deps.prompts.fill("plan", most=str(MAX_STEPS))
+    decision_request = DecisionRequest(
+        "plan", "step", SCHEMA, system, [Turn("user", format_question(question))], call_budget=call_budget
+    )
+    return await decide(decision_request, accept, (), deps, budget)
 
 
-def _known(query: str, found: Sequence[Found]) -> bool:
+def _was_searched(query: str, results: Sequence[SearchResult]) -> bool:
     """Say whether a query was searched before, in other order or spelling."""
     words = set(content_words(query))
-    return any(words == set(content_words(one.query)) for one in found)
+    return any(words == set(content_words(result.query)) for result in results)
 
 
-def _short(reason: str) -> str:
+def _shorten_reason(reason: str) -> str:
     line = " ".join(reason.split())
     return line if len(line) <= MAX_REASON_CHARS else f"{line[:MAX_REASON_CHARS]} …"
 
 
-def _limit(parts: Parts) -> int:
-    return parts.settings.strategies.documents
+def _get_max_passages(deps: AnswerDependencies) -> int:
+    return deps.settings.strategies.documents

@@ -10,91 +10,106 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from core.answering.agents.compression import compress
-from core.answering.agents.context_manager import complete_by_rule
-from core.answering.agents.conversation import asked_about
-from core.answering.agents.decision_maker import SHAPE, Decision, decision_of
-from core.answering.agents.search import Found, agents_of, interleave, outcome, ranked_search, succeeded
-from core.answering.context.dependencies import Parts
-from core.answering.context.retrieval_result import Gathered
+from core.answering.agents.context_manager import rule_based_query
+from core.answering.agents.conversation import format_question
+from core.answering.agents.decision_maker import DECISION_SCHEMA, Decision, parse_decision
+from core.answering.agents.search import (
+    SearchResult,
+    capture_error,
+    collect_results,
+    get_agent_names,
+    interleave,
+    ranked_search,
+)
+from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
 from core.errors import KimasError
-from core.grounding.evidence import render_within
-from core.llm.decision_schema import Record
-from core.llm.structured_output import Ask, decide
-from core.ports import Form
+from core.grounding.evidence import render_to_budget
+from core.llm.decision_schema import ParsedReply
+from core.llm.structured_output import DecisionRequest, decide
+from core.ports import ResponseSchema
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.types import Question, Turn
 
-Search = Callable[[str], Awaitable[Found | KimasError]]
-SHOWN_PASSAGES = 5
-TALK_WORDS = 4
-QUERY = {"type": "string", "description": "what to look for, understandable without the conversation"}
-TOOL = Form(
+SearchFunction = Callable[[str], Awaitable[SearchResult | KimasError]]
+MAX_SHOWN_PASSAGES = 5
+MAX_ACTION_WORDS = 4
+QUERY_PARAMETER = {"type": "string", "description": "what to look for, understandable without the conversation"}
+RETRIEVE_TOOL = ResponseSchema(
     "retrieve_knowledge",
     "Search the knowledge for passages about one thing",
-    {"type": "object", "properties": {"query": QUERY}, "required": ["query"], "additionalProperties": False},
-    tool=True,
+    {"type": "object", "properties": {"query": QUERY_PARAMETER}, "required": ["query"], "additionalProperties": False},
+    is_tool=True,
 )
 
 
-async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
+async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
     """Return the passages of all searches that the model asked for, of each the best first.
 
     Anytime: when the share `gather` of the budget runs out, what was found so far counts and the stage is cut; a first
     search that is under way then is waited for, and ends by its own shares. A model that cannot be understood before
     its first search means one search with the question.
     """
-    found: list[Found] = []
-    searches: list[asyncio.Task[Found | KimasError]] = []
-    query = complete_by_rule(question)
+    results: list[SearchResult] = []
+    search_tasks: list[asyncio.Task[SearchResult | KimasError]] = []
+    query = rule_based_query(question)
     async with task_group() as tasks:
 
-        async def search(wanted: str) -> Found | KimasError:
-            searches.append(tasks.create_task(outcome(ranked_search(wanted, parts, budget))))
+        async def search(search_query: str) -> SearchResult | KimasError:
+            search_tasks.append(tasks.create_task(capture_error(ranked_search(search_query, deps, budget))))
             # Waiting so does not end the search with who waits for it.
-            await asyncio.wait(searches[-1:])
-            return searches[-1].result()
+            await asyncio.wait(search_tasks[-1:])
+            return search_tasks[-1].result()
 
         with budget.timed("gather"):
             try:
                 async with asyncio.timeout(budget.share("gather")):
-                    await _loop(question, found, search, parts, budget)
+                    await _run_loop(question, results, search, deps, budget)
             except TimeoutError:
-                budget.cut_off("gather", "late")
-                if searches and not found:
-                    found += succeeded([await searches[-1]])
-        if searches:
-            searches[-1].cancel()
-    passages = await compress(query, interleave([one.passages for one in found]), parts, budget)
+                budget.degrade("gather", "late")
+                if search_tasks and not results:
+                    results += collect_results([await search_tasks[-1]])
+        if search_tasks:
+            search_tasks[-1].cancel()
+    passages = await compress(query, interleave([result.passages for result in results]), deps, budget)
     # Cut before the first search: nothing was found, which is not the same as nothing being needed.
-    searched = bool(found) or "gather" in budget.cut
-    return Gathered(query, agents_of(found), tuple(passages), "react", ranked=True, searched=searched)
+    was_searched = bool(results) or "gather" in budget.degraded
+    return RetrievalResult(
+        query, get_agent_names(results), tuple(passages), "react", is_ranked=True, was_searched=was_searched
+    )
 
 
-async def _loop(question: Question, found: list[Found], search: Search, parts: Parts, budget: Budget) -> None:
-    system = parts.prompts.fill("react")
-    turns = [Turn("user", asked_about(question))]
-    tokens, most = parts.settings.evidence_tokens("light"), parts.settings.strategies.max_retrieval_calls
+async def _run_loop(
+    question: Question, results: list[SearchResult], search: SearchFunction, deps: AnswerDependencies, budget: Budget
+) -> None:
+    system = deps.prompts.fill("react")
+    turns = [Turn("user", format_question(question))]
+    max_tokens, max_calls = deps.settings.evidence_tokens("light"), deps.settings.strategies.max_retrieval_calls
     # What the last search finds is not shown; what the others found stays in the conversation, and must fit together.
-    searches = max(1, most - 1)
-    for _ in range(most):
-        default = Decision() if found else Decision("search", complete_by_rule(question))
-        ask = Ask("react", "step", SHAPE, system, tuple(turns), form=TOOL)
-        decision = await decide(ask, _after_search if found else decision_of, default, parts, budget)
-        if decision.action == "answer" or decision.query in [one.query for one in found]:
+    max_shown_searches = max(1, max_calls - 1)
+    for _ in range(max_calls):
+        default = Decision() if results else Decision("search", rule_based_query(question))
+        decision_request = DecisionRequest(
+            "react", "step", DECISION_SCHEMA, system, tuple(turns), response_schema=RETRIEVE_TOOL
+        )
+        decision = await decide(
+            decision_request, _parse_after_search if results else parse_decision, default, deps, budget
+        )
+        if decision.action == "answer" or decision.query in [earlier_result.query for earlier_result in results]:
             return
         result = await search(decision.query)
-        if found and not isinstance(result, Found):
+        if results and not isinstance(result, SearchResult):
             return
-        found += succeeded([result])
-        shown = found[-1].passages[:SHOWN_PASSAGES]
-        evidence = render_within(shown, tokens // searches) or "(no passages were found)"
-        turns.append(Turn("assistant", f"[{TOOL.name}: {decision.query}]"))
-        turns.append(Turn("user", f"<evidence>\n{evidence}\n</evidence>"))
+        results += collect_results([result])
+        shown_passages = results[-1].passages[:MAX_SHOWN_PASSAGES]
+        evidence_text = render_to_budget(shown_passages, max_tokens // max_shown_searches) or "(no passages were found)"
+        turns.append(Turn("assistant", f"[{RETRIEVE_TOOL.name}: {decision.query}]"))
+        turns.append(Turn("user", f"<evidence>\n{evidence_text}\n</evidence>"))
 
 
-def _after_search(record: Record) -> Decision | None:
+def _parse_after_search(parsed_reply: ParsedReply) -> Decision | None:
     """Read a decision; a model that has seen passages and talks instead of calling the tool is done."""
-    decision = decision_of(record)
-    talks = not record.text("query") and len(record.text("action").split()) > TALK_WORDS
-    return decision or (Decision() if talks else None)
+    decision = parse_decision(parsed_reply)
+    is_talk = not parsed_reply.get_text("query") and len(parsed_reply.get_text("action").split()) > MAX_ACTION_WORDS
+    return decision or (Decision() if is_talk else None)

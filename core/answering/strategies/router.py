@@ -12,19 +12,19 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from core.answering.agents.conversation import asked_about
-from core.answering.agents.search import outcome, succeeded
-from core.answering.context.dependencies import Parts
-from core.answering.context.retrieval_result import Gathered
+from core.answering.agents.conversation import format_question
+from core.answering.agents.search import capture_error, collect_results
+from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
 from core.answering.strategies import none, parallel, planning, react, simple, single
-from core.llm.decision_schema import Record, Shape, Slot
-from core.llm.structured_output import Ask, decide
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import Strategy
 from core.types import Question, Turn
 
-Gather = Callable[[Question, Parts, Budget], Awaitable[Gathered]]
+Gather = Callable[[Question, AnswerDependencies, Budget], Awaitable[RetrievalResult]]
 STRATEGIES: dict[Strategy, Gather] = {
     "none": none.gather,
     "single": single.gather,
@@ -33,7 +33,7 @@ STRATEGIES: dict[Strategy, Gather] = {
     "react": react.gather,
     "simple": simple.gather,
 }
-WHEN: dict[Strategy, str] = {
+DESCRIPTIONS: dict[Strategy, str] = {
     "none": "no search: greetings, thanks, small talk, arithmetic, the date and time, or what needs no documents",
     "single": "one search: a question about one thing",
     "parallel": "several searches at once: a comparison, or a question with independent parts",
@@ -41,7 +41,7 @@ WHEN: dict[Strategy, str] = {
     "react": "searches one after the other, as the model asks for them",
     "simple": "one search with the question as it stands",
 }
-WORDS: dict[Strategy, tuple[str, ...]] = {
+STRATEGY_ALIASES: dict[Strategy, tuple[str, ...]] = {
     "none": (
         "no search",
         "no retrieval",
@@ -60,7 +60,7 @@ WORDS: dict[Strategy, tuple[str, ...]] = {
     "react": ("tool", "tools", "工具"),
     "simple": ("raw", "简单"),
 }
-KEYS = (
+STRATEGY_KEYS = (
     *(
         "search strategy",
         "choice",
@@ -76,7 +76,7 @@ KEYS = (
     ),
     *("策略", "检索策略", "选择", "行动", "答案", "方法", "类型"),
 )
-LONGEST_PLEASANTRY = 80
+MAX_PLEASANTRY_CHARS = 80
 _PLEASANTRY = re.compile(
     r"(?:(?:hi|hello|hey|hiya|howdy|greetings|good (?:morning|afternoon|evening|night|day)|bye|goodbye|see you|cheers"
     r"|thanks?|thank you|thx|ty|many thanks|ok|okay|great|cool|nice|perfect|awesome|got it|welcome"
@@ -88,61 +88,70 @@ _PLEASANTRY = re.compile(
 )
 
 
-async def gather(question: Question, parts: Parts, budget: Budget, early: single.Early | None = None) -> Gathered:
+async def gather(
+    question: Question,
+    deps: AnswerDependencies,
+    budget: Budget,
+    on_partial_result: single.OnPartialResult | None = None,
+) -> RetrievalResult:
     """Choose a strategy and gather with it.
 
     Where the model has to be asked, a single search runs meanwhile, its rewrite included. It is what counts when
     `single` is chosen, and the first search of `planning`: the choice then costs no time beyond its own. `early` is for
     a single retrieval that nobody had to choose. Raises what the chosen strategy raises.
     """
-    if not parts.settings.context.complete:
+    if not deps.settings.context.complete:
         # Who does not see the conversation completes nothing from it, in any strategy.
         question = replace(question, history=())
-    rule = by_rule(question, parts)
-    if rule == "single":
-        return await single.gather(question, parts, budget, early)
-    if rule is not None:
-        return await STRATEGIES[rule](question, parts, budget)
+    rule_choice = rule_based_strategy(question, deps)
+    if rule_choice == "single":
+        return await single.gather(question, deps, budget, on_partial_result)
+    if rule_choice is not None:
+        return await STRATEGIES[rule_choice](question, deps, budget)
     async with task_group() as tasks:
-        ahead = tasks.create_task(outcome(single.search_once(question, parts, budget)))
-        chosen = await choose(question, parts, budget)
-        if chosen == "single":
-            return await single.gathered(succeeded([await ahead])[0], parts, budget)
-        if chosen == "planning":
-            return await planning.gather(question, parts, budget, ahead)
-        ahead.cancel()
-    return await STRATEGIES[chosen](question, parts, budget)
+        first_search = tasks.create_task(capture_error(single.search_once(question, deps, budget)))
+        llm_choice = await llm_strategy(question, deps, budget)
+        if llm_choice == "single":
+            return await single.compress_result(collect_results([await first_search])[0], deps, budget)
+        if llm_choice == "planning":
+            return await planning.gather(question, deps, budget, first_search)
+        first_search.cancel()
+    return await STRATEGIES[llm_choice](question, deps, budget)
 
 
-def by_rule(question: Question, parts: Parts) -> Strategy | None:
+def rule_based_strategy(question: Question, deps: AnswerDependencies) -> Strategy | None:
     """Return the strategy that needs no model to choose, or None when the model has to be asked."""
-    allowed = parts.settings.strategies.allowed
-    if parts.model is None:
+    allowed_strategies = deps.settings.strategies.allowed
+    if deps.model is None:
         # Without a model all of them come to one search; with no search there would be nothing to quote.
-        preferred: tuple[Strategy, ...] = ("single", "simple", *allowed)
-        return next((name for name in preferred if name in allowed and name != "none"), "single")
-    if len(set(allowed)) == 1:
-        return allowed[0]
-    return "none" if "none" in allowed and _is_pleasantry(question.text) else None
+        preferences: tuple[Strategy, ...] = ("single", "simple", *allowed_strategies)
+        return next((name for name in preferences if name in allowed_strategies and name != "none"), "single")
+    if len(set(allowed_strategies)) == 1:
+        return allowed_strategies[0]
+    return "none" if "none" in allowed_strategies and _is_pleasantry(question.text) else None
 
 
 def _is_pleasantry(text: str) -> bool:
-    return len(text) <= LONGEST_PLEASANTRY and bool(_PLEASANTRY.fullmatch(text.strip()))
+    return len(text) <= MAX_PLEASANTRY_CHARS and bool(_PLEASANTRY.fullmatch(text.strip()))
 
 
-async def choose(question: Question, parts: Parts, budget: Budget) -> Strategy:
+async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Budget) -> Strategy:
     """Have the light model choose among the allowed strategies. The default is the configured one of them."""
-    settings = parts.settings.strategies
-    choices = {name: WORDS[name] for name in dict.fromkeys(settings.allowed)}
-    slot = Slot(
-        "strategy", "choice", "one of: " + ", ".join(choices), KEYS, {str(name): choices[name] for name in choices}
+    settings = deps.settings.strategies
+    choices = {name: STRATEGY_ALIASES[name] for name in dict.fromkeys(settings.allowed)}
+    strategy_field = SchemaField(
+        "strategy",
+        "choice",
+        "one of: " + ", ".join(choices),
+        STRATEGY_KEYS,
+        {str(name): choices[name] for name in choices},
     )
-    listed = "\n".join(f"{number}. {name}: {WHEN[name]}" for number, name in enumerate(choices, 1))
-    system = parts.prompts.fill("strategy", strategies=listed, example=settings.default)
+    options = "\n".join(f"{number}. {name}: {DESCRIPTIONS[name]}" for number, name in enumerate(choices, 1))
+    system = deps.prompts.fill("strategy", strategies=options, example=settings.default)
 
-    def accept(record: Record) -> Strategy | None:
-        return next((name for name in choices if name == record.choice("strategy")), None)
+    def accept(parsed_reply: ParsedReply) -> Strategy | None:
+        return next((name for name in choices if name == parsed_reply.get_choice("strategy")), None)
 
-    shape = Shape("strategy", "How to search for a question", (slot,))
-    ask = Ask("choose", "choose", shape, system, [Turn("user", asked_about(question))])
-    return await decide(ask, accept, settings.default, parts, budget)
+    schema = DecisionSchema("strategy", "How to search for a question", (strategy_field,))
+    decision_request = DecisionRequest("choose", "choose", schema, system, [Turn("user", format_question(question))])
+    return await decide(decision_request, accept, settings.default, deps, budget)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from core.answering.agents.search import by_score, search
-from core.answering.context.dependencies import Parts
-from core.answering.context.retrieval_result import Gathered
+from core.answering.agents.search import search, sort_by_score
+from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
 from core.runtime.budget import Budget
 from core.types import Question
 
 
-async def gather(question: Question, parts: Parts, budget: Budget) -> Gathered:
+async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
     """Return the passages for the question as it was asked, in the order of their scores."""
-    found = await search(question.text, parts, budget, rewriting=False)
-    return Gathered(found.query, found.agents, tuple(by_score(found.passages)), "simple", ranked=True)
+    result = await search(question.text, deps, budget, with_rewrites=False)
+    return RetrievalResult(result.query, result.agents, tuple(sort_by_score(result.passages)), "simple", is_ranked=True)

@@ -11,65 +11,85 @@ import asyncio
 from collections.abc import Callable
 
 from core.answering.agents.compression import compress
-from core.answering.agents.context_manager import complete_by_rule, complete_question, needs_model
-from core.answering.agents.search import Found, outcome, search, succeeded
-from core.answering.context.dependencies import Parts
-from core.answering.context.retrieval_result import Gathered
+from core.answering.agents.context_manager import complete_question, needs_model, rule_based_query
+from core.answering.agents.search import SearchResult, capture_error, collect_results, search
+from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
 from core.errors import KimasError
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.text.keywords import content_words
 from core.types import Question
 
-Early = Callable[[Gathered], None]
+OnPartialResult = Callable[[RetrievalResult], None]
 
 
-async def gather(question: Question, parts: Parts, budget: Budget, early: Early | None = None) -> Gathered:
+async def gather(
+    question: Question, deps: AnswerDependencies, budget: Budget, on_partial_result: OnPartialResult | None = None
+) -> RetrievalResult:
     """Return the passages for one question, with the query and the agents that led to them.
 
     `early` is told what the rules' query found, when the completed question is still waited for.
     """
-    return await gathered(await search_once(question, parts, budget, early), parts, budget)
+    return await compress_result(await search_once(question, deps, budget, on_partial_result), deps, budget)
 
 
-async def gathered(found: Found, parts: Parts, budget: Budget) -> Gathered:
+async def compress_result(result: SearchResult, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
     """Return what one search found, compressed as its agents are configured."""
-    passages = await compress(found.query, found.passages, parts, budget)
-    return Gathered(found.query, found.agents, tuple(passages))
+    passages = await compress(result.query, result.passages, deps, budget)
+    return RetrievalResult(result.query, result.agents, tuple(passages))
 
 
-async def search_once(question: Question, parts: Parts, budget: Budget, early: Early | None = None) -> Found:
+async def search_once(
+    question: Question, deps: AnswerDependencies, budget: Budget, on_partial_result: OnPartialResult | None = None
+) -> SearchResult:
     """Complete the question from its conversation and search it; the rules' query is searched meanwhile."""
-    if not needs_model(question, parts.model):
-        return await search(await complete_question(question, parts.model, parts.prompts, budget), parts, budget)
-    guess = complete_by_rule(question)
+    if not needs_model(question, deps.model):
+        return await search(await complete_question(question, deps.model, deps.prompts, budget), deps, budget)
+    rule_query = rule_based_query(question)
     async with task_group() as tasks:
-        completing = tasks.create_task(complete_question(question, parts.model, parts.prompts, budget))
+        completion_task = tasks.create_task(complete_question(question, deps.model, deps.prompts, budget))
         # A speculation that fails must not take down the search that may follow it.
-        guessing = tasks.create_task(_search_guess(guess, completing, parts, budget, early))
-        query = await completing
-        if not _rewriting(parts) and set(content_words(query)) == set(content_words(guess)):
-            same = succeeded([await guessing])[0]
-            return Found(query, same.agents, same.passages)
-        found = await search(query, parts, budget)
-        if not found.passages:
+        rule_search = tasks.create_task(
+            _search_rule_query(rule_query, completion_task, deps, budget, on_partial_result)
+        )
+        query = await completion_task
+        if not _has_rewrites(deps) and set(content_words(query)) == set(content_words(rule_query)):
+            rule_result = collect_results([await rule_search])[0]
+            return SearchResult(query, rule_result.agents, rule_result.passages)
+        result = await search(query, deps, budget)
+        if not result.passages:
             # The rewrite led nowhere or its search was cut: what the guess found is better than nothing.
-            raw = await guessing
-            return found if isinstance(raw, KimasError) else Found(query, raw.agents, raw.passages)
-        guessing.cancel()
-    return found
+            rule_outcome = await rule_search
+            return (
+                result
+                if isinstance(rule_outcome, KimasError)
+                else SearchResult(query, rule_outcome.agents, rule_outcome.passages)
+            )
+        rule_search.cancel()
+    return result
 
 
-async def _search_guess(
-    guess: str, completing: asyncio.Task[str], parts: Parts, budget: Budget, early: Early | None
-) -> Found | KimasError:
+async def _search_rule_query(
+    rule_query: str,
+    completion_task: asyncio.Task[str],
+    deps: AnswerDependencies,
+    budget: Budget,
+    on_partial_result: OnPartialResult | None,
+) -> SearchResult | KimasError:
     # What agents make of a query costs calls: not for one that will most likely be another.
-    found = await outcome(search(guess, parts, budget, rewriting=False))
-    compressed = any(agent.compression != "none" for agent in parts.settings.retrieval_agents().values())
-    if early and isinstance(found, Found) and not completing.done() and not compressed and not _rewriting(parts):
-        early(Gathered(found.query, found.agents, found.passages))
-    return found
+    result = await capture_error(search(rule_query, deps, budget, with_rewrites=False))
+    has_compression = any(agent.compression != "none" for agent in deps.settings.retrieval_agents().values())
+    if (
+        on_partial_result
+        and isinstance(result, SearchResult)
+        and not completion_task.done()
+        and not has_compression
+        and not _has_rewrites(deps)
+    ):
+        on_partial_result(RetrievalResult(result.query, result.agents, result.passages))
+    return result
 
 
-def _rewriting(parts: Parts) -> bool:
-    return any(agent.rewrites for agent in parts.settings.retrieval_agents().values())
+def _has_rewrites(deps: AnswerDependencies) -> bool:
+    return any(agent.rewrites for agent in deps.settings.retrieval_agents().values())

@@ -8,148 +8,168 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from core.errors import KimasError, MessageGone, UsageError, Withheld
-from core.messaging.auto_comment.guarded_sink import MOST, HeldSink, PatientDelivery, WatchedDelivery
-from core.messaging.policy.posts import against, by_bot, is_post
-from core.observability.logs import logger
+from core.errors import CommentSuppressed, KimasError, MessageDeleted, UsageError
+from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES, AwaitableDelivery, BufferedSink, GuardedDelivery
+from core.messaging.policy.posts import is_by_bot, is_post, reject_reason
+from core.observability.logs import get_logger
 from core.ports import Adapter, Library, Sink
 from core.settings import Settings
-from core.storage.auto_comments import comments_of_the_hour, opened_thread, rivals
+from core.storage.auto_comments import count_competitor_replies, count_recent_comments, set_thread
 from core.storage.messages import Journal
 from core.types import Message, Question, Reply
 
-BOT = "written by another bot"
-IN_DOUBT = "the comment was being posted at the deadline; whether it is there is not known"
-BEFORE_RESTART = "the comment was posted before a restart"
+BY_BOT_REASON = "written by another bot"
+IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"
+BEFORE_RESTART_REASON = "the comment was posted before a restart"
 
-Answer = Callable[[Question, Sink], Awaitable[Reply]]
+AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
 
 class Commenter:
     """Comments below posts of the configured chats and on entries of feeds; other bots' messages are only counted."""
 
-    def __init__(self, settings: Settings, journal: Journal, answer: Answer, library: Library | None = None) -> None:
+    def __init__(
+        self, settings: Settings, journal: Journal, answer: AnswerFunction, library: Library | None = None
+    ) -> None:
         self._settings = settings.auto_comment
-        self._longest = settings.answer.max_question_chars
+        self._max_question_chars = settings.answer.max_question_chars
         self._journal = journal
         self._answer = answer
         self._library = library
-        self._admitting = asyncio.Lock()
-        self._making: set[tuple[str, str]] = set()
+        self._rate_lock = asyncio.Lock()
+        self._in_progress: set[tuple[str, str]] = set()
 
-    def concerns(self, message: Message) -> bool:
+    def should_handle(self, message: Message) -> bool:
         """Say whether a message is dealt with here: another bot wrote it, or it is a post to be commented on."""
-        return by_bot(message) or self._takes(message)
+        return is_by_bot(message) or self._is_target(message)
 
-    async def settle(self, adapter: Adapter, message: Message, previous: str, delivery: PatientDelivery) -> None:
+    async def handle(
+        self, adapter: Adapter, message: Message, previous_reply_id: str, delivery: AwaitableDelivery
+    ) -> None:
         """Bring a message that concerns us to its end in the journal: a comment, a silence or a failure."""
-        if not self._takes(message):
-            await self._journal.silent(message, BOT)
-        elif previous:
-            await self._journal.silent(message, BEFORE_RESTART)
+        if not self._is_target(message):
+            await self._journal.mark_skipped(message, BY_BOT_REASON)
+        elif previous_reply_id:
+            await self._journal.mark_skipped(message, BEFORE_RESTART_REASON)
         else:
             try:
                 await self._comment(adapter, message, delivery)
             finally:
                 # Not before it is in the journal, which counts it from then on.
-                self._making.discard((_chat(message), message.id))
+                self._in_progress.discard((_chat_name(message), message.id))
 
-    def _takes(self, message: Message) -> bool:
+    def _is_target(self, message: Message) -> bool:
         """Say whether a post is to be commented on; one that addresses the bot is answered as any question."""
-        unasked = not (message.addressed or message.command)
-        followed = _chat(message) in self._settings.chats or feed_of(message) in self._settings.feeds
-        return unasked and is_post(message) and followed
+        is_unaddressed = not (message.addressed or message.command)
+        is_followed = _chat_name(message) in self._settings.chats or get_feed(message) in self._settings.feeds
+        return is_unaddressed and is_post(message) and is_followed
 
-    async def _comment(self, adapter: Adapter, post: Message, delivery: PatientDelivery) -> None:
-        watched = WatchedDelivery(delivery, lambda: self._lost(post))
+    async def _comment(self, adapter: Adapter, post: Message, delivery: AwaitableDelivery) -> None:
+        guarded_delivery = GuardedDelivery(delivery, lambda: self._lost_race_reason(post))
         # Where the network can compare for itself, no rival slips in between our last look and its post.
-        compared = replace(post, reference={**post.reference, MOST: self._settings.replies_per_post})
-        told = alone(post) if feed_of(post) else compared
-        sink = HeldSink(adapter.sink(told, watched), self._unfit, heading_of(post))
-        reply, fault = await self._within_time(post, sink, watched)
-        if reply is None and watched.is_posted:
+        limited_post = replace(post, reference={**post.reference, MAX_BOT_REPLIES: self._settings.replies_per_post})
+        sink_message = detach_thread(post) if get_feed(post) else limited_post
+        sink = BufferedSink(adapter.sink(sink_message, guarded_delivery), self._unfit_reason, entry_heading(post))
+        reply, error = await self._comment_before_deadline(post, sink, guarded_delivery)
+        if reply is None and guarded_delivery.is_posted:
             # Its first part is there; the deadline or a failure took what was to follow.
             reply = sink.reply
         if reply is not None:
-            await self._journal.answered(post, reply)
-            if feed_of(post) and watched.reply_id:
-                await opened_thread(self._journal.database, post, watched.reply_id)
-            logger(__name__).info("post.commented", age_s=round(_age(post), 2), cut=reply.trace.cut)
-        elif watched.in_doubt:
-            await self._journal.failed(post, IN_DOUBT)
-            logger(__name__).warning("post.comment_in_doubt", error=str(fault))
-        elif isinstance(fault, Withheld | MessageGone | UsageError):
-            await self._journal.silent(post, str(fault))
-            logger(__name__).info("post.not_commented", reason=str(fault))
+            await self._journal.mark_answered(post, reply)
+            if get_feed(post) and guarded_delivery.reply_id:
+                await set_thread(self._journal.database, post, guarded_delivery.reply_id)
+            get_logger(__name__).info("post.commented", age_s=round(_age_s(post), 2), cut=reply.trace.cut)
+        elif guarded_delivery.in_doubt:
+            await self._journal.mark_failed(post, IN_DOUBT_REASON)
+            get_logger(__name__).warning("post.comment_in_doubt", error=str(error))
+        elif isinstance(error, CommentSuppressed | MessageDeleted | UsageError):
+            await self._journal.mark_skipped(post, str(error))
+            get_logger(__name__).info("post.not_commented", reason=str(error))
         else:
-            await self._journal.failed(post, str(fault) or type(fault).__name__)
-            expected = isinstance(fault, KimasError)
-            logger(__name__).error("post.comment_failed", error=str(fault), exc_info=None if expected else fault)
+            await self._journal.mark_failed(post, str(error) or type(error).__name__)
+            is_expected = isinstance(error, KimasError)
+            get_logger(__name__).error("post.comment_failed", error=str(error), exc_info=None if is_expected else error)
 
-    async def _within_time(
-        self, post: Message, sink: HeldSink, watched: WatchedDelivery
+    async def _comment_before_deadline(
+        self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery
     ) -> tuple[Reply | None, Exception | None]:
         """Return the comment that was posted, or why there is none."""
-        limit = asyncio.timeout(max(0.0, self._settings.deadline_s - _age(post)))
+        timeout = asyncio.timeout(max(0.0, self._settings.deadline_s - _age_s(post)))
         try:
-            async with limit:
-                return await self._written(post, sink), None
+            async with timeout:
+                return await self._write_comment(post, sink), None
         except asyncio.CancelledError:
-            await watched.settle()
+            await guarded_delivery.wait_for_posting()
             raise
-        except TimeoutError as fault:
-            return None, Withheld(self._too_late()) if limit.expired() else fault
-        except Exception as fault:
+        except TimeoutError as error:
+            return None, CommentSuppressed(self._too_late_reason()) if timeout.expired() else error
+        except Exception as error:
             # Whatever it is: nobody asked, so it goes to the journal and the log alone.
-            return None, fault
+            return None, error
 
-    async def _written(self, post: Message, sink: HeldSink) -> Reply:
-        if reason := await self._against(post):
-            raise Withheld(reason)
-        text = (await self._journal.begin(post))[: self._longest]
+    async def _write_comment(self, post: Message, sink: BufferedSink) -> Reply:
+        if reason := await self._reject_reason(post):
+            raise CommentSuppressed(reason)
+        text = (await self._journal.begin_answer(post))[: self._max_question_chars]
         return await self._answer(Question(text, (), post.id, post.author, post.author_id, post.key), sink)
 
-    async def _against(self, post: Message) -> str:
+    async def _reject_reason(self, post: Message) -> str:
         """Return what speaks against writing a comment, the cheapest tests first, or nothing."""
-        if late := str(post.reference.get(LATE, "")):
-            return late
-        if _age(post) >= self._settings.deadline_s:
-            return self._too_late()
-        by_rule = against(post, self._settings, datetime.now(UTC).astimezone())
-        return by_rule or await self._lost(post) or await self._irrelevant(post) or await self._over_rate(post)
+        if late_reason := str(post.reference.get(LATE, "")):
+            return late_reason
+        if _age_s(post) >= self._settings.deadline_s:
+            return self._too_late_reason()
+        rule_reason = reject_reason(post, self._settings, datetime.now(UTC).astimezone())
+        return (
+            rule_reason
+            or await self._lost_race_reason(post)
+            or await self._irrelevant_reason(post)
+            or await self._over_rate_reason(post)
+        )
 
-    async def _lost(self, post: Message) -> str:
+    async def _lost_race_reason(self, post: Message) -> str:
         """Return why the race for this post is lost, or nothing."""
-        if _age(post) >= self._settings.deadline_s:
-            return self._too_late()
-        others, most = await rivals(self._journal.database, post), self._settings.replies_per_post
-        return f"{others} replies of bots below the post already ({most} at most)" if others >= most else ""
+        if _age_s(post) >= self._settings.deadline_s:
+            return self._too_late_reason()
+        competitor_count, max_replies = (
+            await count_competitor_replies(self._journal.database, post),
+            self._settings.replies_per_post,
+        )
+        return (
+            f"{competitor_count} replies of bots below the post already ({max_replies} at most)"
+            if competitor_count >= max_replies
+            else ""
+        )
 
-    async def _irrelevant(self, post: Message) -> str:
-        least = self._settings.min_relevance
-        if least is None:
+    async def _irrelevant_reason(self, post: Message) -> str:
+        min_relevance = self._settings.min_relevance
+        if min_relevance is None:
             return ""
         if self._library is None:
             return "there is no knowledge to compare the post with (auto_comment.min_relevance)"
-        scores = await self._library.route(post.text[: self._longest])
-        best = max((one.score for one in scores), default=-1.0)
-        return f"outside our knowledge: {best:.2f}, at least {least:g} is wanted" if best < least else ""
+        scores = await self._library.route(post.text[: self._max_question_chars])
+        best_score = max((agent_score.score for agent_score in scores), default=-1.0)
+        return (
+            f"outside our knowledge: {best_score:.2f}, at least {min_relevance:g} is wanted"
+            if best_score < min_relevance
+            else ""
+        )
 
-    async def _over_rate(self, post: Message) -> str:
+    async def _over_rate_reason(self, post: Message) -> str:
         """Return that the hour is used up, or nothing; this comment then has its place in the hour."""
-        most = self._settings.per_hour
-        if most is None:
+        max_per_hour = self._settings.per_hour
+        if max_per_hour is None:
             return ""
         # One after the other, or two at the same moment would take the same last place.
-        async with self._admitting:
-            making = {number for chat, number in self._making if chat == _chat(post)}
-            made = len(making) + await comments_of_the_hour(self._journal.database, post, making)
-            if made >= most:
-                return f"{made} comments within the last hour (auto_comment.per_hour)"
-            self._making.add((_chat(post), post.id))
+        async with self._rate_lock:
+            in_progress = {post_id for chat, post_id in self._in_progress if chat == _chat_name(post)}
+            comment_count = len(in_progress) + await count_recent_comments(self._journal.database, post, in_progress)
+            if comment_count >= max_per_hour:
+                return f"{comment_count} comments within the last hour (auto_comment.per_hour)"
+            self._in_progress.add((_chat_name(post), post.id))
         return ""
 
-    def _unfit(self, reply: Reply) -> str:
+    def _unfit_reason(self, reply: Reply) -> str:
         """Return why a reply is no comment to be proud of, or nothing."""
         if not reply.text.strip():
             return "the comment is empty"
@@ -159,51 +179,51 @@ class Commenter:
             return "the comment would cite nothing (auto_comment.needs_citation)"
         return ""
 
-    def _too_late(self) -> str:
+    def _too_late_reason(self) -> str:
         return f"not done within {self._settings.deadline_s:g} s from the post (auto_comment.deadline_s)"
 
 
-def _age(post: Message) -> float:
+def _age_s(post: Message) -> float:
     """Return the seconds since the post was sent; a clock ahead of ours makes no post younger than new."""
     return max(0.0, (datetime.now(UTC) - post.sent_at).total_seconds())
 
 
-def _chat(message: Message) -> str:
+def _chat_name(message: Message) -> str:
     return f"{message.key.platform}:{message.key.chat}"
 
 
 # In a post's reference: the feed it is from, its title and link, and why it is too late for it, if it is.
 FEED, TITLE, LINK, LATE = "feed", "title", "link", "late"
 
-LONGEST_TITLE = 200
+MAX_TITLE_CHARS = 200
 _WORD_JOINER = "\u2060"
 _MARKUP = re.compile(r"([\\`*_\[\]<>()~#|!&{}+])")
 # In running text a number in brackets is a citation, and what follows an @ may be somebody.
-_MEANT = re.compile(r"\[(?=\d)|@(?=\S)")
-_NO_ADDRESS = re.compile(r"[\x00-\x20\x7f<>\\`]")
+_CITATION_OR_MENTION = re.compile(r"\[(?=\d)|@(?=\S)")
+_UNSAFE_URL_CHARS = re.compile(r"[\x00-\x20\x7f<>\\`]")
 
 
-def feed_of(post: Message) -> str:
+def get_feed(post: Message) -> str:
     """Return the name of the feed that a post is an entry of, "" for any other post."""
     return str(post.reference.get(FEED, ""))
 
 
-def alone(post: Message) -> Message:
+def detach_thread(post: Message) -> Message:
     """Return an entry as a sink is to see it: in no thread of its chat, for there is none before the comment."""
     return replace(post, key=replace(post.key, thread=""))
 
 
-def heading_of(post: Message) -> str:
+def entry_heading(post: Message) -> str:
     """Return what stands above the comment on an entry, as Markdown: its title, linked; "" for any other post.
 
     Whatever the feed wrote there is text: no markup, no mention, no citation.
     """
-    if not feed_of(post):
+    if not get_feed(post):
         return ""
-    link = _NO_ADDRESS.sub(lambda found: f"%{ord(found[0]):02X}", str(post.reference.get(LINK, "")))
+    link = _UNSAFE_URL_CHARS.sub(lambda match: f"%{ord(match[0]):02X}", str(post.reference.get(LINK, "")))
     title = " ".join(str(post.reference.get(TITLE, "")).split()) or link or post.author
-    title = title if len(title) <= LONGEST_TITLE else f"{title[:LONGEST_TITLE].rstrip()}…"
-    safe = _MARKUP.sub(r"\\\1", _MEANT.sub(lambda found: found[0] + _WORD_JOINER, title))
+    title = title if len(title) <= MAX_TITLE_CHARS else f"{title[:MAX_TITLE_CHARS].rstrip()}…"
+    safe_title = _MARKUP.sub(r"\\\1", _CITATION_OR_MENTION.sub(lambda match: match[0] + _WORD_JOINER, title))
     # An ampersand would begin an entity.
-    address = link.replace("&", "\\&")
-    return f"**[{safe}](<{address}>)**\n\n" if link else f"**{safe}**\n\n"
+    safe_link = link.replace("&", "\\&")
+    return f"**[{safe_title}](<{safe_link}>)**\n\n" if link else f"**{safe_title}**\n\n"

@@ -6,35 +6,35 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
-from core.errors import Withheld
+from core.errors import CommentSuppressed
 from core.ports import Delivery, Sink
 from core.types import Reply
 
 # In a message's reference, for networks that can compare: how many replies of bots a post may have before ours.
-MOST = "bot_replies_below"
+MAX_BOT_REPLIES = "bot_replies_below"
 
 # Returns why the comment is better not posted, or nothing.
-LastLook = Callable[[], Awaitable[str]]
+Precondition = Callable[[], Awaitable[str]]
 
 
-class PatientDelivery(Delivery, Protocol):
+class AwaitableDelivery(Delivery, Protocol):
     """A delivery that can also be waited for."""
 
-    async def settle(self) -> None:
+    async def wait_for_posting(self) -> None:
         """Wait a little for a posting on its way."""
         ...
 
 
-class HeldSink:
+class BufferedSink:
     """Hands the finished reply on to another sink, and nothing before it.
 
     `unfit` says why a reply is better not posted, or returns nothing. `reply` is what was handed on, without the
     `heading` that is shown above it.
     """
 
-    def __init__(self, sink: Sink, unfit: Callable[[Reply], str], heading: str = "") -> None:
+    def __init__(self, sink: Sink, reject_reason: Callable[[Reply], str], heading: str = "") -> None:
         self._sink = sink
-        self._unfit = unfit
+        self._reject_reason = reject_reason
         self._heading = heading
         self.reply: Reply | None = None
 
@@ -46,52 +46,52 @@ class HeldSink:
 
     async def finish(self, reply: Reply) -> None:
         """Hand on the whole reply. Raises `Withheld` for one that is unfit."""
-        if reason := self._unfit(reply):
-            raise Withheld(reason)
+        if reason := self._reject_reason(reply):
+            raise CommentSuppressed(reason)
         self.reply = reply
         await self._sink.finish(replace(reply, text=self._heading + reply.text))
 
     async def fail(self, text: str) -> None:
         """Raise `Withheld`: nobody asked, so nobody is told."""
-        raise Withheld(f"the comment failed: {text}")
+        raise CommentSuppressed(f"the comment failed: {text}")
 
 
-class WatchedDelivery:
+class GuardedDelivery:
     """Takes a last look right before the first part is posted, and again before every retry of it.
 
     `is_posted` and `in_doubt` say what is known of the comment: is it there, or may it be? `reply_id` is the
     platform's id of it.
     """
 
-    def __init__(self, delivery: PatientDelivery, last_look: LastLook) -> None:
+    def __init__(self, delivery: AwaitableDelivery, precondition: Precondition) -> None:
         self._delivery = delivery
-        self._last_look = last_look
+        self._precondition = precondition
         self.is_posted = self.in_doubt = False
         self.reply_id = ""
 
-    async def posting(self) -> None:
+    async def mark_posting(self) -> None:
         """Note it, then look: what is written down first costs no time in which others come first.
 
         Raises `Withheld` when the look says no; nothing is posted then.
         """
-        await self._delivery.posting()
-        if reason := await self._last_look():
+        await self._delivery.mark_posting()
+        if reason := await self._precondition():
             # What an earlier try may have left there stays in doubt.
             if not self.in_doubt:
-                await self._delivery.refused()
-            raise Withheld(reason)
+                await self._delivery.mark_rejected()
+            raise CommentSuppressed(reason)
         self.in_doubt = True
 
-    async def refused(self) -> None:
+    async def mark_rejected(self) -> None:
         """Note that nothing was posted."""
         self.in_doubt = False
-        await self._delivery.refused()
+        await self._delivery.mark_rejected()
 
-    async def posted(self, reply_id: str) -> None:
+    async def mark_posted(self, reply_id: str) -> None:
         """Note that the first part is there."""
-        await self._delivery.posted(reply_id)
+        await self._delivery.mark_posted(reply_id)
         self.is_posted, self.in_doubt, self.reply_id = True, False, reply_id
 
-    async def settle(self) -> None:
+    async def wait_for_posting(self) -> None:
         """Wait a little for a posting on its way."""
-        await self._delivery.settle()
+        await self._delivery.wait_for_posting()

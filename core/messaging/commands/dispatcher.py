@@ -12,72 +12,75 @@ from core.messaging.commands import form
 from core.messaging.commands import review_command as reviewing
 from core.messaging.commands import source_commands as everywhere
 from core.messaging.commands import status_commands as looking
-from core.messaging.commands.context import Office, Reread
-from core.messaging.commands.form import Handler, Request
+from core.messaging.commands.context import CommandContext, SettingsLoader
+from core.messaging.commands.form import CommandHandler, CommandRequest
 from core.messaging.policy.command_table import (
     COMMANDS,
     Command,
-    Who,
-    find,
-    forgotten,
-    read_arguments,
-    stands,
+    UserRole,
+    forget_text,
+    get_command,
+    has_role,
+    parse_arguments,
     unknown_command,
 )
-from core.messaging.policy.permissions import Permissions, Refused
-from core.messaging.policy.posts import by_bot
-from core.observability.logs import logger, redactor
-from core.ports import Library, Upkeep
+from core.messaging.policy.permissions import PermissionDenied, Permissions
+from core.messaging.policy.posts import is_by_bot
+from core.observability.logs import get_logger, make_redactor
+from core.ports import Library, SourceRefresher
 from core.settings import AdministrationSettings, Settings
-from core.settings.loader import secret_values
-from core.storage.audit import Audit, entry
+from core.settings.loader import get_secret_values
+from core.storage.audit import Audit, new_entry
 from core.storage.messages import Journal
-from core.storage.overrides import Steering
+from core.storage.overrides import RuntimeOverrides
 from core.types import Message
 
-OfOffice = Callable[[Office, Request], Awaitable[str]]
-WHOM: Mapping[Who, str] = {"owner": "the owners of this bot", "admin": "those who look after this bot here"}
-
-
-async def _sources(office: Office, request: Request) -> str:
-    return await (everywhere.switch if "action" in request.given else looking.sources)(office, request)
-
-
-async def _pause(office: Office, request: Request) -> str:
-    return await (everywhere.pause if "source" in request.given else in_chat.pause)(office, request)
-
-
-async def _resume(office: Office, request: Request) -> str:
-    return await (everywhere.resume if "source" in request.given else in_chat.resume)(office, request)
-
-
-async def _forget(office: Office, request: Request) -> str:
-    return forgotten(await office.journal.forget_author(request.message))
-
-
-HANDLERS: Mapping[str, OfOffice] = {
-    "help": looking.help_,
-    "start": looking.help_,
-    "forget": _forget,
-    "why": explaining.why,
-    "sources": _sources,
-    "status": looking.status,
-    "stats": looking.stats,
-    "audit": looking.audit,
-    "faq": reviewing.faq,
-    "refresh": everywhere.refresh,
-    "quota": everywhere.quota,
-    "reload": everywhere.reload,
-    "pause": _pause,
-    "resume": _resume,
-    "mode": in_chat.mode,
-    "threshold": in_chat.threshold,
-    "admins": in_chat.admins,
-    "settings": form.settings,
+ContextHandler = Callable[[CommandContext, CommandRequest], Awaitable[str]]
+ROLE_DESCRIPTIONS: Mapping[UserRole, str] = {
+    "owner": "the owners of this bot",
+    "admin": "those who look after this bot here",
 }
 
 
-class Desk:
+async def _handle_sources(context: CommandContext, request: CommandRequest) -> str:
+    return await (everywhere.switch if "action" in request.arguments else looking.show_sources)(context, request)
+
+
+async def _handle_pause(context: CommandContext, request: CommandRequest) -> str:
+    return await (everywhere.pause if "source" in request.arguments else in_chat.pause)(context, request)
+
+
+async def _handle_resume(context: CommandContext, request: CommandRequest) -> str:
+    return await (everywhere.resume if "source" in request.arguments else in_chat.resume)(context, request)
+
+
+async def _handle_forget(context: CommandContext, request: CommandRequest) -> str:
+    return forget_text(await context.journal.erase_author(request.message))
+
+
+HANDLERS: Mapping[str, ContextHandler] = {
+    "help": looking.show_help,
+    "start": looking.show_help,
+    "forget": _handle_forget,
+    "why": explaining.explain_command,
+    "sources": _handle_sources,
+    "status": looking.show_status,
+    "stats": looking.show_statistics,
+    "audit": looking.show_audit,
+    "faq": reviewing.review_faq,
+    "refresh": everywhere.refresh,
+    "quota": everywhere.quota,
+    "reload": everywhere.reload,
+    "pause": _handle_pause,
+    "resume": _handle_resume,
+    "mode": in_chat.change_mode,
+    "threshold": in_chat.change_threshold,
+    "admins": in_chat.change_admins,
+    "settings": form.show_settings,
+}
+
+
+class CommandDispatcher:
     """Answers commands. `commands` and `more` add to the table and its handlers."""
 
     def __init__(
@@ -85,64 +88,72 @@ class Desk:
         settings: Settings,
         journal: Journal,
         *,
-        upkeep: Upkeep | None = None,
-        reread: Reread | None = None,
+        refresher: SourceRefresher | None = None,
+        reload_settings: SettingsLoader | None = None,
         library: Library | None = None,
         commands: Sequence[Command] = COMMANDS,
-        more: Mapping[str, Handler] | None = None,
+        extra_handlers: Mapping[str, CommandHandler] | None = None,
     ) -> None:
-        administration = settings.administration
-        self.steering = Steering(journal.database)
-        self.permissions = Permissions(administration, self.steering)
-        audit = Audit(journal.database, administration.audit_days)
-        self.office = Office(settings, journal, self.steering, audit, self.permissions, upkeep, reread, library)
-        self.office.adopters["administration"] = lambda new: self._adopt(new.administration)
+        admin_settings = settings.administration
+        self.overrides = RuntimeOverrides(journal.database)
+        self.permissions = Permissions(admin_settings, self.overrides)
+        audit_log = Audit(journal.database, admin_settings.audit_days)
+        self.context = CommandContext(
+            settings, journal, self.overrides, audit_log, self.permissions, refresher, reload_settings, library
+        )
+        self.context.reload_handlers["administration"] = lambda new_settings: self._on_reload(
+            new_settings.administration
+        )
         self._commands = commands
-        own: dict[str, Handler] = {name: partial(handler, self.office) for name, handler in HANDLERS.items()}
-        self._handlers: Mapping[str, Handler] = {**own, **(more or {})}
+        own_handlers: dict[str, CommandHandler] = {
+            name: partial(handler, self.context) for name, handler in HANDLERS.items()
+        }
+        self._handlers: Mapping[str, CommandHandler] = {**own_handlers, **(extra_handlers or {})}
 
-    def takes_at_once(self, message: Message) -> bool:
+    def is_priority(self, message: Message) -> bool:
         """Say whether a command may overtake what is being answered: those of who looks after the bot."""
-        command = find(message.command, self._commands)
-        if command is None or not message.addressed or by_bot(message):
+        command = get_command(message.command, self._commands)
+        if command is None or not message.addressed or is_by_bot(message):
             return False
         # Of a command for everyone, the part that is not.
-        return command.who != "everyone" or bool({*message.text.lower().split()[:1]} & {*command.for_owners})
+        return command.required_role != "everyone" or bool(
+            {*message.text.lower().split()[:1]} & {*command.owner_only_values}
+        )
 
-    async def answer(self, message: Message, adapter: object) -> str:
+    async def dispatch(self, message: Message, adapter: object) -> str:
         """Return what to say to a command. The right to give it is checked here, wherever it comes from.
 
         Raises `Refused` for what its author may not do, after that is written down, `UsageError` for arguments that
         make no sense, and what the handler raises.
         """
-        await self.steering.load()
-        command = find(message.command, self._commands)
+        await self.overrides.load()
+        command = get_command(message.command, self._commands)
         handler = self._handlers.get(message.command)
         if command is None or handler is None:
             return unknown_command(message.command)
-        who = self.permissions.known(message)
-        if not stands(who, command.who):
-            who = await self.permissions.standing(message, adapter)
+        role = self.permissions.cached_role(message)
+        if not has_role(role, command.required_role):
+            role = await self.permissions.resolve_role(message, adapter)
         try:
-            _require(who, command.who)
-            given = read_arguments(command, message.text)
-            if set(given.values()) & set(command.for_owners):
-                _require(who, "owner")
-            told = await handler(Request(message, command, given, who, adapter))
-        except Refused as refusal:
-            logger(__name__).warning("command.refused", command=message.command, author_id=message.author_id)
-            await self.office.audit.record(entry(message, "refused", str(refusal)))
+            _require(role, command.required_role)
+            arguments = parse_arguments(command, message.text)
+            if set(arguments.values()) & set(command.owner_only_values):
+                _require(role, "owner")
+            reply = await handler(CommandRequest(message, command, arguments, role, adapter))
+        except PermissionDenied as error:
+            get_logger(__name__).warning("command.refused", command=message.command, author_id=message.author_id)
+            await self.context.audit.record(new_entry(message, "refused", str(error)))
             raise
-        return await asyncio.to_thread(self._without_secrets, told) if who != "everyone" else told
+        return await asyncio.to_thread(self._redact, reply) if role != "everyone" else reply
 
-    def _adopt(self, new: AdministrationSettings) -> None:
-        self.permissions.adopt(new)
-        self.office.audit.adopt(new.audit_days)
+    def _on_reload(self, settings: AdministrationSettings) -> None:
+        self.permissions.on_reload(settings)
+        self.context.audit.set_keep_days(settings.audit_days)
 
-    def _without_secrets(self, text: str) -> str:
-        return redactor(secret_values(self.office.settings))(text)
+    def _redact(self, text: str) -> str:
+        return make_redactor(get_secret_values(self.context.settings))(text)
 
 
-def _require(who: Who, needed: Who) -> None:
-    if not stands(who, needed):
-        raise Refused(f"Only {WHOM[needed]} may do that.")
+def _require(role: UserRole, required_role: UserRole) -> None:
+    if not has_role(role, required_role):
+        raise PermissionDenied(f"Only {ROLE_DESCRIPTIONS[required_role]} may do that.")

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from core.errors import PlatformError, UsageError
-from core.messaging.commands.context import Office
-from core.messaging.policy.command_table import AS_CONFIGURED, Command, Who
-from core.observability.logs import logger
-from core.storage.overrides import chat_of
+from core.messaging.commands.context import CommandContext
+from core.messaging.policy.command_table import AS_CONFIGURED, Command, UserRole
+from core.observability.logs import get_logger
+from core.storage.overrides import get_chat_name
 from core.types import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CommandRequest:
     """A command that its author may give: the message, the arguments by name, and the author's standing.
 
     `adapter` is what the message came through; None in the terminal.
@@ -27,31 +27,31 @@ class Request:
 
     message: Message
     command: Command
-    given: Mapping[str, str]
-    who: Who
+    arguments: Mapping[str, str]
+    role: UserRole
     adapter: object = None
 
     @property
     def chat(self) -> str:
         """The chat's name in the configuration: `platform:chat`."""
-        return chat_of(self.message)
+        return get_chat_name(self.message)
 
     @property
-    def sees_all(self) -> bool:
+    def can_see_all_chats(self) -> bool:
         """Whether the answer may tell of other chats: an owner asks where nobody else reads it."""
-        return self.who == "owner" and self.message.private
+        return self.role == "owner" and self.message.private
 
 
 # Returns what the bot says, as Markdown. Raises `UsageError` for arguments that make no sense.
-Handler = Callable[[Request], Awaitable[str]]
+CommandHandler = Callable[[CommandRequest], Awaitable[str]]
 
 
-GAP = "{}"
-_SPEAKING = (("off", "Never"), ("mention", "When I am mentioned"), ("auto", "Also unasked"))
+VALUE_PLACEHOLDER = "{}"
+_MODE_CHOICES = (("off", "Never"), ("mention", "When I am mentioned"), ("auto", "Also unasked"))
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """One value: the command that sets it, with `GAP` in the place of the value, and how it stands.
 
     `choices` are values with their labels; without any the value is written freely, and `hint` says how.
@@ -65,96 +65,99 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class SettingsForm:
     """What its reader may change, and in `notes`, a line each, what they may only see. All of it is plain text."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[FormField, ...]
     notes: tuple[str, ...] = ()
 
 
 @runtime_checkable
-class ShowsForms(Protocol):
+class SupportsForms(Protocol):
     """What an adapter can do on a platform that has forms."""
 
-    async def show_form(self, message: Message, form: Form) -> bool:
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Show a form to the author of a command and nobody else; no where that cannot be. Raises `PlatformError`."""
         ...
 
 
-async def settings(office: Office, request: Request) -> str:
+async def show_settings(context: CommandContext, request: CommandRequest) -> str:
     """Show what the author may change in the chat: as a form, with nothing more to say, or in words."""
-    form = form_of(office, request)
-    if not isinstance(request.adapter, ShowsForms):
-        return in_words(form)
+    form = build_form(context, request)
+    if not isinstance(request.adapter, SupportsForms):
+        return to_markdown(form)
     try:
-        shown = await request.adapter.show_form(request.message, form)
-    except PlatformError as fault:
-        logger(__name__).warning("form.not_shown", error=str(fault))
+        is_shown = await request.adapter.show_form(request.message, form)
+    except PlatformError as error:
+        get_logger(__name__).warning("form.not_shown", error=str(error))
         raise UsageError(
-            f"I could not open the form: {fault}. Nothing was changed. Give the command once more; "
+            f"I could not open the form: {error}. Nothing was changed. Give the command once more; "
             "`/mode`, `/threshold` and `/sources` change the same."
-        ) from fault
-    return "" if shown else in_words(form)
+        ) from error
+    return "" if is_shown else to_markdown(form)
 
 
-def form_of(office: Office, request: Request) -> Form:
+def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm:
     """Return what the author of a command may change, and see, in its chat."""
-    gate, steering, chat = office.settings.gate, office.steering, request.chat
-    configured = gate.mode_of(chat, private=request.message.private)
-    threshold = steering.threshold(chat)
-    speaking = (
-        Field(
-            f"mode {GAP}",
+    gate, overrides, chat = context.settings.gate, context.overrides, request.chat
+    configured = gate.get_mode(chat, private=request.message.private)
+    threshold = overrides.threshold(chat)
+    mode_fields = (
+        FormField(
+            f"mode {VALUE_PLACEHOLDER}",
             "When I speak in this chat",
-            steering.mode(chat) or AS_CONFIGURED,
-            ((AS_CONFIGURED, f"As configured ({configured})"), *_SPEAKING),
+            overrides.mode(chat) or AS_CONFIGURED,
+            ((AS_CONFIGURED, f"As configured ({configured})"), *_MODE_CHOICES),
         ),
-        Field(
-            f"threshold {GAP}",
+        FormField(
+            f"threshold {VALUE_PLACEHOLDER}",
             "How sure I must be to speak unasked",
             AS_CONFIGURED if threshold is None else f"{threshold:g}",
-            hint=f"0 to 1, or {AS_CONFIGURED} for what is configured ({gate.threshold_of(chat):g})",
+            hint=f"0 to 1, or {AS_CONFIGURED} for what is configured ({gate.get_threshold(chat):g})",
         ),
     )
-    if request.who == "owner":
-        return Form((*speaking, *_sources(office)))
-    return Form(speaking, tuple(_standing(office, name) for name in office.settings.sources))
+    if request.role == "owner":
+        return SettingsForm((*mode_fields, *_source_fields(context)))
+    return SettingsForm(mode_fields, tuple(_format_source(context, name) for name in context.settings.sources))
 
 
-def in_words(form: Form) -> str:
+def to_markdown(form: SettingsForm) -> str:
     """Return a form as Markdown, with the commands that fill it in."""
-    lines = [f"- {one.label}: {dict(one.choices).get(one.value, one.value)}. {_how(one)}" for one in form.fields]
-    return "\n".join([*lines, *(f"- {one}" for one in form.notes)])
+    lines = [
+        f"- {field.label}: {dict(field.choices).get(field.value, field.value)}. {_format_command(field)}"
+        for field in form.fields
+    ]
+    return "\n".join([*lines, *(f"- {note}" for note in form.notes)])
 
 
-def _sources(office: Office) -> Sequence[Field]:
-    steering = office.steering
+def _source_fields(context: CommandContext) -> Sequence[FormField]:
+    overrides = context.overrides
     return [
         field
-        for name in office.settings.sources
+        for name in context.settings.sources
         for field in (
-            Field(
-                f"sources {GAP} {name}",
+            FormField(
+                f"sources {VALUE_PLACEHOLDER} {name}",
                 f"{name}: used for answers",
-                "off" if steering.is_off(name) else "on",
+                "off" if overrides.is_off(name) else "on",
                 (("on", "On"), ("off", "Off")),
             ),
-            Field(
-                f"sources scale {name} {GAP}",
+            FormField(
+                f"sources scale {name} {VALUE_PLACEHOLDER}",
                 f"{name}: what its passages weigh",
-                f"{steering.scale(name):g}",
+                f"{overrides.scale(name):g}",
                 hint="0.1 to 10; 1 is the normal weight",
             ),
         )
     ]
 
 
-def _standing(office: Office, name: str) -> str:
-    used = "not used for answers" if office.steering.is_off(name) else "used for answers"
-    return f"{name}: {used}, weighs {office.steering.scale(name):g}; owners change that"
+def _format_source(context: CommandContext, name: str) -> str:
+    usage = "not used for answers" if context.overrides.is_off(name) else "used for answers"
+    return f"{name}: {usage}, weighs {context.overrides.scale(name):g}; owners change that"
 
 
-def _how(field: Field) -> str:
+def _format_command(field: FormField) -> str:
     values = "|".join(value for value, _ in field.choices) or "VALUE"
     hint = f" ({field.hint})" if field.hint else ""
-    return f"`/{field.command.replace(GAP, values)}`{hint}"
+    return f"`/{field.command.replace(VALUE_PLACEHOLDER, values)}`{hint}"

@@ -6,88 +6,95 @@ import time
 from collections.abc import Sequence
 
 from core.errors import ConfigurationError, UsageError
-from core.messaging.commands.context import Office
-from core.messaging.commands.form import Request
+from core.messaging.commands.context import CommandContext
+from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import AS_CONFIGURED, LIMITS
 from core.settings import Settings
-from core.storage.answer_cache import forget_replies
-from core.storage.audit import Outcome, entry
-from core.storage.overrides import EVERYWHERE, NONE, limit_key, off_key, scale_key
-from core.storage.usage import Consumed, Ledger, Spent
-from core.text.formatting import code, span, today
+from core.storage.answer_cache import delete_replies
+from core.storage.audit import AuditOutcome, new_entry
+from core.storage.overrides import GLOBAL_SCOPE, NONE, limit_key, off_key, scale_key
+from core.storage.usage import TokenUsage, UsageRepository, UsageTotals
+from core.text.formatting import format_code, format_duration, today
 from core.types import Question
 
-SHOWN_FAULTS = 10
+MAX_SHOWN_ERRORS = 10
 
 
-async def refresh(office: Office, request: Request) -> str:
+async def refresh(context: CommandContext, request: CommandRequest) -> str:
     """Ask for a refresh of one source or all; not more often than configured."""
-    if office.upkeep is None:
+    if context.refresher is None:
         raise UsageError("I cannot refresh sources here: `kimas run` does, and `kimas ingest` by hand.")
-    name = request.given.get("source", "")
+    name = request.arguments.get("source", "")
     if name:
-        office.known_source(name)
-    now, pause_s = time.monotonic(), office.settings.administration.refresh_minutes * 60
-    last = max(office.asked_for.get(one, -float("inf")) for one in {name, ""})
-    if now - last < pause_s:
+        context.require_source(name)
+    now, min_interval_s = time.monotonic(), context.settings.administration.refresh_minutes * 60
+    last_request_at = max(context.last_refresh_requests.get(source, -float("inf")) for source in {name, ""})
+    if now - last_request_at < min_interval_s:
         raise UsageError(
-            f"That was asked for {span(now - last)} ago. Again in {span(pause_s - (now - last))} "
+            f"That was asked for {format_duration(now - last_request_at)} ago. Again in "
+            f"{format_duration(min_interval_s - (now - last_request_at))} "
             "(administration.refresh_minutes)."
         )
-    office.asked_for[name] = now
+    context.last_refresh_requests[name] = now
     try:
-        await office.upkeep.refresh((name,) if name else ())
+        await context.refresher.refresh((name,) if name else ())
     except BaseException:
-        office.asked_for.pop(name, None)
+        context.last_refresh_requests.pop(name, None)
         raise
-    await office.audit.record(entry(request.message, "changed", f"refresh {name or 'all sources'}"))
-    return f"I refresh {code(name) if name else 'all sources'} now. `/sources` shows how it goes."
+    await context.audit.record(new_entry(request.message, "changed", f"refresh {name or 'all sources'}"))
+    return f"I refresh {format_code(name) if name else 'all sources'} now. `/sources` shows how it goes."
 
 
-async def pause(office: Office, request: Request) -> str:
+async def pause(context: CommandContext, request: CommandRequest) -> str:
     """Refresh a source only when asked, until it is resumed; what it knows stays in use."""
-    name, changed = await _plan(office, request, paused=True)
-    told = "from now on" if changed else "already"
-    return f"{code(name)} is refreshed only when asked {told}: `/refresh {name}`. `/resume {name}` ends that."
+    name, changed = await _set_paused(context, request, paused=True)
+    since_text = "from now on" if changed else "already"
+    return (
+        f"{format_code(name)} is refreshed only when asked {since_text}: `/refresh {name}`. `/resume {name}` ends that."
+    )
 
 
-async def resume(office: Office, request: Request) -> str:
+async def resume(context: CommandContext, request: CommandRequest) -> str:
     """Refresh a source by its plan again."""
-    name, changed = await _plan(office, request, paused=False)
+    name, changed = await _set_paused(context, request, paused=False)
     if not changed:
-        return f"{code(name)} was not paused."
-    return f"{code(name)} is refreshed by its plan again; what was missed comes once, now."
+        return f"{format_code(name)} was not paused."
+    return f"{format_code(name)} is refreshed by its plan again; what was missed comes once, now."
 
 
-async def switch(office: Office, request: Request) -> str:
+async def switch(context: CommandContext, request: CommandRequest) -> str:
     """Switch a source on or off, or say what its passages weigh."""
-    action, factor = request.given["action"], request.given.get("factor")
-    name = request.given.get("source")
+    action, factor = request.arguments["action"], request.arguments.get("factor")
+    name = request.arguments.get("source")
     if not name:
         raise UsageError(f"Which source? Write it as `/sources {action} NAME`.")
-    office.known_source(name)
-    steering = office.steering
+    context.require_source(name)
+    overrides = context.overrides
     if action == "scale":
         if not factor:
             raise UsageError("How much? Write it as `/sources scale NAME X`; 1 is the normal weight.")
         value = f"{float(factor):g}"
-        await steering.change(request.message, EVERYWHERE, scale_key(name), None if value == "1" else value, before="1")
-        told = f"Passages of {code(name)} now weigh {value}."
+        await overrides.change(
+            request.message, GLOBAL_SCOPE, scale_key(name), None if value == "1" else value, before="1"
+        )
+        reply = f"Passages of {format_code(name)} now weigh {value}."
     else:
-        off = "off" if action == "off" else None
-        await steering.change(request.message, EVERYWHERE, off_key(name), off, before="on")
-        told = f"{code(name)} is {'no longer used for answers' if off else 'used for answers'} from now on."
+        off_value = "off" if action == "off" else None
+        await overrides.change(request.message, GLOBAL_SCOPE, off_key(name), off_value, before="on")
+        reply = (
+            f"{format_code(name)} is {'no longer used for answers' if off_value else 'used for answers'} from now on."
+        )
     # Earlier answers were made from other knowledge.
-    await forget_replies(office.journal.database, time.time())
-    return told
+    await delete_replies(context.journal.database, time.time())
+    return reply
 
 
-async def quota(office: Office, request: Request) -> str:
+async def quota(context: CommandContext, request: CommandRequest) -> str:
     """Show the daily limits with what is used of them, or set one."""
-    name, value = request.given.get("limit"), request.given.get("value")
+    name, value = request.arguments.get("limit"), request.arguments.get("value")
     if name is None:
-        return await _limits(office, request)
-    configured = getattr(office.settings.limits, name)
+        return await _format_limits(context, request)
+    configured = getattr(context.settings.limits, name)
     if value is None:
         raise UsageError(f"How much? Write it as `/quota {name} NUMBER`, or `none`, or `default`.")
     if value not in (NONE, AS_CONFIGURED):
@@ -95,83 +102,90 @@ async def quota(office: Office, request: Request) -> str:
         if number <= 0 or ("tokens" in name and not number.is_integer()):
             raise UsageError("A limit is more than 0, of tokens a whole number. `none` takes it away.")
         value = str(int(number)) if "tokens" in name else repr(number)
-    new = None if value == AS_CONFIGURED else value
+    new_value = None if value == AS_CONFIGURED else value
     before = NONE if configured is None else f"{configured:g}"
-    await office.steering.change(request.message, EVERYWHERE, limit_key(name), new, before=before)
-    return f"- {_limit(office, name)}"
+    await context.overrides.change(request.message, GLOBAL_SCOPE, limit_key(name), new_value, before=before)
+    return f"- {_format_limit(context, name)}"
 
 
-async def reload(office: Office, request: Request) -> str:
+async def reload(context: CommandContext, request: CommandRequest) -> str:
     """Read the configuration again: take over what can be changed live, and name what needs a restart."""
-    if office.reread is None:
+    if context.reload_settings is None:
         raise UsageError("I cannot read my configuration again here; start me anew.")
     try:
-        new = await office.reread()
-    except ConfigurationError as fault:
-        await _note(office, request, "failed", f"{len(fault.faults)} faults")
-        faults = "\n".join(f"- {code(one)}" for one in fault.faults[:SHOWN_FAULTS])
-        return f"Nothing was changed, for the configuration has faults:\n\n{faults}"
-    old = office.settings
-    changed = [name for name in Settings.model_fields if getattr(new, name) != getattr(old, name)]
-    live = [name for name in changed if name in office.adopters]
-    others = [name for name in changed if name not in office.adopters]
+        new_settings = await context.reload_settings()
+    except ConfigurationError as error:
+        await _record(context, request, "failed", f"{len(error.errors)} faults")
+        error_lines = "\n".join(f"- {format_code(message)}" for message in error.errors[:MAX_SHOWN_ERRORS])
+        return f"Nothing was changed, for the configuration has faults:\n\n{error_lines}"
+    old_settings = context.settings
+    changed_sections = [
+        name for name in Settings.model_fields if getattr(new_settings, name) != getattr(old_settings, name)
+    ]
+    live_sections = [name for name in changed_sections if name in context.reload_handlers]
+    restart_sections = [name for name in changed_sections if name not in context.reload_handlers]
     # What needs a restart stays as it is, as a whole: half of it would be neither the old nor the new.
-    office.settings = old.model_copy(update={name: getattr(new, name) for name in live})
-    for name in live:
-        office.adopters[name](office.settings)
-    await _note(office, request, "changed", f"changed: {_names(live)}; restart needed: {_names(others)}")
-    if not changed:
+    context.settings = old_settings.model_copy(update={name: getattr(new_settings, name) for name in live_sections})
+    for name in live_sections:
+        context.reload_handlers[name](context.settings)
+    await _record(
+        context,
+        request,
+        "changed",
+        f"changed: {_format_names(live_sections)}; restart needed: {_format_names(restart_sections)}",
+    )
+    if not changed_sections:
         return "The configuration has not changed. What a command has set stays in force above it."
-    lines = [f"- changed now: {_names(live)}"] if live else []
-    lines += [f"- restart needed: {_names(others)}"] if others else []
+    lines = [f"- changed now: {_format_names(live_sections)}"] if live_sections else []
+    lines += [f"- restart needed: {_format_names(restart_sections)}"] if restart_sections else []
     return "The configuration is read again.\n\n" + "\n".join(lines)
 
 
-async def _plan(office: Office, request: Request, *, paused: bool) -> tuple[str, bool]:
+async def _set_paused(context: CommandContext, request: CommandRequest, *, paused: bool) -> tuple[str, bool]:
     """Pause or resume the refreshes of a source, and return its name and whether that changed anything."""
-    if office.upkeep is None:
+    if context.refresher is None:
         raise UsageError("I do not refresh sources here: `kimas sources pause NAME` and `resume NAME` do the same.")
-    name = office.known_source(request.given["source"])
-    before = {one.name: one.paused for one in await office.upkeep.states()}
-    await (office.upkeep.pause if paused else office.upkeep.resume)(name)
-    words = {True: "only when asked", False: "by its plan"}
-    told = (words[before.get(name, False)], words[paused])
-    await office.audit.record(entry(request.message, "changed", f"refresh of {name}", *told))
-    return name, told[0] != told[1]
+    name = context.require_source(request.arguments["source"])
+    was_paused = {state.name: state.paused for state in await context.refresher.states()}
+    await (context.refresher.pause if paused else context.refresher.resume)(name)
+    labels = {True: "only when asked", False: "by its plan"}
+    change = (labels[was_paused.get(name, False)], labels[paused])
+    await context.audit.record(new_entry(request.message, "changed", f"refresh of {name}", *change))
+    return name, change[0] != change[1]
 
 
-async def _note(office: Office, request: Request, outcome: Outcome, what: str) -> None:
-    await office.audit.record(entry(request.message, outcome, what))
+async def _record(context: CommandContext, request: CommandRequest, outcome: AuditOutcome, subject: str) -> None:
+    await context.audit.record(new_entry(request.message, outcome, subject))
 
 
-async def _limits(office: Office, request: Request) -> str:
+async def _format_limits(context: CommandContext, request: CommandRequest) -> str:
     message = request.message
     question = Question("", author_id=message.author_id, key=message.key)
-    spent = await Ledger(office.journal.database).spent(today(), question)
+    usage = await UsageRepository(context.journal.database).get_totals(today(), question)
     lines = [
-        f"- {_limit(office, name)}{_used(name, spent)}"
+        f"- {_format_limit(context, name)}{_format_usage(name, usage)}"
         for name in LIMITS
-        if request.sees_all or name.endswith(("_per_chat", "_per_user"))
+        if request.can_see_all_chats or name.endswith(("_per_chat", "_per_user"))
     ]
     return "Daily limits, and what is used of them today:\n\n" + "\n".join(lines)
 
 
-def _limit(office: Office, name: str) -> str:
-    allowed = office.steering.limit(name, getattr(office.settings.limits, name))
-    by_command = " (set by a command)" if office.steering.is_set(EVERYWHERE, limit_key(name)) else ""
-    return f"`{name}`: {'no limit' if allowed is None else f'{allowed:,g}'}{by_command}"
+def _format_limit(context: CommandContext, name: str) -> str:
+    limit = context.overrides.limit(name, getattr(context.settings.limits, name))
+    origin = " (set by a command)" if context.overrides.is_set(GLOBAL_SCOPE, limit_key(name)) else ""
+    return f"`{name}`: {'no limit' if limit is None else f'{limit:,g}'}{origin}"
 
 
-def _used(name: str, spent: Spent) -> str:
-    whose: Consumed = spent.everybody
-    where = ""
+def _format_usage(name: str, usage: UsageTotals) -> str:
+    scope_usage: TokenUsage = usage.overall
+    scope_text = ""
     if name.endswith("_per_chat"):
-        whose, where = spent.chat, " in this chat"
+        scope_usage, scope_text = usage.chat, " in this chat"
     elif name.endswith("_per_user"):
-        whose, where = spent.user, " by you"
-    amount = f"{whose.tokens:,} used" if "tokens" in name else f"{whose.cost:,.4f} used"
-    return f", {amount}{where}"
+        scope_usage, scope_text = usage.user, " by you"
+    amount = f"{scope_usage.total_tokens:,} used" if "tokens" in name else f"{scope_usage.cost:,.4f} used"
+    return f", {amount}{scope_text}"
 
 
-def _names(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "nothing"

@@ -5,133 +5,146 @@ from __future__ import annotations
 import time
 from importlib.metadata import PackageNotFoundError, version
 
-from core.messaging.commands.context import Office
-from core.messaging.commands.form import Request
+from core.messaging.commands.context import CommandContext
+from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage import statistics as figures
-from core.storage.audit import Entry
-from core.storage.overrides import EVERYWHERE, scale_key
-from core.text.formatting import age, code, cost_of, counted, span, today, until_words
+from core.storage.audit import AuditEntry
+from core.storage.overrides import GLOBAL_SCOPE, scale_key
+from core.text.formatting import format_age, format_code, format_cost, format_duration, format_until, pluralize, today
 from core.types import SourceState
 
-DAYS, ENTRIES = 7, 10
+DEFAULT_DAYS, DEFAULT_ENTRIES = 7, 10
 
 
-async def status(office: Office, request: Request) -> str:
+async def show_status(context: CommandContext, request: CommandRequest) -> str:
     """Show how the bot is: to owners in private of everything, else of this chat."""
-    database, chat = office.journal.database, _chat(request)
-    heard = await figures.last_heard(database, sorted(office.platforms))
-    found = (await figures.days(database, today(), chat)).get(today(), figures.Day())
-    waiting = await figures.pending(database, chat)
+    database, chat = context.journal.database, _chat_filter(request)
+    last_received = await figures.get_last_received(database, sorted(context.platforms))
+    today_statistics = (await figures.get_daily_statistics(database, today(), chat)).get(
+        today(), figures.DailyStatistics()
+    )
+    pending_count = await figures.count_pending(database, chat)
     platforms = ", ".join(
-        f"{one} (heard {age(heard[one]) if one in heard else 'nothing yet'})" for one in sorted(office.platforms)
+        f"{platform} (heard {format_age(last_received[platform]) if platform in last_received else 'nothing yet'})"
+        for platform in sorted(context.platforms)
     )
     lines = [
-        f"- Version {_version()}, running for {span(time.monotonic() - office.started)}",
+        f"- Version {_version()}, running for {format_duration(time.monotonic() - context.started_at)}",
         f"- Platforms: {platforms or 'none'}",
-        f"- {await _health(office)}",
-        f"- Today{_where(request)}: {found.states['answered']} answered, {found.states['silent']} silent, "
-        f"{found.states['failed']} failed, {waiting} pending",
-        f"- Tokens today: {found.tokens:,}, cost: {cost_of(found.cost)}",
-        f"- This chat: {_speaking(office, request)}",
+        f"- {await _format_health(context)}",
+        f"- Today{_chat_text(request)}: {today_statistics.states['answered']} answered, "
+        f"{today_statistics.states['silent']} silent, "
+        f"{today_statistics.states['failed']} failed, {pending_count} pending",
+        f"- Tokens today: {today_statistics.tokens:,}, cost: {format_cost(today_statistics.cost)}",
+        f"- This chat: {_format_mode(context, request)}",
     ]
     return "\n".join(lines)
 
 
-async def stats(office: Office, request: Request) -> str:
+async def show_statistics(context: CommandContext, request: CommandRequest) -> str:
     """Show figures by day."""
-    count = int(float(request.given.get("days", DAYS)))
-    since = figures.first_of(count, today())
-    found = await figures.days(office.journal.database, since, _chat(request))
-    if not found:
-        return f"Nothing happened{_where(request)} since {since}."
+    count = int(float(request.arguments.get("days", DEFAULT_DAYS)))
+    since = figures.first_day(count, today())
+    statistics = await figures.get_daily_statistics(context.journal.database, since, _chat_filter(request))
+    if not statistics:
+        return f"Nothing happened{_chat_text(request)} since {since}."
     rows = [
-        f"| {day} | {sum(one.states.values())} | {one.states['answered']} | {one.states['silent']} | "
-        f"{one.states['failed']} | {one.tokens:,} | {f'{one.cost:,.4f}' if one.cost else '-'} |"
-        for day, one in found.items()
+        f"| {day} | {sum(day_statistics.states.values())} | {day_statistics.states['answered']} | "
+        f"{day_statistics.states['silent']} | "
+        f"{day_statistics.states['failed']} | {day_statistics.tokens:,} | "
+        f"{f'{day_statistics.cost:,.4f}' if day_statistics.cost else '-'} |"
+        for day, day_statistics in statistics.items()
     ]
-    head = "| day | messages | answered | silent | failed | tokens | cost |\n|---|---|---|---|---|---|---|\n"
-    return f"Since {since}{_where(request)}:\n\n{head}" + "\n".join(rows)
+    header = "| day | messages | answered | silent | failed | tokens | cost |\n|---|---|---|---|---|---|---|\n"
+    return f"Since {since}{_chat_text(request)}:\n\n{header}" + "\n".join(rows)
 
 
-async def sources(office: Office, request: Request) -> str:
+async def show_sources(context: CommandContext, request: CommandRequest) -> str:
     """List the knowledge with its amount and age."""
-    configured = office.settings.sources
+    configured = context.settings.sources
     if not configured:
         return "No sources are configured yet."
-    states = {one.name: one for one in await office.upkeep.states()} if office.upkeep else {}
+    states = {state.name: state for state in await context.refresher.states()} if context.refresher else {}
     lines = []
-    for name, settings in configured.items():
+    for name, source_settings in configured.items():
         state = states.get(name)
-        told = _state(state, failures=request.who != "everyone") if state else "asked live, or kept elsewhere"
-        lines.append(f"- **{name}** ({settings.kind}): {told}{_steered(office, name)}")
+        state_text = (
+            _format_state(state, show_errors=request.role != "everyone") if state else "asked live, or kept elsewhere"
+        )
+        lines.append(f"- **{name}** ({source_settings.kind}): {state_text}{_format_overrides(context, name)}")
     return "I answer from these sources:\n\n" + "\n".join(lines)
 
 
-async def audit(office: Office, request: Request) -> str:
+async def show_audit(context: CommandContext, request: CommandRequest) -> str:
     """Show the newest entries: to owners in private all of them, else those of this chat."""
-    count = int(float(request.given.get("entries", ENTRIES)))
-    found = await office.audit.newest(count, chat=_chat(request))
-    return "\n".join(_told(one, place=request.sees_all) for one in found) or "The audit is empty."
+    count = int(float(request.arguments.get("entries", DEFAULT_ENTRIES)))
+    entries = await context.audit.get_newest(count, chat=_chat_filter(request))
+    return (
+        "\n".join(_format_entry(entry, show_chat=request.can_see_all_chats) for entry in entries)
+        or "The audit is empty."
+    )
 
 
-async def help_(office: Office, request: Request) -> str:
+async def show_help(context: CommandContext, request: CommandRequest) -> str:
     """Show what the bot knows and what its author may say to it."""
-    return help_text(office.settings, request.who)
+    return help_text(context.settings, request.role)
 
 
-def _told(one: Entry, *, place: bool) -> str:
-    where = f" in {code(f'{one.platform}:{one.chat}')}" if place else ""
-    change = f": {code(one.before)} → {code(one.after)}" if one.before or one.after else ""
-    what = f", {code(one.what)}" if one.what else ""
-    given = f"{code(one.author_id)}{where}, {code('/' + one.command)}"
-    return f"- {one.at:%Y-%m-%d %H:%M} UTC, {given}: {one.outcome}{what}{change}"
+def _format_entry(entry: AuditEntry, *, show_chat: bool) -> str:
+    chat_text = f" in {format_code(f'{entry.platform}:{entry.chat}')}" if show_chat else ""
+    change = f": {format_code(entry.before)} → {format_code(entry.after)}" if entry.before or entry.after else ""
+    subject = f", {format_code(entry.what)}" if entry.what else ""
+    origin = f"{format_code(entry.author_id)}{chat_text}, {format_code('/' + entry.command)}"
+    return f"- {entry.at:%Y-%m-%d %H:%M} UTC, {origin}: {entry.outcome}{subject}{change}"
 
 
-async def _health(office: Office) -> str:
-    if office.upkeep is None:
-        return f"Sources: {len(office.settings.sources)} configured"
-    states = await office.upkeep.states()
-    broken = [one for one in states if one.error]
-    passages = sum(one.passages for one in states)
-    if not broken:
-        return f"Sources: {len(states)} kept, all well, {counted(passages, 'passage')}"
-    faults = "; ".join(f"{code(one.name)} {code(one.error)}" for one in broken)
-    return f"Sources: {len(broken)} of {len(states)} failed at their last refresh: {faults}"
+async def _format_health(context: CommandContext) -> str:
+    if context.refresher is None:
+        return f"Sources: {len(context.settings.sources)} configured"
+    states = await context.refresher.states()
+    failed_states = [state for state in states if state.error]
+    passages = sum(state.passages for state in states)
+    if not failed_states:
+        return f"Sources: {len(states)} kept, all well, {pluralize(passages, 'passage')}"
+    errors = "; ".join(f"{format_code(state.name)} {format_code(state.error)}" for state in failed_states)
+    return f"Sources: {len(failed_states)} of {len(states)} failed at their last refresh: {errors}"
 
 
-def _state(state: SourceState, *, failures: bool) -> str:
-    parts = [f"{counted(state.passages, 'passage')} in {counted(state.documents, 'document')}"]
-    parts.append(f"refreshed {age(state.last_success)}" if state.last_success else "never refreshed yet")
+def _format_state(state: SourceState, *, show_errors: bool) -> str:
+    parts = [f"{pluralize(state.passages, 'passage')} in {pluralize(state.documents, 'document')}"]
+    parts.append(f"refreshed {format_age(state.last_success)}" if state.last_success else "never refreshed yet")
     if state.running:
         parts.append("being refreshed now")
     if state.error:
-        parts.append(f"the last refresh failed: {code(state.error)}" if failures else "the last refresh failed")
+        parts.append(
+            f"the last refresh failed: {format_code(state.error)}" if show_errors else "the last refresh failed"
+        )
     if state.paused:
         parts.append("refreshed only when asked")
     return ", ".join(parts)
 
 
-def _steered(office: Office, name: str) -> str:
-    off = ", **switched off**" if office.steering.is_off(name) else ""
-    weighed = office.steering.is_set(EVERYWHERE, scale_key(name))
-    return off + (f", weighs {office.steering.scale(name):g}" if weighed else "")
+def _format_overrides(context: CommandContext, name: str) -> str:
+    off_text = ", **switched off**" if context.overrides.is_off(name) else ""
+    has_weight = context.overrides.is_set(GLOBAL_SCOPE, scale_key(name))
+    return off_text + (f", weighs {context.overrides.scale(name):g}" if has_weight else "")
 
 
-def _speaking(office: Office, request: Request) -> str:
-    gate, chat = office.settings.gate, request.chat
-    mode = office.steering.mode(chat) or gate.mode_of(chat, private=request.message.private)
-    until = office.steering.paused(chat)
-    return f"mode `{mode}`" + (f", paused {until_words(until)}" if until else "")
+def _format_mode(context: CommandContext, request: CommandRequest) -> str:
+    gate, chat = context.settings.gate, request.chat
+    mode = context.overrides.mode(chat) or gate.get_mode(chat, private=request.message.private)
+    until = context.overrides.paused_until(chat)
+    return f"mode `{mode}`" + (f", paused {format_until(until)}" if until else "")
 
 
-def _where(request: Request) -> str:
-    return " in all chats" if request.sees_all else " in this chat"
+def _chat_text(request: CommandRequest) -> str:
+    return " in all chats" if request.can_see_all_chats else " in this chat"
 
 
-def _chat(request: Request) -> tuple[str, str] | None:
+def _chat_filter(request: CommandRequest) -> tuple[str, str] | None:
     key = request.message.key
-    return None if request.sees_all else (key.platform, key.chat)
+    return None if request.can_see_all_chats else (key.platform, key.chat)
 
 
 def _version() -> str:

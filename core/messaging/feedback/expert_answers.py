@@ -12,25 +12,25 @@ from sqlalchemy import and_, or_, select
 
 from core.errors import UsageError
 from core.messaging.feedback import escalation as calling
-from core.messaging.feedback.handler import May, Start
-from core.messaging.feedback.message_reference import before, began, pointed
-from core.messaging.policy.posts import by_bot
-from core.observability.logs import logger
+from core.messaging.feedback.handler import AdminCheck, StartAnswer
+from core.messaging.feedback.message_reference import parent_id, resolve_target, thread_root
+from core.messaging.policy.posts import is_by_bot
+from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import Settings
-from core.storage.chat_history import readable
-from core.storage.lessons import Lessons
-from core.storage.messages import Journal, message_of
+from core.storage.chat_history import is_readable_from
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.messages import Journal, to_message
 from core.storage.tables import messages
-from core.text.feedback_messages import Words, words_in
-from core.text.language import language_of
-from core.text.question_detection import ASKING, asking
-from core.types import CALL, ESCALATION_COMMAND, Message, Reply, Turn
+from core.text.feedback_messages import FeedbackMessages, feedback_messages_for
+from core.text.language import detect_language
+from core.text.question_detection import QUESTION_THRESHOLD, question_score
+from core.types import ESCALATION_COMMAND, ESCALATION_SUFFIX, Message, Reply, Turn
 
 ESCALATE, LEARN = "escalate", "learn"
 # Those that wait for people to answer first are in the state in which they were received.
-UNANSWERED = ("received", "silent", "failed")
-CALLS = (messages.c.command == ESCALATION_COMMAND, messages.c.id.endswith(CALL))
+UNANSWERED_STATES = ("received", "silent", "failed")
+ESCALATION_CONDITIONS = (messages.c.command == ESCALATION_COMMAND, messages.c.id.endswith(ESCALATION_SUFFIX))
 
 
 class Handoff:
@@ -39,157 +39,171 @@ class Handoff:
     `start` answers a message that was journalled here; `may` says who looks after the bot.
     """
 
-    def __init__(self, settings: Settings, journal: Journal, start: Start, may: May) -> None:
+    def __init__(
+        self, settings: Settings, journal: Journal, start_answer: StartAnswer, check_admin: AdminCheck
+    ) -> None:
         self._settings = settings.handoff
         self._journal = journal
-        self._lessons = Lessons(journal.database)
-        self._start = start
-        self._may = may
+        self._taught_answers = TaughtAnswerRepository(journal.database)
+        self._start_answer = start_answer
+        self._check_admin = check_admin
         # Two at once would both find that nobody was called lately.
-        self._calling = asyncio.Lock()
+        self._escalation_lock = asyncio.Lock()
 
-    def takes(self, message: Message) -> bool:
+    def should_handle(self, message: Message) -> bool:
         """Say whether a command is answered here. A call is one of our own: anybody can type its name."""
-        return message.command in (ESCALATE, LEARN) or bool(calling.called(message))
+        return message.command in (ESCALATE, LEARN) or bool(calling.mentioned_users(message))
 
     async def answer(self, adapter: Adapter, message: Message) -> str:
         """Return what to say to a command. Raises `UsageError` for what cannot be done."""
-        words = words_in(language_of(message.text or message.quoted))
+        texts = feedback_messages_for(detect_language(message.text or message.quoted))
         if message.command == LEARN:
-            return await self._learn(adapter, message, words)
+            return await self._learn(adapter, message, texts)
         if message.command == ESCALATE:
-            return await self._escalate(adapter, message, words)
-        return words.call.format(author=calling.shown_name(message.author)) + calling.asked(message)
+            return await self._escalate(adapter, message, texts)
+        return texts.escalation.format(author=calling.format_name(message.author)) + calling.format_question(message)
 
-    async def after(self, adapter: Adapter, question: Message, reply: Reply) -> None:
+    async def escalate_if_needed(self, adapter: Adapter, question: Message, reply: Reply) -> None:
         """Call people to a question whose answer is not likely to help, where the configuration says so."""
-        why = calling.occasion(reply)
-        if why is None or why not in self._settings.when:
+        reason = calling.escalation_reason(reply)
+        if reason is None or reason not in self._settings.when:
             return
-        async with self._calling:
-            if await self._against(question, words_in("")):
+        async with self._escalation_lock:
+            if await self._block_reason(question, feedback_messages_for("")):
                 return
-            logger(__name__).info("question.handed_over", why=why)
-            await self._call(adapter, question)
+            get_logger(__name__).info("question.handed_over", why=reason)
+            await self._send_escalation(adapter, question)
 
-    async def hear(self, adapter: Adapter, message: Message) -> bool:
+    async def capture_expert_answer(self, adapter: Adapter, message: Message) -> bool:
         """Keep a trusted person's reply to a question that nobody answered, or for which people were called.
 
         Returns whether it was kept: it is then no message to the bot, not even where it replies to the call.
         """
-        if not message.reply_to or message.command or message.private or by_bot(message) or not message.text.strip():
+        if not message.reply_to or message.command or message.private or is_by_bot(message) or not message.text.strip():
             return False
-        if asking(message.text) >= ASKING:
+        if question_score(message.text) >= QUESTION_THRESHOLD:
             return False
-        asked = await self._open_question(message)
-        if asked is None or asked.author_id == message.author_id or not await self._trusts(adapter, message):
+        question = await self._find_open_question(message)
+        if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
             return False
-        number = await self._lessons.teach(message, asked.author_id, asked.text, message.text)
-        logger(__name__).info("answer.learned", number=number, question=asked.id)
+        number = await self._taught_answers.submit(message, question.author_id, question.text, message.text)
+        get_logger(__name__).info("answer.learned", number=number, question=question.id)
         return True
 
-    async def _escalate(self, adapter: Adapter, message: Message, words: Words) -> str:
-        question = message if message.text.strip() else await self._meant(message)
+    async def _escalate(self, adapter: Adapter, message: Message, texts: FeedbackMessages) -> str:
+        question = message if message.text.strip() else await self._find_target_question(message)
         if question is None:
-            raise UsageError(words.no_question)
-        async with self._calling:
-            if refusal := await self._against(question, words):
-                raise UsageError(refusal)
-            if not await self._call(adapter, question):
-                raise UsageError(words.called)
-        return words.calling
+            raise UsageError(texts.question_unclear)
+        async with self._escalation_lock:
+            if block_reason := await self._block_reason(question, texts):
+                raise UsageError(block_reason)
+            if not await self._send_escalation(adapter, question):
+                raise UsageError(texts.already_escalated)
+        return texts.escalating
 
-    async def _call(self, adapter: Adapter, question: Message) -> bool:
+    async def _send_escalation(self, adapter: Adapter, question: Message) -> bool:
         """Journal the call, so that it is made whatever happens; its id keeps it from a second one."""
-        call = calling.call_for(question, calling.people_of(self._settings, question.key.platform))
-        if not await self._journal.received(call):
+        escalation = calling.escalation_message(question, calling.get_people(self._settings, question.key.platform))
+        if not await self._journal.record_message(escalation):
             return False
-        self._start(adapter, call)
+        self._start_answer(adapter, escalation)
         return True
 
-    async def _against(self, question: Message, words: Words) -> str:
+    async def _block_reason(self, question: Message, texts: FeedbackMessages) -> str:
         """Return what speaks against calling people now, or nothing."""
         if question.private:
-            return words.alone
-        if not calling.people_of(self._settings, question.key.platform):
-            return words.nobody
+            return texts.private_chat
+        if not calling.get_people(self._settings, question.key.platform):
+            return texts.nobody_configured
         since = datetime.now(UTC) - timedelta(minutes=self._settings.cooldown_minutes)
-        latest = await self._rows(question, *CALLS, messages.c.received_at > since)
-        return words.cooling if latest else ""
+        recent_escalations = await self._select_rows(question, *ESCALATION_CONDITIONS, messages.c.received_at > since)
+        return texts.escalation_cooldown if recent_escalations else ""
 
-    async def _learn(self, adapter: Adapter, message: Message, words: Words) -> str:
-        if not await self._trusts(adapter, message):
-            raise UsageError(words.untrusted)
-        message = pointed(message)
-        lesson = await self._shown(message, message.reply_to)
-        answer = message.quoted or (lesson.text if lesson else "")
-        own = await self._own_answer(message)
-        asked = await self._answered_by(message, lesson)
-        question = message.text.strip() or (own[0].text if own else "") or (asked.text if asked else "")
-        answer = own[1].text if own else answer
+    async def _learn(self, adapter: Adapter, message: Message, texts: FeedbackMessages) -> str:
+        if not await self._is_trusted(adapter, message):
+            raise UsageError(texts.not_trusted)
+        message = resolve_target(message)
+        answer_message = await self._find_message(message, message.reply_to)
+        answer = message.quoted or (answer_message.text if answer_message else "")
+        bot_turns = await self._find_own_answer(message)
+        question_message = await self._find_answered_question(message, answer_message)
+        question = (
+            message.text.strip()
+            or (bot_turns[0].text if bot_turns else "")
+            or (question_message.text if question_message else "")
+        )
+        answer = bot_turns[1].text if bot_turns else answer
         if not (question and answer.strip()):
-            raise UsageError(words.teach)
+            raise UsageError(texts.learn_usage)
         # A quotation from elsewhere replies to nothing here.
-        taught = lesson or replace(message, id=message.reply_to or message.id)
-        asker = asked.author_id if asked else own[0].author_id if own else ""
-        number = await self._lessons.teach(taught, asker, question, answer)
-        return words.known if number is None else words.learned.format(number=number)
+        taught_message = answer_message or replace(message, id=message.reply_to or message.id)
+        asker_id = question_message.author_id if question_message else bot_turns[0].author_id if bot_turns else ""
+        number = await self._taught_answers.submit(taught_message, asker_id, question, answer)
+        return texts.answer_known if number is None else texts.answer_submitted.format(number=number)
 
-    async def _trusts(self, adapter: Adapter, message: Message) -> bool:
+    async def _is_trusted(self, adapter: Adapter, message: Message) -> bool:
         if not message.author_id:
             return False
-        named = f"{message.key.platform}:{message.author_id}" in self._settings.trusted
-        return named or await self._may(message, adapter)
+        is_listed = f"{message.key.platform}:{message.author_id}" in self._settings.trusted
+        return is_listed or await self._check_admin(message, adapter)
 
-    async def _open_question(self, reply: Message) -> Message | None:
+    async def _find_open_question(self, reply: Message) -> Message | None:
         """Return the question that a reply is to, if nobody has answered it or people were called for it.
 
         Who addresses the bot means the bot, except below its call.
         """
         columns = messages.c
-        shown = and_(columns.reply_id == reply.reply_to, columns.reply_id != "")
-        for row in await self._rows(reply, or_(columns.id == reply.reply_to, shown)):
-            if reply.addressed and not calling.called(message_of(row)):
+        matches_reply_id = and_(columns.reply_id == reply.reply_to, columns.reply_id != "")
+        for row in await self._select_rows(reply, or_(columns.id == reply.reply_to, matches_reply_id)):
+            if reply.addressed and not calling.mentioned_users(to_message(row)):
                 continue
-            number = calling.first_id(row.id)
-            question = next(iter(await self._rows(reply, columns.id == number)), row)
-            unanswered = question.state in UNANSWERED and asking(question.text) >= ASKING
-            if question.text and (unanswered or await self._rows(reply, columns.id == f"{number}{CALL}")):
-                return message_of(question)
+            question_id = calling.root_question_id(row.id)
+            question_row = next(iter(await self._select_rows(reply, columns.id == question_id)), row)
+            is_unanswered = (
+                question_row.state in UNANSWERED_STATES and question_score(question_row.text) >= QUESTION_THRESHOLD
+            )
+            if question_row.text and (
+                is_unanswered or await self._select_rows(reply, columns.id == f"{question_id}{ESCALATION_SUFFIX}")
+            ):
+                return to_message(question_row)
         return None
 
-    async def _meant(self, message: Message) -> Message | None:
+    async def _find_target_question(self, message: Message) -> Message | None:
         """Return the question that a command without words is about: the one replied to, or its author's last one."""
         columns = messages.c
         if message.reply_to:
-            shown = and_(columns.reply_id == message.reply_to, columns.reply_id != "")
-            which = or_(columns.id == message.reply_to, shown)
+            matches_reply_id = and_(columns.reply_id == message.reply_to, columns.reply_id != "")
+            condition = or_(columns.id == message.reply_to, matches_reply_id)
         else:
-            which = columns.author_id == message.author_id
-        rows = await self._rows(message, which, columns.command.in_(("", "ask")), columns.text != "")
-        return message_of(rows[0]) if rows else None
+            condition = columns.author_id == message.author_id
+        rows = await self._select_rows(message, condition, columns.command.in_(("", "ask")), columns.text != "")
+        return to_message(rows[0]) if rows else None
 
-    async def _own_answer(self, message: Message) -> tuple[Turn, Turn] | None:
+    async def _find_own_answer(self, message: Message) -> tuple[Turn, Turn] | None:
         """Return the question and our answer that a command is about, where it may be told of here."""
-        ours = (messages.c.reply_id == message.reply_to, readable(message))
-        if not message.reply_to or not await self._rows(message, *ours):
+        conditions = (messages.c.reply_id == message.reply_to, is_readable_from(message))
+        if not message.reply_to or not await self._select_rows(message, *conditions):
             return None
-        return await self._journal.answer_shown_as(message)
+        return await self._journal.get_answer_by_reply(message)
 
-    async def _answered_by(self, message: Message, lesson: Message | None) -> Message | None:
+    async def _find_answered_question(self, message: Message, answer_message: Message | None) -> Message | None:
         """Return what the message that is learned from replies to, or the question that its thread began with."""
-        asked = await self._shown(message, before(message, lesson))
-        first = None if asked else await self._shown(message, began(message, lesson))
-        return first if first and asking(first.text) >= ASKING else asked
+        question = await self._find_message(message, parent_id(message, answer_message))
+        root_message = None if question else await self._find_message(message, thread_root(message, answer_message))
+        return root_message if root_message and question_score(root_message.text) >= QUESTION_THRESHOLD else question
 
-    async def _shown(self, message: Message, number: str) -> Message | None:
-        rows = await self._rows(message, messages.c.id == number, readable(message)) if number else []
-        return message_of(rows[0]) if rows else None
+    async def _find_message(self, message: Message, message_id: str) -> Message | None:
+        rows = (
+            await self._select_rows(message, messages.c.id == message_id, is_readable_from(message))
+            if message_id
+            else []
+        )
+        return to_message(rows[0]) if rows else None
 
-    async def _rows(self, message: Message, *conditions: Any) -> Sequence[Any]:
+    async def _select_rows(self, message: Message, *conditions: Any) -> Sequence[Any]:
         """Return rows of the message's chat, newest first."""
         columns, key = messages.c, message.key
-        here = (columns.platform == key.platform, columns.bot == message.bot, columns.chat == key.chat)
-        query = select(messages).where(*here, columns.id != message.id, *conditions)
-        async with self._journal.database.reading() as connection:
+        in_chat = (columns.platform == key.platform, columns.bot == message.bot, columns.chat == key.chat)
+        query = select(messages).where(*in_chat, columns.id != message.id, *conditions)
+        async with self._journal.database.connect() as connection:
             return (await connection.execute(query.order_by(columns.number.desc()).limit(20))).all()

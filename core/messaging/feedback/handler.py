@@ -6,138 +6,159 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from core.answering.retry import ask_again
+from core.answering.retry import to_retry_question
 from core.errors import PlatformError
-from core.messaging.feedback.rating_buttons import CHOICES, REASONS, UNSATISFYING, Offer, offering, offers, rated
-from core.observability.logs import logger
+from core.messaging.feedback.rating_buttons import (
+    CHOICES,
+    REASONS,
+    RETRY_REASON,
+    Button,
+    make_buttons,
+    with_buttons,
+    with_ratings,
+)
+from core.observability.logs import get_logger
 from core.ports import Adapter, Delivery
 from core.settings import Settings
-from core.storage.feedback import Answered, Opinions, Rating
+from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
-from core.text.feedback_messages import Words, words_in
-from core.text.language import language_of
-from core.types import AGAIN, DOWN, SECOND, UP, Message, Question, Reply, Turn
+from core.text.feedback_messages import FeedbackMessages, feedback_messages_for
+from core.text.language import detect_language
+from core.types import DOWN, RETRY, RETRY_SUFFIX, UP, Message, Question, Reply, Turn
 
 # Platforms wait about three seconds for an acknowledgement; presses in one chat wait for each other.
-ACKNOWLEDGING_S = 5.0
-NO_ANSWER = "a press under no answer of ours"
+ACKNOWLEDGE_TIMEOUT_S = 5.0
+NO_ANSWER_REASON = "a press under no answer of ours"
 
 # Begins to answer a message that is in the journal.
-Start = Callable[[Adapter, Message], None]
+StartAnswer = Callable[[Adapter, Message], None]
 # Whether the author of a message may do what only askers and administrators may.
-May = Callable[[Message, Adapter], Awaitable[bool]]
+AdminCheck = Callable[[Message, Adapter], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _PressResult:
     """What is said to who pressed, the buttons that go with it, and what the journal says."""
 
     text: str
-    noted: str
-    buttons: tuple[Offer, ...] = ()
-    refused: bool = False
+    journal_reason: str
+    buttons: tuple[Button, ...] = ()
+    is_rejected: bool = False
 
 
-class FeedbackDesk:
+class FeedbackHandler:
     """Deals with presses. `start` answers a message that was journalled here; `may` says who is an administrator."""
 
-    def __init__(self, settings: Settings, journal: Journal, start: Start, may: May | None = None) -> None:
+    def __init__(
+        self, settings: Settings, journal: Journal, start_answer: StartAnswer, check_admin: AdminCheck | None = None
+    ) -> None:
         self._settings = settings.feedback
         self._journal = journal
-        self._opinions = Opinions(journal.database)
-        self._start = start
-        self._may = may
+        self._repository = FeedbackRepository(journal.database)
+        self._start_answer = start_answer
+        self._check_admin = check_admin
 
-    def offering(self, message: Message, *, question: bool) -> Message:
+    def with_rating_buttons(self, message: Message, *, is_question: bool) -> Message:
         """Return a message as its sink gets it: with thumbs below the answer where it is a question."""
-        return rated(message) if question and self._settings.thumbs else message
+        return with_ratings(message) if is_question and self._settings.thumbs else message
 
-    async def settle(self, adapter: Adapter, press: Message, delivery: Delivery) -> None:
+    async def handle_press(self, adapter: Adapter, press: Message, delivery: Delivery) -> None:
         """Bring a press to its end in the journal. What it changes is safe before it is acknowledged."""
-        outcome = await self._taken(adapter, press)
-        sink = adapter.sink(offering(press, outcome.buttons), delivery)
+        result = await self._apply_press(adapter, press)
+        sink = adapter.sink(with_buttons(press, result.buttons), delivery)
         try:
-            async with asyncio.timeout(ACKNOWLEDGING_S):
-                await (sink.fail(outcome.text) if outcome.refused else sink.finish(Reply(outcome.text)))
-        except (PlatformError, TimeoutError) as fault:
+            async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
+                await (sink.fail(result.text) if result.is_rejected else sink.finish(Reply(result.text)))
+        except (PlatformError, TimeoutError) as error:
             # After a restart, for example: the press is too old to be answered, and counts all the same.
-            logger(__name__).info("press.not_acknowledged", error=str(fault) or "it took too long")
-        await self._journal.silent(press, outcome.noted)
+            get_logger(__name__).info("press.not_acknowledged", error=str(error) or "it took too long")
+        await self._journal.mark_skipped(press, result.journal_reason)
 
-    async def again(self, message: Message, question: Question) -> Question:
+    async def with_retry_context(self, message: Message, question: Question) -> Question:
         """Return the question of a message as it is answered: one that is asked again knows what was wrong before."""
-        if UNSATISFYING not in message.reference:
+        if RETRY_REASON not in message.reference:
             return question
-        first = await self._opinions.answered(replace(message, reply_to=message.id.removesuffix(SECOND)))
-        if first is None or not first.reply:
+        first_answer = await self._repository.find_answer(
+            replace(message, reply_to=message.id.removesuffix(RETRY_SUFFIX))
+        )
+        if first_answer is None or not first_answer.reply:
             return question
-        asked = first.question
-        before = (Turn("user", asked.text, asked.author, asked.author_id), Turn("assistant", first.reply))
-        return ask_again(question, before, first.passages, str(message.reference[UNSATISFYING]))
+        original_question = first_answer.question
+        previous_turns = (
+            Turn("user", original_question.text, original_question.author, original_question.author_id),
+            Turn("assistant", first_answer.reply),
+        )
+        return to_retry_question(question, previous_turns, first_answer.passages, str(message.reference[RETRY_REASON]))
 
-    async def _taken(self, adapter: Adapter, press: Message) -> _Outcome:
-        answered = await self._opinions.answered(press)
-        if answered is None or press.text not in CHOICES:
-            words = words_in("")
-            return _Outcome(words.unknown, NO_ANSWER, refused=True)
-        words = words_in(language_of(answered.question.text))
-        if press.text == AGAIN:
-            return await self._try_harder(adapter, press, answered, words)
-        question, reason = answered.question.id, press.text if press.text in REASONS else ""
-        rating = await self._opinions.rate(press, question, DOWN if reason else press.text, reason)
+    async def _apply_press(self, adapter: Adapter, press: Message) -> _PressResult:
+        answer = await self._repository.find_answer(press)
+        if answer is None or press.text not in CHOICES:
+            texts = feedback_messages_for("")
+            return _PressResult(texts.unknown_answer, NO_ANSWER_REASON, is_rejected=True)
+        texts = feedback_messages_for(detect_language(answer.question.text))
+        if press.text == RETRY:
+            return await self._retry(adapter, press, answer, texts)
+        question_id, reason = answer.question.id, press.text if press.text in REASONS else ""
+        rating = await self._repository.rate(press, question_id, DOWN if reason else press.text, reason)
         if rating.verdict == DOWN:
-            await self._opinions.give_no_more(answered.question)
-        noted = f"feedback on {question}: {rating.verdict or 'taken back'} {rating.reason}".strip()
-        buttons = self._below(answered, rating, words)
-        asked_why = f" {words.why}" if buttons and self._settings.ask_why and not rating.reason else ""
-        return _Outcome(_said(rating, reason, words) + asked_why, noted, buttons)
+            await self._repository.evict_cached_reply(answer.question)
+        journal_reason = f"feedback on {question_id}: {rating.verdict or 'taken back'} {rating.reason}".strip()
+        buttons = self._follow_up_buttons(answer, rating, texts)
+        reason_prompt = f" {texts.ask_reason}" if buttons and self._settings.ask_why and not rating.reason else ""
+        return _PressResult(_format_rating(rating, reason, texts) + reason_prompt, journal_reason, buttons)
 
-    def _below(self, answered: Answered, rating: Rating, words: Words) -> tuple[Offer, ...]:
+    def _follow_up_buttons(
+        self, answer: JournaledAnswer, rating: Rating, texts: FeedbackMessages
+    ) -> tuple[Button, ...]:
         """Return what is offered to somebody who is not content: to say why, and another try."""
         if rating.verdict != DOWN:
             return ()
-        question = answered.question
+        question = answer.question
         choices: Sequence[str] = REASONS if self._settings.ask_why else ()
-        tried = question.id.endswith(SECOND) or not (self._settings.try_harder and question.text)
-        choices = choices if tried else (*choices, AGAIN)
-        return offers(question.id, [(choice, words.buttons[choice]) for choice in choices])
+        is_retried = question.id.endswith(RETRY_SUFFIX) or not (self._settings.try_harder and question.text)
+        choices = choices if is_retried else (*choices, RETRY)
+        return make_buttons(question.id, [(choice, texts.buttons[choice]) for choice in choices])
 
-    async def _try_harder(self, adapter: Adapter, press: Message, answered: Answered, words: Words) -> _Outcome:
+    async def _retry(
+        self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: FeedbackMessages
+    ) -> _PressResult:
         """Journal the question once more, so that it is answered once more; its id keeps it from a third time."""
-        asked = answered.question
-        refusal = await self._against(adapter, press, answered, words)
-        if not refusal:
-            rating = await self._opinions.rating(replace(press, author_id=asked.author_id), asked.id)
-            reference = {name: value for name, value in asked.reference.items() if name != "edited"}
-            second = replace(
-                asked,
-                id=f"{asked.id}{SECOND}",
+        question = answer.question
+        refusal_text = await self._refusal_text(adapter, press, answer, texts)
+        if not refusal_text:
+            rating = await self._repository.get_rating(replace(press, author_id=question.author_id), question.id)
+            reference = {name: value for name, value in question.reference.items() if name != "edited"}
+            retry = replace(
+                question,
+                id=f"{question.id}{RETRY_SUFFIX}",
                 addressed=True,
-                reference={**reference, UNSATISFYING: rating.reason},
+                reference={**reference, RETRY_REASON: rating.reason},
             )
-            if await self._journal.received(second):
-                self._start(adapter, second)
-                return _Outcome(words.trying, f"{asked.id} is answered once more")
-            refusal = words.once
-        return _Outcome(refusal, f"{asked.id} is not answered once more", refused=True)
+            if await self._journal.record_message(retry):
+                self._start_answer(adapter, retry)
+                return _PressResult(texts.retrying, f"{question.id} is answered once more")
+            refusal_text = texts.already_retried
+        return _PressResult(refusal_text, f"{question.id} is not answered once more", is_rejected=True)
 
-    async def _against(self, adapter: Adapter, press: Message, answered: Answered, words: Words) -> str:
+    async def _refusal_text(
+        self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: FeedbackMessages
+    ) -> str:
         """Return why a question is not answered once more, or nothing."""
-        asked = answered.question
+        question = answer.question
         if not self._settings.try_harder:
-            return words.off
-        if asked.id.endswith(SECOND):
-            return words.once
-        mine = bool(press.author_id) and press.author_id == asked.author_id
-        if not mine and not (self._may and await self._may(press, adapter)):
-            return words.asker
-        if not answered.complete:
-            return words.unfinished
-        return "" if asked.text and answered.reply else words.forgotten
+            return texts.retry_disabled
+        if question.id.endswith(RETRY_SUFFIX):
+            return texts.already_retried
+        is_asker = bool(press.author_id) and press.author_id == question.author_id
+        if not is_asker and not (self._check_admin and await self._check_admin(press, adapter)):
+            return texts.only_asker
+        if not answer.is_complete:
+            return texts.answer_unfinished
+        return "" if question.text and answer.reply else texts.question_erased
 
 
-def _said(rating: Rating, reason: str, words: Words) -> str:
+def _format_rating(rating: Rating, reason: str, texts: FeedbackMessages) -> str:
     if reason:
-        return words.noted
-    said = {UP: words.up, DOWN: words.down}.get(rating.verdict, words.back)
-    return said.format(up=rating.up, down=rating.down)
+        return texts.reason_noted
+    template = {UP: texts.rated_up, DOWN: texts.rated_down}.get(rating.verdict, texts.rating_removed)
+    return template.format(up=rating.up, down=rating.down)

@@ -12,98 +12,98 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from core.types import AGAIN, DOWN, RATING_COMMAND, UP, ConversationKey, Message, Reply
+from core.types import DOWN, RATING_COMMAND, RETRY, UP, ConversationKey, Message, Reply
 
 THREAD = "thumbs"
 REASONS = ("wrong", "outdated", "other", "unclear")
-CHOICES = (UP, DOWN, *REASONS, AGAIN)
+CHOICES = (UP, DOWN, *REASONS, RETRY)
 # In the reference of what a sink is made for: that its answer may be rated; the buttons to offer below a press; and,
 # of an answer made once more, what was wrong with the one before.
-RATED, OFFERS, UNSATISFYING = "rated", "offers", "unsatisfying"
+HAS_RATING_BUTTONS, BUTTONS, RETRY_REASON = "rated", "offers", "unsatisfying"
 
 # What Discord takes; Telegram takes 64 bytes, and numbers its messages.
-_PREFIX, _LONGEST = "thumb", 100
+_PREFIX, _MAX_DATA_BYTES = "thumb", 100
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Button:
     """A button: what stands behind it, and what it says."""
 
     data: str
     label: str
 
 
-def thumbs(message: Message, reply: Reply) -> tuple[Offer, ...]:
+def get_rating_buttons(message: Message, reply: Reply) -> tuple[Button, ...]:
     """Return the buttons below the answer to a message; none where it is not to be rated."""
     # A greeting that is returned answers no question.
-    chatted = reply.trace.strategy == "none" and bool(reply.trace.query)
-    if not message.reference.get(RATED) or chatted:
+    is_small_talk = reply.trace.strategy == "none" and bool(reply.trace.query)
+    if not message.reference.get(HAS_RATING_BUTTONS) or is_small_talk:
         return ()
-    return thumb_buttons(message.id)
+    return make_rating_buttons(message.id)
 
 
-def thumb_buttons(question: str) -> tuple[Offer, ...]:
+def make_rating_buttons(question_id: str) -> tuple[Button, ...]:
     """Return the two thumbs for the answer to a question."""
-    return offers(question, ((UP, "👍"), (DOWN, "👎")))
+    return make_buttons(question_id, ((UP, "👍"), (DOWN, "👎")))
 
 
-def offers(question: str, choices: Sequence[tuple[str, str]]) -> tuple[Offer, ...]:
+def make_buttons(question_id: str, choices: Sequence[tuple[str, str]]) -> tuple[Button, ...]:
     """Return the buttons for choices and their labels; none where a button cannot name the question."""
-    made = tuple(Offer(f"{_PREFIX}:{choice}:{question}", label) for choice, label in choices)
-    return made if all(len(one.data.encode()) <= _LONGEST for one in made) else ()
+    buttons = tuple(Button(f"{_PREFIX}:{choice}:{question_id}", label) for choice, label in choices)
+    return buttons if all(len(button.data.encode()) <= _MAX_DATA_BYTES for button in buttons) else ()
 
 
-def offered(message: Message) -> tuple[Offer, ...]:
+def get_buttons(message: Message) -> tuple[Button, ...]:
     """Return the buttons to offer with the answer to a press."""
-    return tuple(Offer(str(data), str(label)) for data, label in message.reference.get(OFFERS, ()))
+    return tuple(Button(str(data), str(label)) for data, label in message.reference.get(BUTTONS, ()))
 
 
-def offering(message: Message, buttons: Sequence[Offer]) -> Message:
+def with_buttons(message: Message, buttons: Sequence[Button]) -> Message:
     """Return a press whose sink offers these buttons."""
-    listed = [[one.data, one.label] for one in buttons]
-    return replace(message, reference={**message.reference, OFFERS: listed})
+    button_values = [[button.data, button.label] for button in buttons]
+    return replace(message, reference={**message.reference, BUTTONS: button_values})
 
 
-def rated(message: Message) -> Message:
+def with_ratings(message: Message) -> Message:
     """Return a message whose sink offers thumbs below the answer."""
-    return replace(message, reference={**message.reference, RATED: True})
+    return replace(message, reference={**message.reference, HAS_RATING_BUTTONS: True})
 
 
 def read_button(data: object) -> tuple[str, str] | None:
     """Return the choice and the question's id behind a button, or None for what is no button of ours."""
-    if not isinstance(data, str) or len(data.encode("utf-8", "replace")) > _LONGEST:
+    if not isinstance(data, str) or len(data.encode("utf-8", "replace")) > _MAX_DATA_BYTES:
         return None
-    prefix, _, rest = data.partition(":")
-    choice, _, question = rest.partition(":")
-    return (choice, question) if prefix == _PREFIX and choice in CHOICES and question else None
+    prefix, _, remainder = data.partition(":")
+    choice, _, question_id = remainder.partition(":")
+    return (choice, question_id) if prefix == _PREFIX and choice in CHOICES and question_id else None
 
 
-def press(
+def to_rating_message(
     choice: str,
-    question: str,
+    question_id: str,
     *,
-    number: str,
+    message_id: str,
     platform: str,
     chat: str,
     author_id: str,
     author: str,
-    at: datetime,
+    sent_at: datetime,
     reference: Mapping[str, Any],
     bot: str = "",
     private: bool = False,
 ) -> Message:
     """Return a press as a message. `number` is its id, the same whenever the platform delivers this press."""
     return Message(
-        id=number,
+        id=message_id,
         key=ConversationKey(platform, chat, THREAD),
         author_id=author_id,
         author=author,
         text=choice,
-        sent_at=at,
+        sent_at=sent_at,
         private=private,
         addressed=True,
         command=RATING_COMMAND,
-        reply_to=question,
+        reply_to=question_id,
         bot=bot,
         reference=reference,
     )

@@ -8,21 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.errors import UsageError
-from core.messaging.gate.relevance import Signs, chance, fit, relevance, signs_of
-from core.messaging.gate.scores import Counts, Scores, score
+from core.messaging.gate.relevance import GateFeatures, answer_probability, extract_features, fit, measure_relevance
+from core.messaging.gate.scores import Counts, Scores, compute_scores
 from core.ports import Library
 from core.settings import Settings
 from core.settings.platforms import GateWeightSettings
-from core.text.question_detection import for_somebody_else, no_question
+from core.text.question_detection import mentions_person, no_question_reason
 
 FOLDS = 5
 # Of each kind. With fewer a fold has one or two, and one odd message moves the threshold.
-FEWEST = 10
+MIN_CASES = 10
 _SEED = 20_240_601
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class GateCase:
     """What somebody said in a group, and whether the bot should answer it unasked."""
 
     id: str
@@ -31,23 +31,23 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ScoredCase:
     """A case with what the gate saw in it; None where its words alone were enough for silence."""
 
-    case: Case
-    signs: Signs | None
+    case: GateCase
+    features: GateFeatures | None
 
-    def sure(self, weights: GateWeightSettings) -> float:
+    def confidence(self, weights: GateWeightSettings) -> float:
         """Return how sure the gate is, from 0 to 1."""
-        return chance(self.signs, weights) if self.signs else 0.0
+        return answer_probability(self.features, weights) if self.features else 0.0
 
-    def speaks(self, weights: GateWeightSettings, threshold: float) -> bool:
+    def would_answer(self, weights: GateWeightSettings, threshold: float) -> bool:
         """Say whether the gate lets it through."""
-        return self.signs is not None and self.sure(weights) >= threshold
+        return self.features is not None and self.confidence(weights) >= threshold
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ClassifierScores:
     """The scores of one way to decide, and the area under its ROC curve (None when all cases are of one kind)."""
 
     scores: Scores
@@ -55,195 +55,220 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class GateEvaluation:
     """The gate as `configured`, and `crossed`: weights and threshold fitted on other cases than those measured.
 
     `by_words` cases needed no search. `weights` and `threshold` are fitted on all cases.
     """
 
     cases: int
-    by_words: int
-    configured: Outcome
-    crossed: Outcome
+    rule_based_count: int
+    configured: ClassifierScores
+    cross_validated: ClassifierScores
     weights: GateWeightSettings
     threshold: float
 
 
 # What fits weights and a threshold to cases.
-Fit = Callable[[Sequence[Judged]], tuple[GateWeightSettings, float]]
+FitFunction = Callable[[Sequence[ScoredCase]], tuple[GateWeightSettings, float]]
 
 
-def by_words(text: str) -> bool:
+def is_rejected_by_rules(text: str) -> bool:
     """Say whether the words of a message alone are enough for silence: no threshold and no weight changes that."""
-    return bool(no_question(text)) or for_somebody_else(text)
+    return bool(no_question_reason(text)) or mentions_person(text)
 
 
-def refuse_too_few(cases: Sequence[Case], what: str, hint: str) -> None:
+def require_enough_cases(cases: Sequence[GateCase], purpose: str, hint: str) -> None:
     """Raise `UsageError` for fewer cases of either kind than anything can be fitted to.
 
     Those that their words alone decide do not count. `what` is to be fitted, `hint` says where more cases come from.
     """
-    truths = [case.should_answer for case in cases if not by_words(case.text)]
-    answer, leave = sum(truths), len(truths) - sum(truths)
-    if min(answer, leave) < FEWEST:
+    labels = [case.should_answer for case in cases if not is_rejected_by_rules(case.text)]
+    answer_count, ignore_count = sum(labels), len(labels) - sum(labels)
+    if min(answer_count, ignore_count) < MIN_CASES:
         raise UsageError(
-            f"{what} needs {FEWEST} messages to answer and {FEWEST} to leave alone at least, besides those that words "
-            f"alone decide; there are {answer} and {leave}. {hint}"
+            f"{purpose} needs {MIN_CASES} messages to answer and {MIN_CASES} to leave alone at "
+            "least, besides those that words "
+            f"alone decide; there are {answer_count} and {ignore_count}. {hint}"
         )
 
 
-async def judge(cases: Sequence[Case], library: Library, settings: Settings) -> list[Judged]:
+async def score_cases(cases: Sequence[GateCase], library: Library, settings: Settings) -> list[ScoredCase]:
     """Look at every case as the gate does. Raises what the library raises."""
-    judged = []
+    scored_cases = []
     for case in cases:
-        silent = by_words(case.text)
-        judged.append(
-            Judged(case, None if silent else signs_of(case.text, await relevance(case.text, library, settings)))
+        is_rejected = is_rejected_by_rules(case.text)
+        scored_cases.append(
+            ScoredCase(
+                case,
+                None
+                if is_rejected
+                else extract_features(case.text, await measure_relevance(case.text, library, settings)),
+            )
         )
-    return judged
+    return scored_cases
 
 
-async def measure(judged: Sequence[Judged], settings: Settings) -> Measured:
+async def evaluate_gate(scored_cases: Sequence[ScoredCase], settings: Settings) -> GateEvaluation:
     """Measure the gate as it is configured, and what fitting it to such data would bring."""
-    return await asyncio.to_thread(_measured, judged, settings)
+    return await asyncio.to_thread(_evaluate, scored_cases, settings)
 
 
-def _measured(judged: Sequence[Judged], settings: Settings) -> Measured:
-    truths = [one.case.should_answer for one in judged]
+def _evaluate(scored_cases: Sequence[ScoredCase], settings: Settings) -> GateEvaluation:
+    labels = [scored.case.should_answer for scored in scored_cases]
     gate = settings.gate
-    configured = [one.sure(gate.weights) for one in judged]
-    spoken = [one.speaks(gate.weights, gate.threshold) for one in judged]
-    crossed = cross_validated(judged, fitted)
-    weights, threshold = fitted(judged)
-    return Measured(
-        len(judged),
-        sum(one.signs is None for one in judged),
-        Outcome(spoken_scores(spoken, truths), auc(configured, truths)),
-        Outcome(spoken_scores([speaks for _, speaks in crossed], truths), auc([sure for sure, _ in crossed], truths)),
+    confidences = [scored.confidence(gate.weights) for scored in scored_cases]
+    decisions = [scored.would_answer(gate.weights, gate.threshold) for scored in scored_cases]
+    predictions = cross_validate(scored_cases, fit_gate)
+    weights, threshold = fit_gate(scored_cases)
+    return GateEvaluation(
+        len(scored_cases),
+        sum(scored.features is None for scored in scored_cases),
+        ClassifierScores(classification_scores(decisions, labels), auc(confidences, labels)),
+        ClassifierScores(
+            classification_scores([predicted for _, predicted in predictions], labels),
+            auc([confidence for confidence, _ in predictions], labels),
+        ),
         weights,
         threshold,
     )
 
 
-def cross_validated(judged: Sequence[Judged], fit_to: Fit) -> Sequence[tuple[float, bool]]:
+def cross_validate(scored_cases: Sequence[ScoredCase], fit_function: FitFunction) -> Sequence[tuple[float, bool]]:
     """Return of every case how sure the gate is and whether it speaks, by what `fit_to` makes of the other folds."""
-    found = [(0.0, False)] * len(judged)
-    for fold in _folds([one.case.should_answer for one in judged]):
-        held = set(fold)
-        weights, threshold = fit_to([one for at, one in enumerate(judged) if at not in held])
-        for at in fold:
-            found[at] = judged[at].sure(weights), judged[at].speaks(weights, threshold)
-    return found
+    predictions = [(0.0, False)] * len(scored_cases)
+    for fold in _split_folds([scored.case.should_answer for scored in scored_cases]):
+        held_out = set(fold)
+        weights, threshold = fit_function(
+            [scored for position, scored in enumerate(scored_cases) if position not in held_out]
+        )
+        for index in fold:
+            predictions[index] = (
+                scored_cases[index].confidence(weights),
+                scored_cases[index].would_answer(weights, threshold),
+            )
+    return predictions
 
 
-def fitted(judged: Sequence[Judged]) -> tuple[GateWeightSettings, float]:
+def fit_gate(scored_cases: Sequence[ScoredCase]) -> tuple[GateWeightSettings, float]:
     """Return the weights and the threshold that suit these cases best."""
-    known = [(one.signs, one.case.should_answer) for one in judged if one.signs]
-    weights = fit([signs for signs, _ in known], [truth for _, truth in known])
-    return weights, best_threshold(judged, weights)
+    labeled_features = [(scored.features, scored.case.should_answer) for scored in scored_cases if scored.features]
+    weights = fit([features for features, _ in labeled_features], [label for _, label in labeled_features])
+    return weights, best_threshold(scored_cases, weights)
 
 
-def best_threshold(judged: Sequence[Judged], weights: GateWeightSettings) -> float:
+def best_threshold(scored_cases: Sequence[ScoredCase], weights: GateWeightSettings) -> float:
     """Return the threshold with the best F0.5: to speak where nobody wants it is worse than to be silent."""
-    wanted = sum(one.case.should_answer for one in judged)
-    ordered = sorted(((one.sure(weights), one.case.should_answer) for one in judged if one.signs), reverse=True)
-    best, threshold, right = -1.0, 0.5, 0
-    for count, (sure, truth) in enumerate(ordered, 1):
-        right += truth
-        below = ordered[count][0] if count < len(ordered) else 0.0
-        value = 1.25 * right / (count + 0.25 * wanted) if right else 0.0
-        if value > best and below < sure:
-            best, threshold = value, (sure + below) / 2
+    positives = sum(scored.case.should_answer for scored in scored_cases)
+    ranked = sorted(
+        ((scored.confidence(weights), scored.case.should_answer) for scored in scored_cases if scored.features),
+        reverse=True,
+    )
+    best_score, threshold, true_positives = -1.0, 0.5, 0
+    for count, (confidence, label) in enumerate(ranked, 1):
+        true_positives += label
+        next_confidence = ranked[count][0] if count < len(ranked) else 0.0
+        f_half = 1.25 * true_positives / (count + 0.25 * positives) if true_positives else 0.0
+        if f_half > best_score and next_confidence < confidence:
+            best_score, threshold = f_half, (confidence + next_confidence) / 2
     return round(threshold, 2)
 
 
-def auc(scores: Sequence[float], truths: Sequence[bool]) -> float | None:
+def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
     """Return how often a case to answer scores above one to be silent about; equal scores count half."""
-    yes = [one for one, truth in zip(scores, truths, strict=True) if truth]
-    no = [one for one, truth in zip(scores, truths, strict=True) if not truth]
-    if not (yes and no):
+    positives = [value for value, label in zip(scores, labels, strict=True) if label]
+    negatives = [value for value, label in zip(scores, labels, strict=True) if not label]
+    if not (positives and negatives):
         return None
-    return sum((high > low) + (high == low) / 2 for high in yes for low in no) / (len(yes) * len(no))
+    return sum((high > low) + (high == low) / 2 for high in positives for low in negatives) / (
+        len(positives) * len(negatives)
+    )
 
 
-def _folds(truths: Sequence[bool]) -> list[list[int]]:
+def _split_folds(labels: Sequence[bool]) -> list[list[int]]:
     """Deal the cases out, each kind evenly, the same at every run."""
-    order = list(range(len(truths)))
+    order = list(range(len(labels)))
     random.Random(_SEED).shuffle(order)  # noqa: S311 (dealing cases out, no secrets)
-    order.sort(key=lambda at: truths[at])
+    order.sort(key=lambda index: labels[index])
     return [order[fold::FOLDS] for fold in range(FOLDS)]
 
 
-def spoken_scores(spoken: Sequence[bool], truths: Sequence[bool]) -> Scores:
+def classification_scores(predictions: Sequence[bool], labels: Sequence[bool]) -> Scores:
     """Return the scores of speaking where that was right."""
-    return score(
+    return compute_scores(
         [
-            Counts(int(speaks and truth), int(speaks and not truth), int(truth and not speaks))
-            for speaks, truth in zip(spoken, truths, strict=True)
+            Counts(int(predicted and label), int(predicted and not label), int(label and not predicted))
+            for predicted, label in zip(predictions, labels, strict=True)
         ]
     )
 
 
 # A search for each: the newest ones tell most about a chat, and so many take seconds.
-MOST = 500
-_MORE = "Rate answers in this chat: 👍 makes a question one to answer, 👎 one to leave alone."
+MAX_CALIBRATION_MESSAGES = 500
+_LABELING_HINT = "Rate answers in this chat: 👍 makes a question one to answer, 👎 one to leave alone."
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated:
+class CalibrationResult:
     """The `fitted` threshold beside the one `before`, and the scores of both on the same labelled messages.
 
     `crossed` is by cross-validation: every message with the threshold that the other messages give. `answer` messages
     deserved their answer and `leave` did not; `by_words` of them are decided by their words alone.
     """
 
-    answer: int
-    leave: int
-    by_words: int
-    before: float
-    fitted: float
-    present: Scores
-    crossed: Scores
+    answer_count: int
+    ignore_count: int
+    rule_based_count: int
+    current_threshold: float
+    fitted_threshold: float
+    current_scores: Scores
+    cross_validated_scores: Scores
 
     @property
-    def better(self) -> bool:
+    def is_better(self) -> bool:
         """Whether fitting does better than the threshold before, on messages that were not fitted to."""
-        return self.fitted != self.before and _worth(self.crossed.counts) > _worth(self.present.counts)
+        return self.fitted_threshold != self.current_threshold and _f_half(
+            self.cross_validated_scores.counts
+        ) > _f_half(self.current_scores.counts)
 
     @property
-    def after(self) -> float:
+    def recommended_threshold(self) -> float:
         """The threshold that the chat should have: the one before, unless fitting does better."""
-        return self.fitted if self.better else self.before
+        return self.fitted_threshold if self.is_better else self.current_threshold
 
 
-async def calibrate(cases: Sequence[Case], library: Library, settings: Settings, before: float) -> Calibrated:
+async def calibrate(
+    cases: Sequence[GateCase], library: Library, settings: Settings, current_threshold: float
+) -> CalibrationResult:
     """Fit the threshold to labelled messages, oldest first, by what the library knows now.
 
     Raises `UsageError` for too few of either kind, and what the library raises.
     """
-    newest = cases[-MOST:]
-    refuse_too_few(newest, "Fitting the threshold", _MORE)
-    judged = await judge(newest, library, settings)
-    return await asyncio.to_thread(_calibrated, judged, settings, before)
+    newest = cases[-MAX_CALIBRATION_MESSAGES:]
+    require_enough_cases(newest, "Fitting the threshold", _LABELING_HINT)
+    scored_cases = await score_cases(newest, library, settings)
+    return await asyncio.to_thread(_calibrate, scored_cases, settings, current_threshold)
 
 
-def _calibrated(judged: Sequence[Judged], settings: Settings, before: float) -> Calibrated:
+def _calibrate(scored_cases: Sequence[ScoredCase], settings: Settings, current_threshold: float) -> CalibrationResult:
     # A threshold counts by the weights that it was fitted with: those in force, which a chat cannot have its own of.
     weights = settings.gate.weights
-    truths = [one.case.should_answer for one in judged]
-    crossed = cross_validated(judged, lambda others: (weights, best_threshold(others, weights)))
-    return Calibrated(
-        sum(truths),
-        len(truths) - sum(truths),
-        sum(one.signs is None for one in judged),
-        before,
-        best_threshold(judged, weights),
-        spoken_scores([one.speaks(weights, before) for one in judged], truths),
-        spoken_scores([speaks for _, speaks in crossed], truths),
+    labels = [scored.case.should_answer for scored in scored_cases]
+    predictions = cross_validate(
+        scored_cases, lambda training_cases: (weights, best_threshold(training_cases, weights))
+    )
+    return CalibrationResult(
+        sum(labels),
+        len(labels) - sum(labels),
+        sum(scored.features is None for scored in scored_cases),
+        current_threshold,
+        best_threshold(scored_cases, weights),
+        classification_scores([scored.would_answer(weights, current_threshold) for scored in scored_cases], labels),
+        classification_scores([predicted for _, predicted in predictions], labels),
     )
 
 
-def _worth(counts: Counts) -> float:
+def _f_half(counts: Counts) -> float:
     """Return F0.5, which the threshold is fitted to."""
-    wanted, spoken = counts.right + counts.missed, counts.right + counts.wrong
-    return 1.25 * counts.right / (spoken + 0.25 * wanted) if counts.right else 0.0
+    expected, predicted = counts.true_positives + counts.false_negatives, counts.true_positives + counts.false_positives
+    return 1.25 * counts.true_positives / (predicted + 0.25 * expected) if counts.true_positives else 0.0

@@ -10,103 +10,112 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from core.messaging.gate.human_activity import is_for_somebody_else, talking
+from core.messaging.gate.human_activity import dialogue_reason, other_addressee_reason
 from core.settings import Settings
-from core.storage.chat_history import FOLLOWED, Given, Room, Said
-from core.text.question_detection import ASKING, asking, nothing_to_answer, personal, reports, resolved
+from core.storage.chat_history import SHARED_THREAD, BotAnswer, ChatHistory, HistoryMessage
+from core.text.question_detection import (
+    QUESTION_THRESHOLD,
+    is_error_report,
+    is_resolution,
+    is_small_talk,
+    question_score,
+    unanswerable_reason,
+)
 from core.types import Message
 
 # In a message's reference: when a message of the bot's own began the thread, in seconds since 1970.
-BEGUN = "begun"
+THREAD_STARTED_AT = "begun"
 
-LONGEST_ADDITION = 60
-_ADDS = re.compile(
+MAX_ADDITION_CHARS = 60
+_ADDITION = re.compile(
     r"\s*(?:(?:and|but|or|then)\b(?!\s+(?:i|we|he|she|they|it|that|thanks?|thx|thank|now|my)\b)(?!\s+\w+[’']\w+)"
     r"|(?:what|how) about\b|what if\b|(?:那|还有|但是|如果|然后)(?![我谢就好没他她]))",
     re.IGNORECASE,
 )
-_BARE = re.compile(
+_BARE_QUESTION = re.compile(
     r"\s*(?:why(?: not)?|how(?: so| come)?|where|when|which(?: one)?|and then|为什么|为啥|怎么)\s*[?？]+\s*",
     re.IGNORECASE,
 )
-_INVERTED = re.compile(
+_INVERTED_QUESTION = re.compile(
     r"(?:^|[.!?,:;\n]\s*|\b(?:so|and|but|also|then|ok) )"
     r"(?:(?:is|are|was|were|does|did|can|could|should|would|will|has|have) (?:it|this|that|these|those|there|the|my)"
     r"|(?:am|are|were|do|did|can|could|should|would|will|have) (?:i|we|they))\b",
     re.IGNORECASE,
 )
-_ACCEPTS = re.compile(
+_ACCEPTANCE = re.compile(
     r"\s*(?:(?:y|yes|yep|yeah|sure|ok(?:ay)?|please|pls|go ahead|do it)\b|是|对|好|可以|行|嗯)", re.IGNORECASE
 )
 
 
-async def follows_up(message: Message, room: Room, settings: Settings) -> bool:
+async def is_follow_up(message: Message, history: ChatHistory, settings: Settings) -> bool:
     """Say whether a message goes on with this bot. Raises `StoreError` when the journal cannot be read."""
-    return await follower(message, room, settings) == message.bot
+    return await follow_up_bot(message, history, settings) == message.bot
 
 
-async def follower(message: Message, room: Room, settings: Settings) -> str | None:
+async def follow_up_bot(message: Message, history: ChatHistory, settings: Settings) -> str | None:
     """Return which bot of ours a message in a thread goes on with, None for nobody's. A bot may have the id "".
 
     That is the bot which answered its author there last, and where the thread is one conversation (`FOLLOWED`) for
     everybody else the bot which answered there last: to them a plain question is needed. It counts for
     `gate.follow_up_minutes`, and never below a comment of the bot's own accord. Raises `StoreError`.
     """
-    seconds, followed = settings.gate.follow_up_minutes * 60, message.reference.get(FOLLOWED)
-    asks, takes = goes_on(message.text), _offers(settings) and takes_up(message.text)
-    threaded = message.key.thread and seconds and followed is not False
-    if message.command or not threaded or not (asks or takes):
+    window_s, is_shared_thread = settings.gate.follow_up_minutes * 60, message.reference.get(SHARED_THREAD)
+    is_continuation, is_acceptance = continues(message.text), _makes_offers(settings) and accepts_offer(message.text)
+    can_follow_up = message.key.thread and window_s and is_shared_thread is not False
+    if message.command or not can_follow_up or not (is_continuation or is_acceptance):
         return None
-    said = await room.lately(message, seconds)
-    if await is_for_somebody_else(message, room, said):
+    recent_messages = await history.get_recent_messages(message, window_s)
+    if await other_addressee_reason(message, history, recent_messages):
         return None
-    given = await room.given(message, seconds)
-    answers = [one for one in given if not _is_comment(one, message, settings)]
-    own = next((one for one in answers if one.author_id == message.author_id), None)
-    if own is not None:
-        return own.bot if asks or own.offer else None
-    plain = asking(message.text) >= ASKING and not nothing_to_answer(message.text)
-    if not (followed and plain) or talking(message, _without_root(message, said)):
+    bot_answers = await history.get_bot_answers(message, window_s)
+    answers = [answer for answer in bot_answers if not _is_comment(answer, message, settings)]
+    own_answer = next((answer for answer in answers if answer.author_id == message.author_id), None)
+    if own_answer is not None:
+        return own_answer.bot if is_continuation or own_answer.is_offer else None
+    is_plain_question = question_score(message.text) >= QUESTION_THRESHOLD and not unanswerable_reason(message.text)
+    if not (is_shared_thread and is_plain_question) or dialogue_reason(
+        message, _without_root(message, recent_messages)
+    ):
         return None
-    begun = not given and _begun_lately(message, seconds)
-    return answers[0].bot if answers else message.bot if begun else None
+    is_fresh_thread = not bot_answers and _started_recently(message, window_s)
+    return answers[0].bot if answers else message.bot if is_fresh_thread else None
 
 
-def goes_on(text: str) -> bool:
+def continues(text: str) -> bool:
     """Say whether the words of somebody who was answered want more: a question, an addition to one, or an error."""
-    if _BARE.fullmatch(text):
+    if _BARE_QUESTION.fullmatch(text):
         return True
-    if nothing_to_answer(text) or personal(text):
+    if unanswerable_reason(text) or is_small_talk(text):
         return False
-    sure = asking(text)
-    if sure >= ASKING or (sure > 0 and _INVERTED.search(text)):
+    score = question_score(text)
+    if score >= QUESTION_THRESHOLD or (score > 0 and _INVERTED_QUESTION.search(text)):
         return True
-    if resolved(text):
+    if is_resolution(text):
         return False
-    return bool(len(text) <= LONGEST_ADDITION and _ADDS.match(text)) or (sure > 0 and reports(text))
+    return bool(len(text) <= MAX_ADDITION_CHARS and _ADDITION.match(text)) or (score > 0 and is_error_report(text))
 
 
-def takes_up(text: str) -> bool:
+def accepts_offer(text: str) -> bool:
     """Say whether words may take up an offer to answer: a yes, or details, which are statements."""
-    if resolved(text):
+    if is_resolution(text):
         return False
-    return bool(_ACCEPTS.match(text)) or not nothing_to_answer(text)
+    return bool(_ACCEPTANCE.match(text)) or not unanswerable_reason(text)
 
 
-def _offers(settings: Settings) -> bool:
+def _makes_offers(settings: Settings) -> bool:
     return settings.gate.grey != "silent" or settings.gate.repeated == "point"
 
 
-def _is_comment(given: Given, message: Message, settings: Settings) -> bool:
-    commented = f"{message.key.platform}:{message.key.chat}" in settings.auto_comment.chats
-    return given.unasked and (given.post or (commented and given.opens))
+def _is_comment(answer: BotAnswer, message: Message, settings: Settings) -> bool:
+    is_commented_chat = f"{message.key.platform}:{message.key.chat}" in settings.auto_comment.chats
+    return answer.is_proactive and (answer.is_for_post or (is_commented_chat and answer.opens_thread))
 
 
-def _begun_lately(message: Message, seconds: float) -> bool:
-    begun = message.reference.get(BEGUN)
-    return begun is not None and datetime.now(UTC).timestamp() - float(begun) < seconds
+def _started_recently(message: Message, window_s: float) -> bool:
+    started_at = message.reference.get(THREAD_STARTED_AT)
+    return started_at is not None and datetime.now(UTC).timestamp() - float(started_at) < window_s
 
 
-def _without_root(message: Message, said: Sequence[Said]) -> Sequence[Said]:
+def _without_root(message: Message, history: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:
     """Take out what says no more than that something was written in the thread: a reply to its first message."""
-    return [replace(one, reply_to="") if one.reply_to == message.key.thread else one for one in said]
+    return [replace(other, reply_to="") if other.reply_to == message.key.thread else other for other in history]

@@ -13,42 +13,42 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from core.errors import KimasError
-from core.messaging.gate.attachments import wordless
-from core.messaging.gate.bot_arbitration import left_to_another
-from core.messaging.gate.follow_up import follows_up
-from core.messaging.gate.human_activity import answered_meanwhile, is_for_somebody_else, talking
-from core.messaging.gate.relevance import Relevance, chance, relevance, signs_of
-from core.messaging.gate.replies import clarification, instead, pointer, suggestion
-from core.messaging.policy.chat_policy import Place, off
-from core.messaging.policy.command_table import find, is_question
+from core.messaging.gate.attachments import is_attachment_only
+from core.messaging.gate.bot_arbitration import other_bot_reason
+from core.messaging.gate.follow_up import is_follow_up
+from core.messaging.gate.human_activity import answered_meanwhile_reason, dialogue_reason, other_addressee_reason
+from core.messaging.gate.relevance import Relevance, answer_probability, extract_features, measure_relevance
+from core.messaging.gate.replies import clarifying_question, decide_attachment_only, duplicate_notice, offer_text
+from core.messaging.policy.chat_policy import ChatPolicy, disabled_reason
+from core.messaging.policy.command_table import get_command, is_question
 from core.messaging.policy.permissions import Permissions
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.ports import Library
 from core.settings import Settings
-from core.storage.chat_history import Answered, Room, Said
-from core.storage.overrides import Steering, chat_of
-from core.text.question_detection import no_question
-from core.text.question_matching import normal, sense
+from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage
+from core.storage.overrides import RuntimeOverrides, get_chat_name
+from core.text.question_detection import no_question_reason
+from core.text.question_matching import canonical_form, normalize
 from core.types import Message
 
-LOOP_S = 600.0
+LOOP_WINDOW_S = 600.0
 # A question is not answered unasked when it is older: after a break people have moved on.
-LATE_S = 600.0
-JUDGING_S = 5.0
+MAX_QUESTION_AGE_S = 600.0
+RELEVANCE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateDecision:
     """Whether to speak; `reason` says why not, and is empty otherwise.
 
     With `text` that is said in place of an answer. `unasked` marks what nobody addressed to the bot. After `wait_s`
     seconds the verdict is to be confirmed first.
     """
 
-    speak: bool
+    should_speak: bool
     reason: str = ""
-    text: str = ""
-    unasked: bool = False
+    canned_reply: str = ""
+    is_proactive: bool = False
     wait_s: float = 0.0
 
 
@@ -58,176 +58,206 @@ class Gate:
     def __init__(
         self,
         settings: Settings,
-        room: Room,
+        history: ChatHistory,
         library: Library | None = None,
-        steering: Steering | None = None,
+        overrides: RuntimeOverrides | None = None,
         permissions: Permissions | None = None,
     ) -> None:
-        self._whole = settings
-        self._settings = settings.gate
-        self._room = room
+        self._all_settings = settings
+        self._gate_settings = settings.gate
+        self._history = history
         self._library = library
         self._permissions = permissions
-        self.place = Place(settings.gate, steering)
-        self._spoken: dict[str, float] = {}
+        self.chat_policy = ChatPolicy(settings.gate, overrides)
+        self._last_proactive_at: dict[str, float] = {}
 
-    def adopt(self, settings: Settings) -> None:
+    def on_reload(self, settings: Settings) -> None:
         """Judge by other settings from now on."""
-        self._whole, self._settings = settings, settings.gate
-        self.place.adopt(settings.gate)
+        self._all_settings, self._gate_settings = settings, settings.gate
+        self.chat_policy.on_reload(settings.gate)
 
-    async def judge(self, message: Message, *, begun: bool = False) -> Verdict:
+    async def judge(self, message: Message, *, is_resumed: bool = False) -> GateDecision:
         """Judge one message. What was `begun` before a restart is finished wherever the bot may still speak.
 
         Raises `StoreError` when the journal cannot be read.
         """
-        await self.place.look()
-        if message.addressed and not begun and (reason := await self.left_to_another(message)):
-            return _silence(reason)
+        await self.chat_policy.refresh()
+        if message.addressed and not is_resumed and (reason := await self.other_bot_reason(message)):
+            return _skip(reason)
         if message.addressed and not is_question(message.command):
-            return await self._judge_command(message, begun=begun)
-        reason = self.place.against(message)
-        if begun or reason:
-            return Verdict(not reason, reason)
-        if verdict := await self._judge_asked(message):
-            return verdict
-        if self.place.mode(message) != "auto" or message.reference.get("kind") == "post":
-            return _silence("the bot was not addressed")
-        return await self._judge_unasked(message)
+            return await self._judge_command(message, is_resumed=is_resumed)
+        reason = self.chat_policy.block_reason(message)
+        if is_resumed or reason:
+            return GateDecision(not reason, reason)
+        if decision := await self._judge_addressed(message):
+            return decision
+        if self.chat_policy.mode(message) != "auto" or message.reference.get("kind") == "post":
+            return _skip("the bot was not addressed")
+        return await self._judge_unaddressed(message)
 
-    async def confirm(self, message: Message, verdict: Verdict) -> Verdict:
+    async def recheck(self, message: Message, decision: GateDecision) -> GateDecision:
         """Judge again after the wait: what has happened meanwhile, and what somebody else was answered."""
-        await self.place.look()
-        said = await self._lately(message)
-        reason = self.place.against(message) or answered_meanwhile(message, said) or self._too_soon(message, said)
-        if reason := reason or await self.left_to_another(message):
-            return _silence(reason)
-        self._spoken = {**self._still_cooling(), chat_of(message): time.monotonic()}
-        return Verdict(True, text=verdict.text, unasked=True)
+        await self.chat_policy.refresh()
+        recent_messages = await self._get_recent_messages(message)
+        reason = (
+            self.chat_policy.block_reason(message)
+            or answered_meanwhile_reason(message, recent_messages)
+            or self._cooldown_reason(message, recent_messages)
+        )
+        if reason := reason or await self.other_bot_reason(message):
+            return _skip(reason)
+        self._last_proactive_at = {**self._active_cooldowns(), get_chat_name(message): time.monotonic()}
+        return GateDecision(True, canned_reply=decision.canned_reply, is_proactive=True)
 
-    def unspoken(self, message: Message) -> None:
+    def release_cooldown(self, message: Message) -> None:
         """Take back that the bot spoke unasked: nothing came of it, and the next question need not wait for that."""
-        self._spoken = {chat: at for chat, at in self._spoken.items() if chat != chat_of(message)}
+        self._last_proactive_at = {
+            chat: spoken_at for chat, spoken_at in self._last_proactive_at.items() if chat != get_chat_name(message)
+        }
 
-    async def left_to_another(self, message: Message) -> str:
+    async def other_bot_reason(self, message: Message) -> str:
         """Return why another bot of ours in the chat takes this message, or nothing."""
-        return await left_to_another(message, self._room, self._whole)
+        return await other_bot_reason(message, self._history, self._all_settings)
 
-    async def _judge_command(self, message: Message, *, begun: bool) -> Verdict:
+    async def _judge_command(self, message: Message, *, is_resumed: bool) -> GateDecision:
         """Let commands through where questions are not answered: otherwise nobody could change that by one."""
-        known = self._permissions.known(message) if self._permissions else "everyone"
-        if known == "owner":
-            return Verdict(True)
-        if reason := self.place.closed(message):
-            return _silence(reason)
-        command = find(message.command)
-        if self.place.is_off(message) and (command is None or command.who == "everyone"):
-            return _silence(off(message))
-        if begun or known == "admin":
-            return Verdict(True)
-        return await self._unless_loop(message, Verdict(True))
+        role = self._permissions.cached_role(message) if self._permissions else "everyone"
+        if role == "owner":
+            return GateDecision(True)
+        if reason := self.chat_policy.excluded_reason(message):
+            return _skip(reason)
+        command = get_command(message.command)
+        if self.chat_policy.is_off(message) and (command is None or command.required_role == "everyone"):
+            return _skip(disabled_reason(message))
+        if is_resumed or role == "admin":
+            return GateDecision(True)
+        return await self._check_answer_loop(message, GateDecision(True))
 
-    async def _judge_asked(self, message: Message) -> Verdict | None:
+    async def _judge_addressed(self, message: Message) -> GateDecision | None:
         """Judge what somebody wants of the bot, and what has no words; None for the rest."""
-        if wordless(message):
-            reason, text = await instead(message, self._room, sees=self._whole.models.seeing() is not None)
+        if is_attachment_only(message):
+            reason, text = await decide_attachment_only(
+                message, self._history, has_vision=self._all_settings.models.get_vision_model() is not None
+            )
             if reason:
-                return _silence(reason)
-            return await self._unless_loop(message, Verdict(True, text=text))
+                return _skip(reason)
+            return await self._check_answer_loop(message, GateDecision(True, canned_reply=text))
         if not message.addressed:
-            if not await follows_up(message, self._room, self._whole):
+            if not await is_follow_up(message, self._history, self._all_settings):
                 return None
-            if reason := await self.left_to_another(message):
-                return _silence(reason)
-            await self._room.meant(message)
-        return await self._unless_loop(message, Verdict(True))
+            if reason := await self.other_bot_reason(message):
+                return _skip(reason)
+            await self._history.mark_addressed(message)
+        return await self._check_answer_loop(message, GateDecision(True))
 
-    async def _unless_loop(self, message: Message, verdict: Verdict) -> Verdict:
+    async def _check_answer_loop(self, message: Message, decision: GateDecision) -> GateDecision:
         """Stop answering an account that talks like a machine: it answers our answers."""
-        answers = await self._room.answers_to(message, LOOP_S)
-        if answers < self._settings.answers_in_10_min:
-            return verdict
-        logger(__name__).warning("gate.loop", chat=chat_of(message), author_id=message.author_id, answers=answers)
-        return _silence(f"{answers} answers to this account within ten minutes (gate.answers_in_10_min)")
+        answer_count = await self._history.count_answers_to(message, LOOP_WINDOW_S)
+        if answer_count < self._gate_settings.answers_in_10_min:
+            return decision
+        get_logger(__name__).warning(
+            "gate.loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count
+        )
+        return _skip(f"{answer_count} answers to this account within ten minutes (gate.answers_in_10_min)")
 
-    async def _judge_unasked(self, message: Message) -> Verdict:
-        if reason := _not_a_question(message):
-            return _silence(reason)
-        said = await self._lately(message)
-        if reason := await is_for_somebody_else(message, self._room, said):
-            return _silence(reason)
-        if reason := await self.left_to_another(message):
-            return _silence(reason)
-        if reason := talking(message, said) or answered_meanwhile(message, said) or self._too_soon(message, said):
-            return _silence(reason)
-        verdict = await self._unless_loop(message, await self._scored(message))
-        return verdict if not verdict.speak or verdict.wait_s else await self.confirm(message, verdict)
+    async def _judge_unaddressed(self, message: Message) -> GateDecision:
+        if reason := _not_a_question_reason(message):
+            return _skip(reason)
+        recent_messages = await self._get_recent_messages(message)
+        if reason := await other_addressee_reason(message, self._history, recent_messages):
+            return _skip(reason)
+        if reason := await self.other_bot_reason(message):
+            return _skip(reason)
+        if (
+            reason := dialogue_reason(message, recent_messages)
+            or answered_meanwhile_reason(message, recent_messages)
+            or self._cooldown_reason(message, recent_messages)
+        ):
+            return _skip(reason)
+        decision = await self._check_answer_loop(message, await self._score(message))
+        return decision if not decision.should_speak or decision.wait_s else await self.recheck(message, decision)
 
-    async def _lately(self, message: Message) -> Sequence[Said]:
-        return await self._room.lately(message, max(LATE_S + self._settings.wait_s, self._settings.cooldown_s))
+    async def _get_recent_messages(self, message: Message) -> Sequence[HistoryMessage]:
+        return await self._history.get_recent_messages(
+            message, max(MAX_QUESTION_AGE_S + self._gate_settings.wait_s, self._gate_settings.cooldown_s)
+        )
 
-    async def _scored(self, message: Message) -> Verdict:
-        found = await self._relevance(message)
-        if isinstance(found, str):
-            return _silence(found)
-        sure = chance(signs_of(message.text, found), self._settings.weights)
-        threshold = self.place.threshold(message)
-        logger(__name__).debug("gate.scored", sure=round(sure, 3), match=round(found.match, 3), foreign=found.foreign)
-        reason = f"not sure enough to help: {sure:.2f}, threshold {threshold:.2f}"
-        if sure < threshold - (self._settings.grey_width if self._settings.grey != "silent" else 0):
-            return _silence(reason)
-        if repeated := self._again(message, await self._room.answered(message, self._settings.repeated_hours * 3600)):
-            if self._settings.repeated == "silent":
-                return _silence("the same was answered in this chat before")
-            return self._patient(message, pointer(repeated, message.text))
-        if sure >= threshold:
-            return self._patient(message)
-        say = suggestion if self._settings.grey == "suggest" else clarification
-        return self._patient(message, say(message.text, found.title))
+    async def _score(self, message: Message) -> GateDecision:
+        relevance_result = await self._measure_relevance(message)
+        if isinstance(relevance_result, str):
+            return _skip(relevance_result)
+        probability = answer_probability(extract_features(message.text, relevance_result), self._gate_settings.weights)
+        threshold = self.chat_policy.threshold(message)
+        get_logger(__name__).debug(
+            "gate.scored",
+            sure=round(probability, 3),
+            match=round(relevance_result.overlap, 3),
+            foreign=relevance_result.oov_share,
+        )
+        reason = f"not sure enough to help: {probability:.2f}, threshold {threshold:.2f}"
+        if probability < threshold - (self._gate_settings.grey_width if self._gate_settings.grey != "silent" else 0):
+            return _skip(reason)
+        if earlier_answer := self._find_repeated(
+            message, await self._history.get_earlier_answers(message, self._gate_settings.repeated_hours * 3600)
+        ):
+            if self._gate_settings.repeated == "silent":
+                return _skip("the same was answered in this chat before")
+            return self._delayed(message, duplicate_notice(earlier_answer, message.text))
+        if probability >= threshold:
+            return self._delayed(message)
+        make_reply = offer_text if self._gate_settings.grey == "suggest" else clarifying_question
+        return self._delayed(message, make_reply(message.text, relevance_result.title))
 
-    async def _relevance(self, message: Message) -> Relevance | str:
+    async def _measure_relevance(self, message: Message) -> Relevance | str:
         """Return how near a message is to the knowledge, or why that cannot be told."""
         if self._library is None:
             return "there is no knowledge to judge by"
         try:
-            async with asyncio.timeout(JUDGING_S):
-                return await relevance(message.text, self._library, self._whole)
-        except (KimasError, TimeoutError) as fault:
-            logger(__name__).warning("gate.not_judged", error=str(fault) or f"not in {JUDGING_S} s")
+            async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
+                return await measure_relevance(message.text, self._library, self._all_settings)
+        except (KimasError, TimeoutError) as error:
+            get_logger(__name__).warning("gate.not_judged", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s")
             return "whether it is about the knowledge could not be told"
 
-    def _again(self, message: Message, earlier: Sequence[Answered]) -> Answered | None:
-        same, means = normal(message.text), sense(message.text)
-        for one in earlier:
-            if normal(one.question) == same or (means and sense(one.question) == means):
-                return one
+    def _find_repeated(self, message: Message, earlier_answers: Sequence[EarlierAnswer]) -> EarlierAnswer | None:
+        normalized, canonical = normalize(message.text), canonical_form(message.text)
+        for answer in earlier_answers:
+            if normalize(answer.question) == normalized or (canonical and canonical_form(answer.question) == canonical):
+                return answer
         return None
 
-    def _patient(self, message: Message, text: str = "") -> Verdict:
-        waited = (datetime.now(UTC) - message.sent_at).total_seconds()
-        wait_s = max(0.0, self._settings.wait_s - max(0.0, waited))
-        return Verdict(True, text=text, unasked=True, wait_s=wait_s)
+    def _delayed(self, message: Message, text: str = "") -> GateDecision:
+        age_s = (datetime.now(UTC) - message.sent_at).total_seconds()
+        wait_s = max(0.0, self._gate_settings.wait_s - max(0.0, age_s))
+        return GateDecision(True, canned_reply=text, is_proactive=True, wait_s=wait_s)
 
-    def _too_soon(self, message: Message, said: Sequence[Said]) -> str:
-        cooldown_s, spoken = self._settings.cooldown_s, self._spoken.get(chat_of(message), -float("inf"))
-        lately = any(one.volunteered and one.age_s < cooldown_s for one in said)
-        if lately or time.monotonic() - spoken < cooldown_s:
+    def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> str:
+        cooldown_s, last_spoken_at = (
+            self._gate_settings.cooldown_s,
+            self._last_proactive_at.get(get_chat_name(message), -float("inf")),
+        )
+        has_spoken_recently = any(other.has_proactive_answer and other.age_s < cooldown_s for other in recent_messages)
+        if has_spoken_recently or time.monotonic() - last_spoken_at < cooldown_s:
             return f"it spoke unasked less than {cooldown_s:g} s ago (gate.cooldown_s)"
         return ""
 
-    def _still_cooling(self) -> dict[str, float]:
+    def _active_cooldowns(self) -> dict[str, float]:
         now = time.monotonic()
-        return {chat: at for chat, at in self._spoken.items() if now - at < self._settings.cooldown_s}
+        return {
+            chat: spoken_at
+            for chat, spoken_at in self._last_proactive_at.items()
+            if now - spoken_at < self._gate_settings.cooldown_s
+        }
 
 
-def _not_a_question(message: Message) -> str:
+def _not_a_question_reason(message: Message) -> str:
     """Return why the words alone say that nobody asks the group something that knowledge answers."""
-    if (datetime.now(UTC) - message.sent_at).total_seconds() > LATE_S:
+    if (datetime.now(UTC) - message.sent_at).total_seconds() > MAX_QUESTION_AGE_S:
         return "it is too old to be answered unasked"
     if message.command:
         return "a command for another bot"
-    return no_question(message.text)
+    return no_question_reason(message.text)
 
 
-def _silence(reason: str) -> Verdict:
-    return Verdict(False, reason)
+def _skip(reason: str) -> GateDecision:
+    return GateDecision(False, reason)

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from core.ports import Library
 from core.settings import LiveSource, Settings
 from core.settings.platforms import GateWeightSettings
-from core.text.keywords import content_words, without_fillers
-from core.text.question_detection import personal
+from core.text.keywords import content_words, strip_fillers
+from core.text.question_detection import is_small_talk
 from core.types import Passage
 
-AGENTS, PASSAGES = 3, 8
-_STEM = 6
+MAX_AGENTS, PASSAGES_PER_AGENT = 3, 8
+_STEM_CHARS = 6
 # What counts as the cosine where there are no vectors to go by.
-BLIND = 0.45
+NO_VECTOR_SIMILARITY = 0.45
 # Words that are in questions of every kind, and so tell nothing of what one is about.
-_SAYS_NOTHING = frozenset(
+_STOP_WORDS = frozenset(
     """
     anyone anybody someone somebody know knows work works working help error problem issue question way possible thing
     things trying tried try want need find found get got getting make right wrong good best better idea people time
@@ -31,9 +31,9 @@ _SAYS_NOTHING = frozenset(
 _PARTICLES = re.compile(
     "[的了吗呢吧啊是在和与及或把被对从到怎么什如何请问有没能可会不要想我你您他她哪几多少谁这那以后时候里上下为因就都还再]"
 )
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_CJK_CHAR = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NAME = re.compile(r"(?<![\w'@])[A-Za-z][\w+#]*(?:[._-]\w+)*")
-_NO_NAMES = frozenset(("i", "i'm", "i've", "ok", "hi", "fyi", "btw", "pr", "todo", "faq", "eta"))
+_NOT_NAMES = frozenset(("i", "i'm", "i've", "ok", "hi", "fyi", "btw", "pr", "todo", "faq", "eta"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,69 +43,80 @@ class Relevance:
     `foreign` is the share of the names in the text that no passage near it knows. `title` names the best passage.
     """
 
-    match: float = 0.0
-    foreign: float = 0.0
+    overlap: float = 0.0
+    oov_share: float = 0.0
     title: str = ""
 
 
-async def relevance(text: str, library: Library, settings: Settings) -> Relevance:
+async def measure_relevance(text: str, library: Library, settings: Settings) -> Relevance:
     """Search what is stored, once per likely agent, and say how near the text is to it (KIMAs 3.2.2 routes alike).
 
     Sources that are asked at question time are not: chatter must cost their owners nothing. An agent that has no
     others is known by its description and examples. Raises `ServiceError` and `StoreError` of the library.
     """
-    query = without_fillers(text)
+    query = strip_fillers(text)
     agents = settings.retrieval_agents()
-    live = {name for name, source in settings.sources.items() if isinstance(source, LiveSource)}
-    stored = {name for name, agent in agents.items() if not live & set(agent.sources)}
-    likely = [one.name for one in await library.route(query) if one.name in stored][:AGENTS]
-    found = [passage for name in likely for passage in await library.search(name, query, PASSAGES)]
-    described = [
-        words
+    live_sources = {name for name, source in settings.sources.items() if isinstance(source, LiveSource)}
+    stored_agents = {name for name, agent in agents.items() if not live_sources & set(agent.sources)}
+    likely_agents = [
+        agent_score.name for agent_score in await library.route(query) if agent_score.name in stored_agents
+    ][:MAX_AGENTS]
+    passages = [passage for name in likely_agents for passage in await library.search(name, query, PASSAGES_PER_AGENT)]
+    descriptions = [
+        description
         for name, agent in agents.items()
-        if name not in stored
+        if name not in stored_agents
         for texts in agent.mix_ins().values()
-        for words in texts
+        for description in texts
     ]
-    cosines = await library.similarity(query, described)
-    return _judged(query, found, cosines, described)
+    cosines = await library.similarity(query, descriptions)
+    return _to_relevance(query, passages, cosines, descriptions)
 
 
-def _judged(query: str, found: Sequence[Passage], cosines: Sequence[float], described: Sequence[str]) -> Relevance:
-    wanted = set(_stems(query))
-    candidates = [(one.similarity, f"{one.title}\n{one.text}", one.title) for one in found]
-    candidates += [(cosine, text, "") for cosine, text in zip(cosines, described, strict=True)]
-    have = [set(_stems(text)) for _, text, _ in candidates]
-    blind = not any(cosine for cosine, _, _ in candidates)
+def _to_relevance(
+    query: str, passages: Sequence[Passage], cosines: Sequence[float], descriptions: Sequence[str]
+) -> Relevance:
+    query_stems = set(_to_stems(query))
+    candidates = [(passage.similarity, f"{passage.title}\n{passage.text}", passage.title) for passage in passages]
+    candidates += [(cosine, text, "") for cosine, text in zip(cosines, descriptions, strict=True)]
+    candidate_stems = [set(_to_stems(text)) for _, text, _ in candidates]
+    has_no_vectors = not any(cosine for cosine, _, _ in candidates)
     # Neither side is enough: long passages have all words somewhere, and vectors of short texts are all a little alike.
     # One more word than there are keeps two words from being a full match.
     matches = [
-        ((BLIND if blind else max(cosine, 0.0)) * len(wanted & words) / (len(wanted) + 1), title)
-        for (cosine, _, title), words in zip(candidates, have, strict=True)
+        (
+            (NO_VECTOR_SIMILARITY if has_no_vectors else max(cosine, 0.0))
+            * len(query_stems & stems)
+            / (len(query_stems) + 1),
+            title,
+        )
+        for (cosine, _, title), stems in zip(candidates, candidate_stems, strict=True)
     ]
-    match, title = max(matches, default=(0.0, ""))
-    names = {stem for name in _names(query) for stem in _stems(name)}
-    return Relevance(match, len(names.difference(*have)) / len(names) if names else 0.0, title)
+    overlap, title = max(matches, default=(0.0, ""))
+    name_stems = {stem for name in _find_names(query) for stem in _to_stems(name)}
+    return Relevance(
+        overlap, len(name_stems.difference(*candidate_stems)) / len(name_stems) if name_stems else 0.0, title
+    )
 
 
-def _names(text: str) -> Iterable[str]:
+def _find_names(text: str) -> Iterable[str]:
     """Return what looks like a name: capitals within a sentence or a word, digits in it, Latin words among others."""
-    among_others = bool(_WIDE.search(text))
-    for found in _NAME.finditer(text):
-        word = found[0]
-        first = not re.search(r"[\w,;:)'\"`][ `]*$", text[: found.start()])
-        marked = word[1:] != word[1:].lower() or any(character.isdigit() for character in word)
-        if word.lower() not in _NO_NAMES and (marked or among_others or (word[0].isupper() and not first)):
+    has_cjk = bool(_CJK_CHAR.search(text))
+    for match in _NAME.finditer(text):
+        word = match[0]
+        is_first = not re.search(r"[\w,;:)'\"`][ `]*$", text[: match.start()])
+        is_marked = word[1:] != word[1:].lower() or any(character.isdigit() for character in word)
+        if word.lower() not in _NOT_NAMES and (is_marked or has_cjk or (word[0].isupper() and not is_first)):
             yield word
 
 
-def _stems(text: str) -> Iterable[str]:
+def _to_stems(text: str) -> Iterable[str]:
     """Return the words that carry meaning; forms of one word begin alike, identifiers count by their parts too."""
     for word in content_words(text):
-        if _WIDE.match(word):
+        if _CJK_CHAR.match(word):
             if not _PARTICLES.search(word):
                 yield word
-        elif word not in _SAYS_NOTHING:
+        elif word not in _STOP_WORDS:
             for part in {word, *re.split(r"[_.\-]", word)}:
                 if part:
                     yield _stem(part)
@@ -116,78 +127,86 @@ def _stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) > 2 and not word.endswith("ss"):
             word = word.removesuffix(ending)
             break
-    return word[:_STEM]
+    return word[:_STEM_CHARS]
 
 
-NAMES = ("base", "personal", "match", "foreign")
-_PULL = 0.05
-_STEPS, _ENOUGH = 60, 1e-8
+FEATURE_NAMES = ("base", "personal", "match", "foreign")
+_L2_PENALTY = 0.05
+_MAX_STEPS, _TOLERANCE = 60, 1e-8
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class GateFeatures:
     """What tells whether a message is a question that the bot can answer; each from 0 to 1."""
 
     personal: float
     match: float
     foreign: float
 
-    def row(self) -> tuple[float, ...]:
+    def to_row(self) -> tuple[float, ...]:
         """Return the signs in the order of `NAMES`, with the constant in front."""
         return 1.0, self.personal, self.match, self.foreign
 
 
-def signs_of(text: str, found: Relevance) -> Signs:
+def extract_features(text: str, relevance: Relevance) -> GateFeatures:
     """Return the signs of a message."""
-    return Signs(float(personal(text)), found.match, found.foreign)
+    return GateFeatures(float(is_small_talk(text)), relevance.overlap, relevance.oov_share)
 
 
-def chance(signs: Signs, weights: GateWeightSettings) -> float:
+def answer_probability(features: GateFeatures, weights: GateWeightSettings) -> float:
     """Return how sure it is, from 0 to 1."""
-    return _logistic(sum(value * getattr(weights, name) for name, value in zip(NAMES, signs.row(), strict=True)))
+    return _logistic(
+        sum(value * getattr(weights, name) for name, value in zip(FEATURE_NAMES, features.to_row(), strict=True))
+    )
 
 
-def fit(signs: Sequence[Signs], truths: Sequence[bool]) -> GateWeightSettings:
+def fit(features: Sequence[GateFeatures], labels: Sequence[bool]) -> GateWeightSettings:
     """Return the weights that explain the truths best (Newton's method, a light pull towards zero).
 
     Both outcomes weigh the same, however many there are of each. Blocking; some milliseconds for a thousand cases.
     """
-    rows = [one.row() for one in signs]
-    counts = {outcome: max(1, sum(truth is outcome for truth in truths)) for outcome in (True, False)}
-    shares = [len(rows) / (2 * counts[truth]) for truth in truths]
-    weights = [0.0] * len(NAMES)
-    for _ in range(_STEPS):
-        chances = [_logistic(sum(a * b for a, b in zip(row, weights, strict=True))) for row in rows]
-        slope = [-_PULL * weight if at else 0.0 for at, weight in enumerate(weights)]
-        bend = [[_PULL * (at == other and at > 0) for other in range(len(NAMES))] for at in range(len(NAMES))]
-        for row, share, said, truth in zip(rows, shares, chances, truths, strict=True):
-            spread = share * max(said * (1 - said), 1e-9)
-            for at, value in enumerate(row):
-                slope[at] += share * (truth - said) * value
-                for other, beside in enumerate(row):
-                    bend[at][other] += spread * value * beside
-        step = _solved(bend, slope)
+    rows = [example.to_row() for example in features]
+    counts = {outcome: max(1, sum(label is outcome for label in labels)) for outcome in (True, False)}
+    class_weights = [len(rows) / (2 * counts[label]) for label in labels]
+    weights = [0.0] * len(FEATURE_NAMES)
+    for _ in range(_MAX_STEPS):
+        probabilities = [_logistic(sum(a * b for a, b in zip(row, weights, strict=True))) for row in rows]
+        gradient = [-_L2_PENALTY * weight if index else 0.0 for index, weight in enumerate(weights)]
+        hessian = [
+            [_L2_PENALTY * (index == other_index and index > 0) for other_index in range(len(FEATURE_NAMES))]
+            for index in range(len(FEATURE_NAMES))
+        ]
+        for row, class_weight, probability, label in zip(rows, class_weights, probabilities, labels, strict=True):
+            curvature = class_weight * max(probability * (1 - probability), 1e-9)
+            for index, value in enumerate(row):
+                gradient[index] += class_weight * (label - probability) * value
+                for other_index, other_value in enumerate(row):
+                    hessian[index][other_index] += curvature * value * other_value
+        step = _solve_linear(hessian, gradient)
         weights = [weight + change for weight, change in zip(weights, step, strict=True)]
-        if max(map(abs, step)) < _ENOUGH:
+        if max(map(abs, step)) < _TOLERANCE:
             break
-    return GateWeightSettings(**{name: round(weight, 2) for name, weight in zip(NAMES, weights, strict=True)})
+    return GateWeightSettings(**{name: round(weight, 2) for name, weight in zip(FEATURE_NAMES, weights, strict=True)})
 
 
 def _logistic(value: float) -> float:
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, value))))
 
 
-def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
+def _solve_linear(matrix: list[list[float]], rhs: list[float]) -> list[float]:
     """Solve a symmetric positive system by elimination with pivots; what cannot be told apart stays where it is."""
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    rows = [[*row, value] for row, value in zip(matrix, rhs, strict=True)]
     size = len(rows)
-    for at in range(size):
-        pivot = max(range(at, size), key=lambda row: abs(rows[row][at]))
-        rows[at], rows[pivot] = rows[pivot], rows[at]
-        if abs(rows[at][at]) < _ENOUGH:
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda row: abs(rows[row][column]))
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        if abs(rows[column][column]) < _TOLERANCE:
             continue
         for row in range(size):
-            if row != at:
-                factor = rows[row][at] / rows[at][at]
-                rows[row] = [a - factor * b for a, b in zip(rows[row], rows[at], strict=True)]
-    return [rows[at][size] / rows[at][at] if abs(rows[at][at]) >= _ENOUGH else 0.0 for at in range(size)]
+            if row != column:
+                factor = rows[row][column] / rows[column][column]
+                rows[row] = [a - factor * b for a, b in zip(rows[row], rows[column], strict=True)]
+    return [
+        rows[column][size] / rows[column][column] if abs(rows[column][column]) >= _TOLERANCE else 0.0
+        for column in range(size)
+    ]

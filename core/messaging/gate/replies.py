@@ -4,75 +4,76 @@ from __future__ import annotations
 
 import re
 
-from core.messaging.gate.attachments import cannot, kind_of, named
-from core.storage.chat_history import Answered, Room
-from core.text.language import language_of
+from core.messaging.gate.attachments import describe, get_main_kind, unsupported_notice
+from core.storage.chat_history import ChatHistory, EarlierAnswer
+from core.text.language import detect_language
 from core.types import Message
 
-SHORT = 240
-_MARKS = re.compile(r"\s*\[\d+(?:,\s*\d+)*\]")
+MAX_EXCERPT_CHARS = 240
+_CITATION_MARKS = re.compile(r"\s*\[\d+(?:,\s*\d+)*\]")
 
 
-def suggestion(question: str, title: str) -> str:
+def offer_text(question: str, title: str) -> str:
     """Return an offer to answer, naming what was found."""
-    about = _named(title)
-    if language_of(question) == "zh":
-        return f"我可能知道一些相关内容{f'（{about}）' if about else ''}。回复这条消息或者提及我，我就来回答。"
+    topic = _plain_title(title)
+    if detect_language(question) == "zh":
+        return f"我可能知道一些相关内容{f'（{topic}）' if topic else ''}。回复这条消息或者提及我，我就来回答。"
     return (
-        f"I may know something about this{f' ({about})' if about else ''}. Reply to this message or mention me, "
+        f"I may know something about this{f' ({topic})' if topic else ''}. Reply to this message or mention me, "
         "and I will answer."
     )
 
 
-def clarification(question: str, title: str) -> str:
+def clarifying_question(question: str, title: str) -> str:
     """Return a question for details, naming what was found."""
-    about = _named(title)
-    if language_of(question) == "zh":
-        known = about or "我所了解的内容"
-        return f"你问的是{known}吗？请回复这条消息，补充一些细节（版本、报错信息、想做什么），我来回答。"
+    topic = _plain_title(title)
+    if detect_language(question) == "zh":
+        subject = topic or "我所了解的内容"
+        return f"你问的是{subject}吗？请回复这条消息，补充一些细节（版本、报错信息、想做什么），我来回答。"
     return (
-        f"Is this about {about or 'something that I know'}? Reply with a few details (the version, the error message, "
+        f"Is this about {topic or 'something that I know'}? Reply with a few details (the version, the error message, "
         "what you want to do), and I will answer."
     )
 
 
-def pointer(earlier: Answered, question: str) -> str:
+def duplicate_notice(earlier_answer: EarlierAnswer, question: str) -> str:
     """Return where the same was answered before, and how that answer began."""
-    minutes = max(1, round(earlier.age_s / 60))
-    words = " ".join(_MARKS.sub("", earlier.reply).split())
-    brief = words if len(words) <= SHORT else f"{words[:SHORT].rsplit(' ', 1)[0]} …"
-    if language_of(question) == "zh":
+    minutes = max(1, round(earlier_answer.age_s / 60))
+    text = " ".join(_CITATION_MARKS.sub("", earlier_answer.reply).split())
+    excerpt = text if len(text) <= MAX_EXCERPT_CHARS else f"{text[:MAX_EXCERPT_CHARS].rsplit(' ', 1)[0]} …"
+    if detect_language(question) == "zh":
         return (
-            f"这个问题在本群里已经回答过了（{minutes} 分钟前）：\n\n> {brief}\n\n回复这条消息或者提及我，可以再问一次。"
+            f"这个问题在本群里已经回答过了（{minutes} 分钟前）：\n\n> "
+            f"{excerpt}\n\n回复这条消息或者提及我，可以再问一次。"
         )
-    ago = f"{minutes} min" if minutes < 90 else f"{round(minutes / 60)} h"
-    return f"This was answered here {ago} ago:\n\n> {brief}\n\nReply to this message or mention me to hear more."
+    elapsed = f"{minutes} min" if minutes < 90 else f"{round(minutes / 60)} h"
+    return f"This was answered here {elapsed} ago:\n\n> {excerpt}\n\nReply to this message or mention me to hear more."
 
 
-def _named(title: str) -> str:
+def _plain_title(title: str) -> str:
     """Return a passage's title as plain words: it comes from outside, and stands in Markdown here."""
-    bare = re.sub(r"[^\w\s.,:/+()'’-]", " ", title)
-    return " ".join(bare.split())[:80]
+    plain_title = re.sub(r"[^\w\s.,:/+()'’-]", " ", title)
+    return " ".join(plain_title.split())[:80]
 
 
 # For so long nobody is told again that something cannot be read.
-TOLD_S = 3600.0
+NOTICE_COOLDOWN_S = 3600.0
 
 
-async def instead(message: Message, room: Room, *, sees: bool) -> tuple[str, str]:
+async def decide_attachment_only(message: Message, history: ChatHistory, *, has_vision: bool) -> tuple[str, str]:
     """Return why to be silent about what is attached, or what to say about it; neither where it is a question.
 
     `sees` tells whether a model looks at pictures. Raises `StoreError` when the journal cannot be read.
     """
-    kind, what = kind_of(message), named(message)
+    kind, description = get_main_kind(message), describe(message)
     if not message.addressed:
-        return f"{what} without words, and the bot was not addressed", ""
-    if kind == "picture" and (sees or message.quoted):
+        return f"{description} without words, and the bot was not addressed", ""
+    if kind == "picture" and (has_vision or message.quoted):
         return "", ""
     # In a group that is a gesture.
     if kind == "sticker" and not message.private:
-        return what, ""
-    text = cannot(message)
-    if await room.told(message, text, TOLD_S):
-        return f"{what}, and its author was told lately that it cannot be read", ""
+        return description, ""
+    text = unsupported_notice(message)
+    if await history.was_told(message, text, NOTICE_COOLDOWN_S):
+        return f"{description}, and its author was told lately that it cannot be read", ""
     return "", text

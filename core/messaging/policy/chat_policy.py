@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from core.settings import GateSettings
 from core.settings.platforms import GateMode
-from core.storage.overrides import Steering, chat_of
-from core.text.formatting import until_words
+from core.storage.overrides import RuntimeOverrides, get_chat_name
+from core.text.formatting import format_until
 from core.types import Message
 
 
-class Place:
+class ChatPolicy:
     """The mode, the threshold and the pause of every chat. Without `steering` the configuration alone counts."""
 
-    def __init__(self, settings: GateSettings, steering: Steering | None = None) -> None:
+    def __init__(self, settings: GateSettings, overrides: RuntimeOverrides | None = None) -> None:
         self._settings = settings
-        self._steering = steering
+        self._overrides = overrides
 
-    def adopt(self, settings: GateSettings) -> None:
+    def on_reload(self, settings: GateSettings) -> None:
         """Go by other settings from now on."""
         self._settings = settings
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """See what commands have set; comes before every other question. Raises `StoreError`."""
-        if self._steering:
-            await self._steering.load()
+        if self._overrides:
+            await self._overrides.load()
 
-    def against(self, message: Message) -> str:
+    def block_reason(self, message: Message) -> str:
         """Return why the bot must not speak in the message's chat, or nothing."""
-        return self.closed(message) or (off(message) if self.is_off(message) else self.paused(message))
+        return self.excluded_reason(message) or (
+            disabled_reason(message) if self.is_off(message) else self.paused_reason(message)
+        )
 
-    def closed(self, message: Message) -> str:
+    def excluded_reason(self, message: Message) -> str:
         """Return why the bot is not there for this chat at all, or nothing."""
-        settings, chat = self._settings, chat_of(message)
+        settings, chat = self._settings, get_chat_name(message)
         if message.private and not settings.private:
             return "private chats are switched off (gate.private)"
         if not message.private and settings.chats and chat not in settings.chats:
@@ -42,24 +44,24 @@ class Place:
         """Say whether the bot is switched off in the chat."""
         return self.mode(message) == "off"
 
-    def paused(self, message: Message) -> str:
+    def paused_reason(self, message: Message) -> str:
         """Return that the chat is paused, and until when, or nothing."""
-        until = self._steering.paused(chat_of(message)) if self._steering else ""
-        return f"{chat_of(message)} is paused {until_words(until)} (/pause)" if until else ""
+        until = self._overrides.paused_until(get_chat_name(message)) if self._overrides else ""
+        return f"{get_chat_name(message)} is paused {format_until(until)} (/pause)" if until else ""
 
     def mode(self, message: Message) -> GateMode:
         """Return the chat's mode."""
-        chat = chat_of(message)
-        set_here = self._steering.mode(chat) if self._steering else None
-        return set_here or self._settings.mode_of(chat, private=message.private)
+        chat = get_chat_name(message)
+        override = self._overrides.mode(chat) if self._overrides else None
+        return override or self._settings.get_mode(chat, private=message.private)
 
     def threshold(self, message: Message) -> float:
         """Return the chat's threshold."""
-        chat = chat_of(message)
-        set_here = self._steering.threshold(chat) if self._steering else None
-        return self._settings.threshold_of(chat) if set_here is None else set_here
+        chat = get_chat_name(message)
+        override = self._overrides.threshold(chat) if self._overrides else None
+        return self._settings.get_threshold(chat) if override is None else override
 
 
-def off(message: Message) -> str:
+def disabled_reason(message: Message) -> str:
     """Return the reason of the silence in a chat where the bot is switched off."""
-    return f"{chat_of(message)} is switched off (gate.mode)"
+    return f"{get_chat_name(message)} is switched off (gate.mode)"

@@ -13,7 +13,7 @@ from core.errors import UsageError
 from core.settings import Settings
 from core.storage.overrides import NONE
 
-Kind = Literal["text", "choice", "source", "integer", "number"]
+ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,49 +27,53 @@ class Argument:
 
     name: str
     summary: str
-    kind: Kind = "text"
+    kind: ArgumentKind = "text"
     choices: tuple[str, ...] = ()
-    required: bool = False
-    least: float | None = None
-    most: float | None = None
-    alternative: bool = False
+    is_required: bool = False
+    min_value: float | None = None
+    max_value: float | None = None
+    is_alternative: bool = False
 
 
-def written(arguments: tuple[Argument, ...]) -> str:
+def format_usage(arguments: tuple[Argument, ...]) -> str:
     """Return how arguments are written behind a command; those in brackets may be left out."""
-    shown: list[str] = []
+    parts: list[str] = []
     for argument in arguments:
-        if argument.alternative and shown:
-            shown[-1] = f"{shown[-1].removesuffix(']')}|{argument.name.upper()}]"
+        if argument.is_alternative and parts:
+            parts[-1] = f"{parts[-1].removesuffix(']')}|{argument.name.upper()}]"
         else:
-            shown.append(_shown(argument))
-    return " ".join(shown)
+            parts.append(_format_argument(argument))
+    return " ".join(parts)
 
 
-def choose(arguments: tuple[Argument, ...], place: int, word: str) -> Argument:
+def match_argument(arguments: tuple[Argument, ...], index: int, word: str) -> Argument:
     """Return which argument a word in a place is of: the one there, or the alternative behind it."""
-    there = arguments[place]
-    following = arguments[place + 1 : place + 2]
-    return following[0] if following and following[0].alternative and _number(word) is None else there
+    argument = arguments[index]
+    next_arguments = arguments[index + 1 : index + 2]
+    return (
+        next_arguments[0]
+        if next_arguments and next_arguments[0].is_alternative and _parse_number(word) is None
+        else argument
+    )
 
 
-def value_of(argument: Argument, word: str, usage: str) -> str:
+def parse_value(argument: Argument, word: str, usage: str) -> str:
     """Return what a word stands for. Raises `UsageError`, which says by `usage` how the command is written."""
     lowered = word.lower()
     if lowered in argument.choices:
         return lowered
     if argument.kind == "choice":
-        allowed = ", ".join(f"`{one}`" for one in argument.choices)
-        raise UsageError(f"`{argument.name}` is one of {allowed}. Write it as `{usage}`.")
+        choices_text = ", ".join(f"`{choice}`" for choice in argument.choices)
+        raise UsageError(f"`{argument.name}` is one of {choices_text}. Write it as `{usage}`.")
     if argument.kind in ("integer", "number") and not _is_within(argument, word):
-        kind = "a whole number" if argument.kind == "integer" else "a number"
-        bounds = f" from {argument.least:g} to {argument.most:g}" if argument.least is not None else ""
-        words = "".join(f" or `{one}`" for one in argument.choices)
-        raise UsageError(f"`{argument.name}` is {kind}{bounds}{words}. Write it as `{usage}`.")
+        kind_text = "a whole number" if argument.kind == "integer" else "a number"
+        bounds = f" from {argument.min_value:g} to {argument.max_value:g}" if argument.min_value is not None else ""
+        extra_choices = "".join(f" or `{choice}`" for choice in argument.choices)
+        raise UsageError(f"`{argument.name}` is {kind_text}{bounds}{extra_choices}. Write it as `{usage}`.")
     return word
 
 
-def _number(word: str) -> float | None:
+def _parse_number(word: str) -> float | None:
     try:
         return float(word)
     except ValueError:
@@ -77,25 +81,25 @@ def _number(word: str) -> float | None:
 
 
 def _is_within(argument: Argument, word: str) -> bool:
-    number = _number(word)
+    number = _parse_number(word)
     if number is None:
         return False
-    whole = argument.kind == "number" or number.is_integer()
+    is_integral = argument.kind == "number" or number.is_integer()
     # Not a number is neither below nor above anything.
-    above = argument.least is None or number >= argument.least
-    return whole and above and (argument.most is None or number <= argument.most)
+    is_above_min = argument.min_value is None or number >= argument.min_value
+    return is_integral and is_above_min and (argument.max_value is None or number <= argument.max_value)
 
 
-def _shown(argument: Argument) -> str:
-    words = (
+def _format_argument(argument: Argument) -> str:
+    label = (
         "|".join(argument.choices)
         if argument.kind == "choice" and len(argument.choices) <= 4
         else argument.name.upper()
     )
-    return words if argument.required else f"[{words}]"
+    return label if argument.is_required else f"[{label}]"
 
 
-Who = Literal["everyone", "admin", "owner"]
+UserRole = Literal["everyone", "admin", "owner"]
 
 LIMITS = (
     *("daily_tokens", "daily_tokens_per_chat", "daily_tokens_per_user"),
@@ -114,23 +118,23 @@ class Command:
 
     name: str
     summary: str
-    who: Who = "everyone"
+    required_role: UserRole = "everyone"
     arguments: tuple[Argument, ...] = ()
-    hidden: bool = True
-    for_owners: tuple[str, ...] = ()
+    is_ephemeral: bool = True
+    owner_only_values: tuple[str, ...] = ()
 
     @property
     def usage(self) -> str:
         """How it is written."""
-        return f"/{self.name} {written(self.arguments)}".rstrip()
+        return f"/{self.name} {format_usage(self.arguments)}".rstrip()
 
 
 COMMANDS = (
     Command(
         "ask",
         "Ask a question: /ask How do I install it?",
-        arguments=(Argument("question", "Your question", required=True),),
-        hidden=False,
+        arguments=(Argument("question", "Your question", is_required=True),),
+        is_ephemeral=False,
     ),
     Command("help", "What this bot knows and how to ask"),
     Command(
@@ -139,9 +143,9 @@ COMMANDS = (
         arguments=(
             Argument("action", "What to do; nothing lists them", "choice", ("on", "off", "scale")),
             Argument("source", "The source", "source"),
-            Argument("factor", "For scale: what its passages weigh, 0.1 to 10", "number", least=0.1, most=10),
+            Argument("factor", "For scale: what its passages weigh, 0.1 to 10", "number", min_value=0.1, max_value=10),
         ),
-        for_owners=("on", "off", "scale"),
+        owner_only_values=("on", "off", "scale"),
     ),
     Command(
         "why",
@@ -167,8 +171,8 @@ COMMANDS = (
         "Be silent in this chat, for some minutes or until /resume; or refresh a source only when asked",
         "admin",
         (
-            Argument("minutes", "For how long; none means until /resume", "integer", least=1, most=43200),
-            Argument("source", "The source that is not to be refreshed by its plan", "source", alternative=True),
+            Argument("minutes", "For how long; none means until /resume", "integer", min_value=1, max_value=43200),
+            Argument("source", "The source that is not to be refreshed by its plan", "source", is_alternative=True),
         ),
     ),
     Command(
@@ -193,8 +197,8 @@ COMMANDS = (
                 "0 to 1; default goes back to the configuration, auto fits it to the thumbs here",
                 "number",
                 (AS_CONFIGURED, FITTED),
-                least=0,
-                most=1,
+                min_value=0,
+                max_value=1,
             ),
         ),
     ),
@@ -202,7 +206,7 @@ COMMANDS = (
         "stats",
         "Questions, answers, tokens and cost by day",
         "admin",
-        (Argument("days", "How many days, with today; 7 if none is given", "integer", least=1, most=366),),
+        (Argument("days", "How many days, with today; 7 if none is given", "integer", min_value=1, max_value=366),),
     ),
     Command(
         "quota",
@@ -215,11 +219,11 @@ COMMANDS = (
                 "A number, none, or default for the configured one",
                 "number",
                 (NONE, AS_CONFIGURED),
-                least=0,
-                most=1e12,
+                min_value=0,
+                max_value=1e12,
             ),
         ),
-        for_owners=LIMITS,
+        owner_only_values=LIMITS,
     ),
     Command(
         "admins",
@@ -229,7 +233,7 @@ COMMANDS = (
             Argument("action", "What to do; nothing lists them", "choice", ("list", "add", "remove")),
             Argument("user", "The user's id, a number or a code; no name"),
         ),
-        for_owners=("add", "remove"),
+        owner_only_values=("add", "remove"),
     ),
     Command(
         "learn",
@@ -247,7 +251,7 @@ COMMANDS = (
         "admin",
         (
             Argument("action", "What to do; nothing lists them", "choice", ("list", "approve", "reject", "edit")),
-            Argument("number", "The number of the answer", "integer", least=1),
+            Argument("number", "The number of the answer", "integer", min_value=1),
             Argument("text", "For edit: the new answer"),
         ),
     ),
@@ -257,14 +261,14 @@ COMMANDS = (
         "audit",
         "Who changed what, and who was refused",
         "admin",
-        (Argument("entries", "How many; 10 if none is given", "integer", least=1, most=100),),
+        (Argument("entries", "How many; 10 if none is given", "integer", min_value=1, max_value=100),),
     ),
 )
 
 
-def find(name: str, commands: Sequence[Command] = COMMANDS) -> Command | None:
+def get_command(name: str, commands: Sequence[Command] = COMMANDS) -> Command | None:
     """Return the command of this name, or None."""
-    return next((one for one in commands if one.name == name), None)
+    return next((command for command in commands if command.name == name), None)
 
 
 def is_question(message_command: str) -> bool:
@@ -272,30 +276,30 @@ def is_question(message_command: str) -> bool:
     return message_command in ("", "ask")
 
 
-def read_arguments(command: Command, text: str) -> Mapping[str, str]:
+def parse_arguments(command: Command, text: str) -> Mapping[str, str]:
     """Return what was given by the arguments' names; those not given are absent.
 
     What follows a command without arguments is ignored. Raises `UsageError` that says how the command is written.
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     rest = text.strip()
-    for place, argument in enumerate(command.arguments):
+    for index, argument in enumerate(command.arguments):
         if not rest:
-            if argument.required:
+            if argument.is_required:
                 raise UsageError(f"`{argument.name}` is missing. Write it as `{command.usage}`.")
             break
-        if argument.alternative:
+        if argument.is_alternative:
             continue
-        word, *others = [rest] if argument.kind == "text" else rest.split(maxsplit=1)
-        chosen = choose(command.arguments, place, word)
-        given[chosen.name] = value_of(chosen, word, command.usage)
-        rest = "".join(others)
+        word, *remainder = [rest] if argument.kind == "text" else rest.split(maxsplit=1)
+        matched_argument = match_argument(command.arguments, index, word)
+        values[matched_argument.name] = parse_value(matched_argument, word, command.usage)
+        rest = "".join(remainder)
     if rest and command.arguments:
         raise UsageError(f"That is too much. Write it as `{command.usage}`.")
-    return given
+    return values
 
 
-def may_be(command: Command, text: str) -> bool:
+def looks_like_arguments(command: Command, text: str) -> bool:
     """Say whether words after a command's name can be its arguments, and are no question that begins with that word."""
     words = text.split()
     if words and command.arguments and words[0].lower() in command.arguments[0].choices:
@@ -303,37 +307,37 @@ def may_be(command: Command, text: str) -> bool:
     # What follows these is a question by itself.
     if command.name in ("ask", "escalate", "learn"):
         return True
-    most = sum(not one.alternative for one in command.arguments)
-    return len(words) <= most and not text.rstrip().endswith(("?", "？"))
+    max_words = sum(not argument.is_alternative for argument in command.arguments)
+    return len(words) <= max_words and not text.rstrip().endswith(("?", "？"))
 
 
-def help_text(settings: Settings, who: Who = "everyone") -> str:
+def help_text(settings: Settings, role: UserRole = "everyone") -> str:
     """Return the Markdown that `/help` and `/start` show to people of a standing."""
     agents = settings.retrieval_agents()
-    known = "\n".join(
+    sources_text = "\n".join(
         f"- **{name}**" + (f": {agent.description}" if agent.description else "") for name, agent in agents.items()
     )
-    shown = [one for one in COMMANDS if one.name != "start" and stands(who, one.who)]
+    commands = [command for command in COMMANDS if command.name != "start" and has_role(role, command.required_role)]
     return (
         f"I am {settings.name}. I answer questions from these sources and say where each statement comes from:\n\n"
-        f"{known or '- no sources are configured yet'}\n\n"
+        f"{sources_text or '- no sources are configured yet'}\n\n"
         "Ask me in a private chat; in a group mention me, reply to one of my messages, or write `/ask` with a question "
         "(`/kimas ask` in Slack).\n\nI also understand:\n\n"
-        + "\n".join(f"- `{one.usage}`: {one.summary}" for one in shown)
+        + "\n".join(f"- `{command.usage}`: {command.summary}" for command in commands)
     )
 
 
-def stands(who: Who, needed: Who) -> bool:
+def has_role(role: UserRole, required_role: UserRole) -> bool:
     """Say whether a standing is enough."""
     order = ("everyone", "admin", "owner")
-    return order.index(who) >= order.index(needed)
+    return order.index(role) >= order.index(required_role)
 
 
-def forgotten(messages: int) -> str:
+def forget_text(message_count: int) -> str:
     """Return what `/forget` says when so many messages were emptied."""
-    if not messages:
+    if not message_count:
         return "There was nothing to forget: I keep nothing that you said in this chat."
-    count = "1 message" if messages == 1 else f"{messages} messages"
+    count = "1 message" if message_count == 1 else f"{message_count} messages"
     return (
         f"Forgotten: {count} of yours in this chat, with my answers to them. "
         "What the platform itself shows stays until you delete it there."
@@ -342,5 +346,5 @@ def forgotten(messages: int) -> str:
 
 def unknown_command(name: str) -> str:
     """Return the hint for a command that does not exist."""
-    known = ", ".join(f"`/{command.name}`" for command in COMMANDS if command.who == "everyone")
-    return f"I do not know `/{name}`. I understand: {known}."
+    command_names = ", ".join(f"`/{command.name}`" for command in COMMANDS if command.required_role == "everyone")
+    return f"I do not know `/{name}`. I understand: {command_names}."

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from core.errors import PlatformError, UsageError
-from core.messaging.policy.command_table import Who
-from core.observability.logs import logger
+from core.messaging.policy.command_table import UserRole
+from core.observability.logs import get_logger
 from core.settings import AdministrationSettings
-from core.storage.overrides import Steering, chat_of
+from core.storage.overrides import RuntimeOverrides, get_chat_name
 from core.types import Message
 
 
-class Refused(UsageError):
+class PermissionDenied(UsageError):
     """Somebody gave a command that is not theirs to give."""
 
 
 @runtime_checkable
-class KnowsAdministrators(Protocol):
+class SupportsAdminCheck(Protocol):
     """What an adapter can tell beyond the messages themselves."""
 
-    async def is_administrator(self, message: Message) -> bool:
+    async def is_admin(self, message: Message) -> bool:
         """Say whether the platform has the author as an administrator of the chat. Raises `PlatformError`."""
         ...
 
@@ -28,36 +28,36 @@ class KnowsAdministrators(Protocol):
 class Permissions:
     """Owners by the configuration, people whom they named for a chat, and the chat's own administrators if allowed."""
 
-    def __init__(self, settings: AdministrationSettings, steering: Steering) -> None:
+    def __init__(self, settings: AdministrationSettings, overrides: RuntimeOverrides) -> None:
         self._settings = settings
-        self._steering = steering
+        self._overrides = overrides
 
-    def adopt(self, settings: AdministrationSettings) -> None:
+    def on_reload(self, settings: AdministrationSettings) -> None:
         """Go by other settings from now on."""
         self._settings = settings
 
-    def known(self, message: Message) -> Who:
+    def cached_role(self, message: Message) -> UserRole:
         """Return the author's standing as far as it is known without asking the platform."""
-        if not message.author_id or _is_stand_in(message):
+        if not message.author_id or _is_anonymous_admin(message):
             return "everyone"
         if f"{message.key.platform}:{message.author_id}" in self._settings.owners:
             return "owner"
-        return "admin" if message.author_id in self._steering.admins(chat_of(message)) else "everyone"
+        return "admin" if message.author_id in self._overrides.admins(get_chat_name(message)) else "everyone"
 
-    async def standing(self, message: Message, adapter: object) -> Who:
+    async def resolve_role(self, message: Message, adapter: object) -> UserRole:
         """Return the author's standing. A platform that cannot be asked makes nobody an administrator."""
-        known = self.known(message)
-        if known != "everyone" or message.private or not self._settings.platform_admins:
-            return known
-        if not isinstance(adapter, KnowsAdministrators):
-            return known
+        role = self.cached_role(message)
+        if role != "everyone" or message.private or not self._settings.platform_admins:
+            return role
+        if not isinstance(adapter, SupportsAdminCheck):
+            return role
         try:
-            return "admin" if await adapter.is_administrator(message) else "everyone"
-        except PlatformError as fault:
-            logger(__name__).warning("administrator.not_known", platform=message.key.platform, error=str(fault))
+            return "admin" if await adapter.is_admin(message) else "everyone"
+        except PlatformError as error:
+            get_logger(__name__).warning("administrator.not_known", platform=message.key.platform, error=str(error))
             return "everyone"
 
 
-def _is_stand_in(message: Message) -> bool:
+def _is_anonymous_admin(message: Message) -> bool:
     """Say whether the group itself is the author: so Telegram shows every administrator who stays anonymous."""
     return not message.private and message.author_id == message.key.chat

@@ -16,43 +16,43 @@ def is_post(message: Message) -> bool:
     if kind is not None:
         return bool(kind == POST)
     opens_thread = message.key.thread == message.id and not message.reply_to
-    return opens_thread and not message.private and not by_bot(message)
+    return opens_thread and not message.private and not is_by_bot(message)
 
 
-def by_bot(message: Message) -> bool:
+def is_by_bot(message: Message) -> bool:
     """Say whether another bot wrote a message."""
     return bool(message.reference.get(BY_BOT))
 
 
-def against(post: Message, settings: AutoCommentSettings, now: datetime) -> str:
+def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -> str:
     """Return what speaks against a comment by the rules alone, or nothing. `now` is the local time."""
     if not post.text.strip():
         return "the post has no words"
-    if is_quiet(settings.quiet_hours, now.time()):
+    if in_quiet_hours(settings.quiet_hours, now.time()):
         return f"quiet hours ({settings.quiet_hours})"
-    if settings.include and not names(post.text, settings.include):
+    if settings.include and not find_word(post.text, settings.include):
         return "another topic: none of auto_comment.include is in the post"
-    word = names(post.text, settings.exclude)
+    word = find_word(post.text, settings.exclude)
     return f"the post names {word!r} (auto_comment.exclude)" if word else ""
 
 
-def names(text: str, words: Sequence[str]) -> str:
+def find_word(text: str, words: Sequence[str]) -> str:
     """Return the first of the words or phrases that a text holds, or nothing. Case does not count.
 
     A word in Latin letters must stand by itself; scripts that write no spaces are searched for as they are.
     """
     folded = text.casefold()
     for word in words:
-        wanted = re.escape(word.casefold().strip())
-        bounded = rf"(?<![^\W_]){wanted}(?![^\W_])" if word.isascii() else wanted
-        if wanted and re.search(bounded, folded, re.ASCII if word.isascii() else 0):
+        pattern = re.escape(word.casefold().strip())
+        bounded_pattern = rf"(?<![^\W_]){pattern}(?![^\W_])" if word.isascii() else pattern
+        if pattern and re.search(bounded_pattern, folded, re.ASCII if word.isascii() else 0):
             return word
     return ""
 
 
-def is_quiet(hours: str, now: time) -> bool:
+def in_quiet_hours(hours: str, now: time) -> bool:
     """Say whether a time of day lies within quiet hours such as 22:00-07:00; their end belongs to the day."""
     if not hours:
         return False
-    start, end = (time.fromisoformat(one) for one in hours.split("-"))
+    start, end = (time.fromisoformat(part) for part in hours.split("-"))
     return start <= now < end if start <= end else now >= start or now < end

@@ -54,8 +54,8 @@ _KINDS = {
     """,
 }
 # Of these most bytes are no text.
-PACKED = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
-_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+DOCUMENT_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
+_KIND_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
 _NAMES = """
     dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
     cmakelists.txt license licence copying notice readme changelog changes news authors contributors contributing
@@ -68,67 +68,67 @@ class PathGlobs:
     """Include and exclude globs, ready to judge paths. Raises `SourceError` for a glob that git does not know."""
 
     def __init__(self, name: str, include: Sequence[str], exclude: Sequence[str]) -> None:
-        self._include = _spec(name, "include", include) if include else None
-        self._exclude = _spec(name, "exclude", exclude)
+        self._include = _compile_globs(name, "include", include) if include else None
+        self._exclude = _compile_globs(name, "exclude", exclude)
 
-    def takes(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         """Tell whether the globs let a path in."""
-        included = self._include is None or self._include.match_file(path)
-        return included and not self._exclude.match_file(path)
+        is_included = self._include is None or self._include.match_file(path)
+        return is_included and not self._exclude.match_file(path)
 
     def excludes(self, path: str) -> bool:
         """Tell whether the exclude globs name a path."""
         return bool(self._exclude.match_file(path))
 
 
-class Selection:
+class PathFilter:
     """The globs of one source, ready to judge paths. Raises `SourceError` for a glob that git would not understand."""
 
     def __init__(self, name: str, settings: LinkedSource) -> None:
         self._globs = PathGlobs(name, settings.include, settings.exclude)
-        self._brings_back = any(pattern.startswith("!") for pattern in settings.exclude)
-        by_default = not settings.include
-        self._generated = _spec(name, "exclude", _INSTALLED + (_GENERATED if by_default else ()))
-        self._hidden = _spec(name, "exclude", _HIDDEN if by_default else ())
-        self._named_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
+        self._has_negation = any(pattern.startswith("!") for pattern in settings.exclude)
+        uses_defaults = not settings.include
+        self._generated = _compile_globs(name, "exclude", _INSTALLED + (_GENERATED if uses_defaults else ()))
+        self._hidden = _compile_globs(name, "exclude", _HIDDEN if uses_defaults else ())
+        self._included_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
         self._max_bytes = settings.max_file_kb * 1024
-        self._max_packed_bytes = settings.max_document_kb * 1024
+        self._max_document_bytes = settings.max_document_kb * 1024
 
-    def enters(self, folder: str) -> bool:
+    def should_enter(self, folder: str) -> bool:
         """Tell whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
-        left_out = not self._brings_back and self._globs.excludes(folder + "/")
-        return not (left_out or self._generated.match_file(folder + "/"))
+        is_excluded = not self._has_negation and self._globs.excludes(folder + "/")
+        return not (is_excluded or self._generated.match_file(folder + "/"))
 
-    def takes(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         """Tell whether the configured globs let a path in."""
-        return self._globs.takes(path)
+        return self._globs.matches(path)
 
-    def refusal(self, path: str, size: int) -> str:
+    def skip_reason(self, path: str, size: int) -> str:
         """Return why a path that the globs let in is still skipped, or an empty string. `size` is in bytes."""
         if self._generated.match_file(path):
             return "generated"
         if self._hidden.match_file(path):
             return "hidden"
-        kind = self.kind(path)
+        kind = self.get_kind(path)
         if not kind:
             return "unknown kind"
-        return "too large" if size > (self._max_packed_bytes if kind in PACKED else self._max_bytes) else ""
+        return "too large" if size > (self._max_document_bytes if kind in DOCUMENT_KINDS else self._max_bytes) else ""
 
-    def kind(self, path: str) -> str:
+    def get_kind(self, path: str) -> str:
         """Return how to chunk a path, or an empty string for a kind that is not known.
 
         A suffix that an include glob names (`*.foo`) is read as plain text.
         """
-        return kind_of(path) or ("text" if _suffix(_name(path)) in self._named_suffixes else "")
+        return detect_kind(path) or ("text" if _suffix(_base_name(path)) in self._included_suffixes else "")
 
 
-def kind_of(path: str) -> str:
+def detect_kind(path: str) -> str:
     """Return the kind of a path by its suffix or name, or an empty string."""
-    name = _name(path)
-    return "text" if name in _TEXT_NAMES else _BY_SUFFIX.get(_suffix(name), "")
+    name = _base_name(path)
+    return "text" if name in _TEXT_NAMES else _KIND_BY_SUFFIX.get(_suffix(name), "")
 
 
-def _name(path: str) -> str:
+def _base_name(path: str) -> str:
     return path.rpartition("/")[2].lower()
 
 
@@ -138,7 +138,7 @@ def _suffix(name: str) -> str:
     return f".{rest}" if dot and stem and rest else ""
 
 
-def _spec(name: str, key: str, patterns: Sequence[str]) -> pathspec.GitIgnoreSpec:
+def _compile_globs(name: str, key: str, patterns: Sequence[str]) -> pathspec.GitIgnoreSpec:
     try:
         return pathspec.GitIgnoreSpec.from_lines(patterns)
     except ValueError as error:

@@ -14,20 +14,20 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from core.errors import SourceError
-from knowledge.web.addresses import SCHEMES, shown
+from knowledge.web.addresses import SCHEMES, redact_url
 from knowledge.web.client import Request, Response, WebClient
 
 TIMEOUT_S = 20.0
-MOST_KB = 2048
-TITLE_CHARS, TEXT_CHARS, LINK_CHARS = 300, 2000, 2000
+MAX_KB = 2048
+MAX_TITLE_CHARS, MAX_TEXT_CHARS, MAX_LINK_CHARS = 300, 2000, 2000
 # Of a text with its markup; more is not looked at.
-MARKUP_CHARS = 50_000
-UNCHANGED = 304
+MAX_MARKUP_CHARS = 50_000
+NOT_MODIFIED = 304
 # A status that asks for fewer requests, and how long it is left alone where it does not say.
-BUSY, USUAL_WAIT_S, LONGEST_WAIT_S = (429, 503), 900.0, 86_400.0
+RATE_LIMIT_STATUSES, DEFAULT_WAIT_S, MAX_WAIT_S = (429, 503), 900.0, 86_400.0
 
 
-class Busy(SourceError):
+class FeedRateLimited(SourceError):
     """The server asks to be left alone for `wait_s` seconds."""
 
     def __init__(self, message: str, wait_s: float) -> None:
@@ -50,27 +50,27 @@ class NewEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class FeedUpdate:
     """A feed as it stands: its own title, the ids of all its entries, and those that are new, oldest first.
 
     `etag` and `modified` are what the server calls this state.
     """
 
     title: str
-    present: tuple[str, ...]
-    new: tuple[NewEntry, ...]
+    entry_ids: tuple[str, ...]
+    new_entries: tuple[NewEntry, ...]
     etag: str
     modified: str
 
 
-async def look(
+async def poll_feed(
     url: str,
     allow_private: Collection[str] = (),
     *,
-    known: Collection[str] | None = None,
+    known_ids: Collection[str] | None = None,
     etag: str = "",
     modified: str = "",
-) -> News | None:
+) -> FeedUpdate | None:
     """Fetch a feed and return what it holds beside the `known` entries, or None when it is in the state named.
 
     With None for `known` nothing counts as new. Raises `Busy` when the server asks to wait, and `SourceError` for an
@@ -79,83 +79,87 @@ async def look(
     conditions = {"If-None-Match": etag, "If-Modified-Since": modified}
     headers = {name: value for name, value in conditions.items() if value}
     async with WebClient(allow_private) as client:
-        reply = await client.fetch(Request(url, headers=headers, timeout_s=TIMEOUT_S, kb=MOST_KB))
-    if reply.status == UNCHANGED and headers:
+        response = await client.fetch(Request(url, headers=headers, timeout_s=TIMEOUT_S, max_kb=MAX_KB))
+    if response.status == NOT_MODIFIED and headers:
         return None
-    if reply.status in BUSY:
-        wait_s = _asked_wait_s(reply.headers)
-        raise Busy(f"{shown(url)} asks to wait {wait_s:.0f} s (status {reply.status})", wait_s)
-    if reply.status >= 300:
-        raise SourceError(f"{shown(url)} answered with status {reply.status}")
-    return await asyncio.to_thread(_read, reply, url, known)
+    if response.status in RATE_LIMIT_STATUSES:
+        wait_s = _parse_retry_after(response.headers)
+        raise FeedRateLimited(f"{redact_url(url)} asks to wait {wait_s:.0f} s (status {response.status})", wait_s)
+    if response.status >= 300:
+        raise SourceError(f"{redact_url(url)} answered with status {response.status}")
+    return await asyncio.to_thread(_parse_feed, response, url, known_ids)
 
 
-def _read(reply: Response, url: str, known: Collection[str] | None) -> News:
+def _parse_feed(response: Response, url: str, known_ids: Collection[str] | None) -> FeedUpdate:
     import feedparser
 
     # Bytes alone would be tried as the name of a file first.
-    feed = feedparser.parse(io.BytesIO(reply.content), sanitize_html=False, resolve_relative_uris=False)
+    feed = feedparser.parse(io.BytesIO(response.content), sanitize_html=False, resolve_relative_uris=False)
     if not feed.entries and (feed.bozo or not feed.get("version")):
-        raise SourceError(f"{shown(url)} is no feed that can be read")
-    entries = {name: one for one in feed.entries if (name := _id_of(one, url))}
-    new = [] if known is None else [_entry(name, one) for name, one in entries.items() if name not in known]
-    title = _line(feed.feed.get("title"), TITLE_CHARS)
-    tags = reply.headers.get("etag", ""), reply.headers.get("last-modified", "")
-    return News(title, tuple(entries), tuple(reversed(new)), *tags)
+        raise SourceError(f"{redact_url(url)} is no feed that can be read")
+    entries = {entry_id: raw_entry for raw_entry in feed.entries if (entry_id := _to_entry_id(raw_entry, url))}
+    new_entries = (
+        []
+        if known_ids is None
+        else [_to_entry(entry_id, raw_entry) for entry_id, raw_entry in entries.items() if entry_id not in known_ids]
+    )
+    title = _to_plain_line(feed.feed.get("title"), MAX_TITLE_CHARS)
+    validators = response.headers.get("etag", ""), response.headers.get("last-modified", "")
+    return FeedUpdate(title, tuple(entries), tuple(reversed(new_entries)), *validators)
 
 
-def _id_of(found: Any, url: str) -> str:
+def _to_entry_id(raw_entry: Any, url: str) -> str:
     """Return by what an entry is known, or nothing where it has no mark of its own."""
-    name = str(found.get("id") or found.get("link") or found.get("title") or "")
-    return hashlib.sha256(f"{url}\n{name}".encode("utf-8", "replace")).hexdigest()[:16] if name else ""
+    identity = str(raw_entry.get("id") or raw_entry.get("link") or raw_entry.get("title") or "")
+    return hashlib.sha256(f"{url}\n{identity}".encode("utf-8", "replace")).hexdigest()[:16] if identity else ""
 
 
-def _entry(name: str, found: Any) -> NewEntry:
-    link = str(found.get("link") or "")
-    bodies = [found.get("summary"), *(one.get("value") for one in found.get("content") or ())]
-    body = next((str(one) for one in bodies if one), "")
-    dated = found.get("published_parsed") or found.get("updated_parsed")
+def _to_entry(entry_id: str, raw_entry: Any) -> NewEntry:
+    link = str(raw_entry.get("link") or "")
+    bodies = [raw_entry.get("summary"), *(content.get("value") for content in raw_entry.get("content") or ())]
+    body = next((str(text) for text in bodies if text), "")
+    date = raw_entry.get("published_parsed") or raw_entry.get("updated_parsed")
     return NewEntry(
-        name,
-        _line(found.get("title"), TITLE_CHARS),
-        _line(body, TEXT_CHARS),
-        link if link.split("://", maxsplit=1)[0].lower() in SCHEMES and len(link) <= LINK_CHARS else "",
-        moment_of(dated),
+        entry_id,
+        _to_plain_line(raw_entry.get("title"), MAX_TITLE_CHARS),
+        _to_plain_line(body, MAX_TEXT_CHARS),
+        link if link.split("://", maxsplit=1)[0].lower() in SCHEMES and len(link) <= MAX_LINK_CHARS else "",
+        to_timestamp(date),
     )
 
 
-def moment_of(dated: Any) -> float | None:
+def to_timestamp(date: Any) -> float | None:
     """Return a date of feedparser's in seconds since 1970; None where there is none, or none that a clock has shown."""
     try:
-        return float(calendar.timegm(dated)) if dated else None
+        return float(calendar.timegm(date)) if date else None
     except (ValueError, OverflowError):
         return None
 
 
-def _line(html: object, longest: int) -> str:
+def _to_plain_line(html: object, max_chars: int) -> str:
     """Return HTML as one line of plain text, nothing for what cannot be read."""
     from lxml import etree
     from lxml import html as parser
 
-    page = f"<html><body><p>{str(html or '')[:MARKUP_CHARS]}</p></body></html>".encode("utf-8", "replace")
+    page = f"<html><body><p>{str(html or '')[:MAX_MARKUP_CHARS]}</p></body></html>".encode("utf-8", "replace")
     try:
         tree = parser.document_fromstring(page, parser=parser.HTMLParser(encoding="utf-8"))
     except (etree.LxmlError, ValueError):
         return ""
     pieces = tree.xpath("//body//text()[not(parent::script or parent::style)]")
     text = " ".join(" ".join(map(str, pieces)).split())
-    return text if len(text) <= longest else f"{text[:longest].rstrip()}…"
+    return text if len(text) <= max_chars else f"{text[:max_chars].rstrip()}…"
 
 
-def _asked_wait_s(headers: Mapping[str, str]) -> float:
+def _parse_retry_after(headers: Mapping[str, str]) -> float:
     """Return for how long the server wants to be left alone: it says seconds or a date, or nothing of use."""
-    said = headers.get("retry-after", "")
+    retry_after = headers.get("retry-after", "")
     try:
-        wait_s = float(said)
+        wait_s = float(retry_after)
     except ValueError:
         try:
-            wait_s = parsedate_to_datetime(said).timestamp() - time.time()
+            wait_s = parsedate_to_datetime(retry_after).timestamp() - time.time()
         except (ValueError, OverflowError):
-            wait_s = USUAL_WAIT_S
+            wait_s = DEFAULT_WAIT_S
     # A server that jokes, or a clock that is off, must not end the following for good.
-    return min(max(wait_s, 1.0), LONGEST_WAIT_S) if math.isfinite(wait_s) else USUAL_WAIT_S
+    return min(max(wait_s, 1.0), MAX_WAIT_S) if math.isfinite(wait_s) else DEFAULT_WAIT_S

@@ -16,17 +16,17 @@ from typing import Any
 from core.errors import SourceError
 from core.settings import FeedSource
 from knowledge.ports import Document, Listing
-from knowledge.sources.feed.poll import moment_of
+from knowledge.sources.feed.poll import to_timestamp
 from knowledge.sources.formats.html import read_page
-from knowledge.web.addresses import SCHEMES, shown
+from knowledge.web.addresses import SCHEMES, redact_url
 from knowledge.web.client import Request, WebClient
 
 DAY_S = 86_400
-UNCHANGED = 304
+NOT_MODIFIED = 304
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeedEntry:
     """One entry as it was last seen; `published` is in seconds since 1970."""
 
     title: str
@@ -40,10 +40,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
+class _FeedState:
     """What is known of the feed: its entries by id, and what to ask for next time."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, FeedEntry]
     etag: str = ""
     modified: str = ""
 
@@ -62,15 +62,15 @@ class Feed:
         A feed that cannot be read is listed as it was, `stale` says why. Raises `SourceError` when nothing is known of
         it.
         """
-        record = await asyncio.to_thread(self._load)
+        state = await asyncio.to_thread(self._load)
         try:
-            fresh = await self._fetched(record)
-        except SourceError as fault:
-            if not record.entries:
-                raise SourceError(f"source {self.name}: {fault}") from fault
-            return Listing(_fingerprints(record.entries), stale=str(fault))
-        await asyncio.to_thread(self._save, fresh)
-        return Listing(_fingerprints(fresh.entries))
+            new_state = await self._fetch(state)
+        except SourceError as error:
+            if not state.entries:
+                raise SourceError(f"source {self.name}: {error}") from error
+            return Listing(_fingerprints(state.entries), stale=str(error))
+        await asyncio.to_thread(self._save, new_state)
+        return Listing(_fingerprints(new_state.entries))
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield entries as they were at the last visit."""
@@ -81,69 +81,69 @@ class Feed:
                 day = time.strftime("%Y-%m-%d", time.gmtime(entry.published))
                 yield Document(path, f"{entry.text}\n\n({day})", "markdown", entry.title, entry.link)
 
-    async def _fetched(self, record: _Record) -> _Record:
+    async def _fetch(self, state: _FeedState) -> _FeedState:
         settings = self._settings
-        known = {"If-None-Match": record.etag, "If-Modified-Since": record.modified} if record.entries else {}
-        headers = {name: value for name, value in known.items() if value}
-        request = Request(settings.url, headers=headers, timeout_s=settings.timeout_s, kb=settings.max_page_kb)
+        conditions = {"If-None-Match": state.etag, "If-Modified-Since": state.modified} if state.entries else {}
+        headers = {name: value for name, value in conditions.items() if value}
+        request = Request(settings.url, headers=headers, timeout_s=settings.timeout_s, max_kb=settings.max_page_kb)
         async with WebClient(settings.allow_private) as client:
-            reply = await client.fetch(request)
-        entries = dict(record.entries)
-        if reply.status != UNCHANGED:
-            if reply.status >= 300:
-                raise SourceError(f"{shown(settings.url)} answered with status {reply.status}")
-            entries |= await asyncio.to_thread(self._parsed, reply.content)
-        oldest = time.time() - settings.keep_days * DAY_S
+            response = await client.fetch(request)
+        entries = dict(state.entries)
+        if response.status != NOT_MODIFIED:
+            if response.status >= 300:
+                raise SourceError(f"{redact_url(settings.url)} answered with status {response.status}")
+            entries |= await asyncio.to_thread(self._parse, response.content)
+        cutoff = time.time() - settings.keep_days * DAY_S
         newest = sorted(entries.items(), key=lambda item: -item[1].published)[: settings.max_entries]
-        kept = {path: entry for path, entry in newest if entry.published >= oldest}
-        if not kept:
-            raise SourceError(f"{shown(settings.url)} has no entry of the last {settings.keep_days} days")
-        etag = reply.headers.get("etag", record.etag)
-        return _Record(kept, etag, reply.headers.get("last-modified", record.modified))
+        recent_entries = {path: entry for path, entry in newest if entry.published >= cutoff}
+        if not recent_entries:
+            raise SourceError(f"{redact_url(settings.url)} has no entry of the last {settings.keep_days} days")
+        etag = response.headers.get("etag", state.etag)
+        return _FeedState(recent_entries, etag, response.headers.get("last-modified", state.modified))
 
-    def _parsed(self, content: bytes) -> dict[str, Entry]:
+    def _parse(self, content: bytes) -> dict[str, FeedEntry]:
         import feedparser
 
         # Bytes alone would be tried as the name of a file first.
         feed = feedparser.parse(io.BytesIO(content), sanitize_html=False, resolve_relative_uris=False)
         if not feed.entries and (feed.bozo or not feed.get("version")):
-            raise SourceError(f"{shown(self._settings.url)} is no feed that can be read")
-        entries = (_entry(one) for one in feed.entries[: self._settings.max_entries])
+            raise SourceError(f"{redact_url(self._settings.url)} is no feed that can be read")
+        entries = (_to_entry(raw_entry) for raw_entry in feed.entries[: self._settings.max_entries])
         return {path: entry for path, entry in entries if entry.text}
 
-    def _load(self) -> _Record:
+    def _load(self) -> _FeedState:
         try:
-            stored = json.loads(self._file.read_text("utf-8"))
-            entries = {path: Entry(**entry) for path, entry in stored["entries"].items()}
-            return _Record(entries, stored["etag"], stored["modified"])
+            data = json.loads(self._file.read_text("utf-8"))
+            entries = {path: FeedEntry(**entry) for path, entry in data["entries"].items()}
+            return _FeedState(entries, data["etag"], data["modified"])
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             # Nothing known, or a damaged record: the feed is read anew.
-            return _Record({})
+            return _FeedState({})
 
-    def _save(self, record: _Record) -> None:
+    def _save(self, state: _FeedState) -> None:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._file.with_suffix(".new")
-            fresh.write_text(json.dumps(asdict(record)), "utf-8")
-            os.replace(fresh, self._file)
-        except OSError as fault:
-            raise SourceError(f"source {self.name}: {self._file} cannot be written: {fault.strerror}") from fault
+            temp_file = self._file.with_suffix(".new")
+            temp_file.write_text(json.dumps(asdict(state)), "utf-8")
+            os.replace(temp_file, self._file)
+        except OSError as error:
+            raise SourceError(f"source {self.name}: {self._file} cannot be written: {error.strerror}") from error
 
 
-def _entry(found: Any) -> tuple[str, Entry]:
+def _to_entry(raw_entry: Any) -> tuple[str, FeedEntry]:
     """Return an entry under the name by which it is known. One without a date counts as of now."""
-    link = str(found.get("link") or "")
+    link = str(raw_entry.get("link") or "")
     link = link if link.split("://", maxsplit=1)[0].lower() in SCHEMES else ""
-    bodies = [str(one.get("value") or "") for one in found.get("content") or ()]
-    html = max([*bodies, str(found.get("summary") or "")], key=len)
-    title = " ".join(read_page(f"<p>{found.get('title') or ''}</p>".encode(), "").plain.split())
+    bodies = [str(content.get("value") or "") for content in raw_entry.get("content") or ()]
+    html = max([*bodies, str(raw_entry.get("summary") or "")], key=len)
+    title = " ".join(read_page(f"<p>{raw_entry.get('title') or ''}</p>".encode(), "").plain_text.split())
     page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
-    dated = found.get("published_parsed") or found.get("updated_parsed")
-    moment = moment_of(dated)
-    published = time.time() if moment is None else moment
-    name = str(found.get("id") or link or title)
-    return name[:500], Entry(title[:300], page.text or page.plain or title, link, published)
+    date = raw_entry.get("published_parsed") or raw_entry.get("updated_parsed")
+    timestamp = to_timestamp(date)
+    published = time.time() if timestamp is None else timestamp
+    entry_id = str(raw_entry.get("id") or link or title)
+    return entry_id[:500], FeedEntry(title[:300], page.text or page.plain_text or title, link, published)
 
 
-def _fingerprints(entries: Mapping[str, Entry]) -> dict[str, str]:
+def _fingerprints(entries: Mapping[str, FeedEntry]) -> dict[str, str]:
     return {path: entry.fingerprint() for path, entry in entries.items()}

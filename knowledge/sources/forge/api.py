@@ -13,30 +13,30 @@ from urllib.parse import urlencode, urlsplit
 
 from core.errors import SourceError
 from core.settings import ForgeSource
-from knowledge.web.addresses import SCHEMES, shown
-from knowledge.web.client import Request, Response, WebClient, line_of, read_json, text_of
-from knowledge.web.markup import FENCE, without_hidden
+from knowledge.web.addresses import SCHEMES, redact_url
+from knowledge.web.client import Request, Response, WebClient, read_json, to_line, to_text
+from knowledge.web.markup import FENCE, strip_hidden_markup
 
 PER_PAGE = 100
 MAX_PAGES = 300
-UNCHANGED = 304
+NOT_MODIFIED = 304
 # How long a limit without a time holds, and the longest that is believed.
-USUAL_WAIT_S = 60.0
-LONGEST_WAIT_S = 7200.0
-HINTS = {
+DEFAULT_WAIT_S = 60.0
+MAX_WAIT_S = 7200.0
+STATUS_HINTS = {
     401: "the token is not accepted",
     403: "the token may not read it",
     404: "it is not there, or the token may not read it",
     410: "it is switched off",
 }
-_NEXT = re.compile(r'<([^<>]*)>\s*;[^<>]*?\brel="?next"?', re.IGNORECASE)
+_NEXT_LINK = re.compile(r'<([^<>]*)>\s*;[^<>]*?\brel="?next"?', re.IGNORECASE)
 
 
 class RateLimited(Exception):
     """The service wants to be left alone until a time, in seconds since 1970."""
 
     def __init__(self, until: float) -> None:
-        super().__init__(f"the rate limit is reached until {clock(until)}")
+        super().__init__(f"the rate limit is reached until {format_utc(until)}")
         self.until = until
 
 
@@ -44,19 +44,19 @@ class ForgeApi:
     """One project's API. `tags` are the ETags of earlier rounds by address; what this round got is in `seen`."""
 
     def __init__(
-        self, client: WebClient, base: str, headers: Mapping[str, str], settings: ForgeSource, tags: Mapping[str, str]
+        self, client: WebClient, base: str, headers: Mapping[str, str], settings: ForgeSource, etags: Mapping[str, str]
     ) -> None:
-        self.seen: dict[str, str] = {}
+        self.received_etags: dict[str, str] = {}
         self._client = client
         self._base = base.rstrip("/")
         self._headers = headers
         self._settings = settings
-        self._tags = tags
-        self._spent_until = 0.0
+        self._etags = etags
+        self._rate_limited_until = 0.0
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """Return what is at a path. Raises `SourceError` and `RateLimited`."""
-        response = await self._send(Request(self._address(path, params or {})))
+        response = await self._send(Request(self._build_url(path, params or {})))
         return await read_json(response)
 
     async def pages(self, path: str, params: Mapping[str, str], *, conditional: bool = False) -> AsyncIterator[Any]:
@@ -64,48 +64,51 @@ class ForgeApi:
 
         Raises `SourceError` and `RateLimited`.
         """
-        address = first = self._address(path, {**params, "per_page": str(PER_PAGE)})
-        tag = self._tags.get(first, "") if conditional else ""
-        visited = set[str]()
-        while address not in visited and len(visited) < MAX_PAGES:
-            visited.add(address)
-            response = await self._send(Request(address, headers={"If-None-Match": tag} if tag else {}))
-            if address == first:
-                self.seen[first] = response.headers.get("etag", tag)
-            if response.status == UNCHANGED:
+        url = first_url = self._build_url(path, {**params, "per_page": str(PER_PAGE)})
+        etag = self._etags.get(first_url, "") if conditional else ""
+        visited_urls = set[str]()
+        while url not in visited_urls and len(visited_urls) < MAX_PAGES:
+            visited_urls.add(url)
+            response = await self._send(Request(url, headers={"If-None-Match": etag} if etag else {}))
+            if url == first_url:
+                self.received_etags[first_url] = response.headers.get("etag", etag)
+            if response.status == NOT_MODIFIED:
                 return
-            found = await read_json(response)
-            if not isinstance(found, list):
-                raise SourceError(f"{shown(address)} answered with something else than a list")
-            for one in found:
-                yield one
-            following = _NEXT.search(response.headers.get("link", ""))
-            if following is None:
+            items = await read_json(response)
+            if not isinstance(items, list):
+                raise SourceError(f"{redact_url(url)} answered with something else than a list")
+            for item in items:
+                yield item
+            next_link = _NEXT_LINK.search(response.headers.get("link", ""))
+            if next_link is None:
                 return
-            address, tag = self._here(following[1]), ""
-        raise SourceError(f"{shown(first)} has more than {MAX_PAGES} pages, or its pages go round")
+            url, etag = self._to_own_host_url(next_link[1]), ""
+        raise SourceError(f"{redact_url(first_url)} has more than {MAX_PAGES} pages, or its pages go round")
 
-    async def query(self, address: str, text: str, variables: Mapping[str, Any]) -> Any:
+    async def query(self, url: str, text: str, variables: Mapping[str, Any]) -> Any:
         """Send a GraphQL query and return its data. Raises `SourceError` and `RateLimited`."""
-        request = Request(address, "POST", body={"query": text, "variables": dict(variables)})
-        reply = await read_json(await self._send(request))
-        errors = reply.get("errors") if isinstance(reply, Mapping) else None
+        request = Request(url, "POST", body={"query": text, "variables": dict(variables)})
+        payload = await read_json(await self._send(request))
+        errors = payload.get("errors") if isinstance(payload, Mapping) else None
         if errors:
-            told = errors if isinstance(errors, list) else []
-            kinds = {str(one.get("type")) for one in told if isinstance(one, Mapping)}
-            if kinds & {"RATE_LIMITED", "RATE_LIMIT"}:
-                raise RateLimited(max(self._spent_until, time.time() + USUAL_WAIT_S))
+            error_items = errors if isinstance(errors, list) else []
+            error_types = {str(item.get("type")) for item in error_items if isinstance(item, Mapping)}
+            if error_types & {"RATE_LIMITED", "RATE_LIMIT"}:
+                raise RateLimited(max(self._rate_limited_until, time.time() + DEFAULT_WAIT_S))
             # Their words could hold anything; what kind they are cannot.
-            named = ", ".join(sorted(kind for kind in kinds if re.fullmatch(r"[A-Z_]{1,40}", kind))) or "errors"
-            raise SourceError(f"{shown(address)} answered with {named}")
-        data = reply.get("data") if isinstance(reply, Mapping) else None
+            type_names = (
+                ", ".join(sorted(error_type for error_type in error_types if re.fullmatch(r"[A-Z_]{1,40}", error_type)))
+                or "errors"
+            )
+            raise SourceError(f"{redact_url(url)} answered with {type_names}")
+        data = payload.get("data") if isinstance(payload, Mapping) else None
         if not isinstance(data, Mapping):
-            raise SourceError(f"{shown(address)} answered with something else than data")
+            raise SourceError(f"{redact_url(url)} answered with something else than data")
         return data
 
     async def _send(self, request: Request) -> Response:
-        if self._spent_until > time.time():
-            raise RateLimited(self._spent_until)
+        if self._rate_limited_until > time.time():
+            raise RateLimited(self._rate_limited_until)
         settings = self._settings
         response = await self._client.fetch(
             Request(
@@ -114,76 +117,78 @@ class ForgeApi:
                 headers={**self._headers, **request.headers},
                 body=request.body,
                 timeout_s=settings.timeout_s,
-                kb=settings.max_page_kb,
+                max_kb=settings.max_page_kb,
             )
         )
-        if _is_limit(response):
-            raise RateLimited(_limit_ends(response.headers))
-        if _number(response.headers, "remaining") == 0:
+        if _is_rate_limited(response):
+            raise RateLimited(_rate_limit_reset(response.headers))
+        if _rate_limit_header(response.headers, "remaining") == 0:
             # This reply still counts; the next request would be one too many.
-            self._spent_until = _limit_ends(response.headers)
-        if response.status >= 300 and response.status != UNCHANGED:
-            hint = HINTS.get(response.status, "")
-            told = f"{shown(request.url)} answered with status {response.status}" + (f": {hint}" if hint else "")
-            raise SourceError(told)
+            self._rate_limited_until = _rate_limit_reset(response.headers)
+        if response.status >= 300 and response.status != NOT_MODIFIED:
+            hint = STATUS_HINTS.get(response.status, "")
+            message = f"{redact_url(request.url)} answered with status {response.status}" + (
+                f": {hint}" if hint else ""
+            )
+            raise SourceError(message)
         return response
 
-    def _address(self, path: str, params: Mapping[str, str]) -> str:
+    def _build_url(self, path: str, params: Mapping[str, str]) -> str:
         return f"{self._base}{path}" + (f"?{urlencode(params)}" if params else "")
 
-    def _here(self, address: str) -> str:
+    def _to_own_host_url(self, url: str) -> str:
         """Return the address of a next page, on the configured host whatever it says: the token goes nowhere else."""
         try:
-            own, parts = urlsplit(self._base), urlsplit(address)
-        except ValueError as fault:
-            raise SourceError(f"{shown(self._base)} leads to a next page that is no address") from fault
+            base_parts, parts = urlsplit(self._base), urlsplit(url)
+        except ValueError as error:
+            raise SourceError(f"{redact_url(self._base)} leads to a next page that is no address") from error
         if not parts.path.startswith("/"):
-            raise SourceError(f"{shown(self._base)} leads to a next page that is no address")
-        return f"{own.scheme}://{own.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
+            raise SourceError(f"{redact_url(self._base)} leads to a next page that is no address")
+        return f"{base_parts.scheme}://{base_parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
 
 
-def clock(seconds: float) -> str:
+def format_utc(seconds: float) -> str:
     """Return a time as messages show it, in UTC."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
-def _is_limit(response: Response) -> bool:
+def _is_rate_limited(response: Response) -> bool:
     if response.status == 429:
         return True
     if response.status != 403:
         return False
-    told = response.content[:2000].lower()
+    body = response.content[:2000].lower()
     return (
         "retry-after" in response.headers
-        or _number(response.headers, "remaining") == 0
-        or b"rate limit" in told
-        or b"abuse detection" in told
+        or _rate_limit_header(response.headers, "remaining") == 0
+        or b"rate limit" in body
+        or b"abuse detection" in body
     )
 
 
-def _limit_ends(headers: Mapping[str, str]) -> float:
+def _rate_limit_reset(headers: Mapping[str, str]) -> float:
     now = time.time()
     try:
-        wait = float(headers["retry-after"])
+        wait_s = float(headers["retry-after"])
     except (KeyError, ValueError):
-        reset = _number(headers, "reset")
-        wait = reset - now if reset else USUAL_WAIT_S
+        reset = _rate_limit_header(headers, "reset")
+        wait_s = reset - now if reset else DEFAULT_WAIT_S
     # A clock that is off, or a server that jokes, must not stop us for ever.
-    return now + (min(max(wait, 1.0), LONGEST_WAIT_S) if math.isfinite(wait) else USUAL_WAIT_S)
+    return now + (min(max(wait_s, 1.0), MAX_WAIT_S) if math.isfinite(wait_s) else DEFAULT_WAIT_S)
 
 
-def _number(headers: Mapping[str, str], name: str) -> int | None:
+def _rate_limit_header(headers: Mapping[str, str], name: str) -> int | None:
     """Return one of the rate limit's numbers: GitHub's, or GitLab's name for it."""
     value = headers.get(f"x-ratelimit-{name}", headers.get(f"ratelimit-{name}", ""))
     return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else None
 
 
-MAX_TEXT = 60_000
-MAX_COMMENT = 20_000
+MAX_TEXT_CHARS = 60_000
+MAX_COMMENT_CHARS = 20_000
 # The last day of the year 9999, beyond which no date can be shown.
-LATEST = 253_402_214_400.0
+MAX_TIMESTAMP = 253_402_214_400.0
 _CODE_OR_HEADING = re.compile(rf"{FENCE}|^ {{0,3}}(?P<heading>#{{1,4}})(?=[ \t])", re.MULTILINE | re.DOTALL)
-_BOT = re.compile(r".*\[bot\]|(?:project|group)_\d+_bot.*", re.IGNORECASE)
+_BOT_NAME = re.compile(r".*\[bot\]|(?:project|group)_\d+_bot.*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +197,9 @@ class Comment:
 
     author: str
     text: str
-    written: float
-    accepted: bool = False
-    unwanted: bool = False
+    created_at: float
+    is_accepted: bool = False
+    is_excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,35 +217,37 @@ class Item:
     url: str
     body: str
     author: str
-    written: float
-    updated: float
+    created_at: float
+    updated_at: float
     stamp: str
     state: str = ""
     labels: tuple[str, ...] = ()
     comments: Sequence[Comment] | None = ()
-    unwanted: str = ""
+    skip_reason: str = ""
 
-    def read_as(self, comments: Sequence[Comment], skipped: Collection[str]) -> str:
+    def to_markdown(self, comments: Sequence[Comment], skipped_authors: Collection[str]) -> str:
         """Return the item as Markdown: its text, what it is, its comments in their order.
 
         Comments of bots and of the `skipped` names are left out.
         """
-        parts = [clean(self.body[:MAX_TEXT]), f"({self._facts()})"]
-        names = {name.casefold() for name in skipped}
+        parts = [clean_markdown(self.body[:MAX_TEXT_CHARS]), f"({self._metadata_line()})"]
+        skipped_names = {name.casefold() for name in skipped_authors}
         for comment in comments:
-            text = clean(comment.text[:MAX_COMMENT])
-            if text and not comment.unwanted and comment.author.casefold() not in names:
-                what = "Accepted answer" if comment.accepted else "Comment"
-                parts.append(f"## {what} by {comment.author or 'somebody'}, {day(comment.written)}\n\n{text}")
-        return "\n\n".join(part for part in parts if part)[:MAX_TEXT]
+            text = clean_markdown(comment.text[:MAX_COMMENT_CHARS])
+            if text and not comment.is_excluded and comment.author.casefold() not in skipped_names:
+                label = "Accepted answer" if comment.is_accepted else "Comment"
+                parts.append(
+                    f"## {label} by {comment.author or 'somebody'}, {format_day(comment.created_at)}\n\n{text}"
+                )
+        return "\n\n".join(part for part in parts if part)[:MAX_TEXT_CHARS]
 
-    def _facts(self) -> str:
-        by = f" by {self.author}" if self.author else ""
+    def _metadata_line(self) -> str:
+        byline = f" by {self.author}" if self.author else ""
         labels = f"labels: {', '.join(self.labels)}" if self.labels else ""
-        return "; ".join(filter(None, (f"{self.name}{by}, {day(self.written)}", self.state, labels)))
+        return "; ".join(filter(None, (f"{self.name}{byline}, {format_day(self.created_at)}", self.state, labels)))
 
 
-class Forge(Protocol):
+class ForgeClient(Protocol):
     """The items of one project, as its service has them."""
 
     def items(self, kind: str, since: float) -> AsyncIterator[Item | None]:
@@ -259,44 +266,44 @@ class Forge(Protocol):
         ...
 
 
-def moment(value: Any) -> float:
+def parse_timestamp(value: Any) -> float:
     """Return a time as ISO 8601 writes it in seconds since 1970; 0 for what is none."""
     try:
-        parsed = datetime.fromisoformat(text_of(value))
-        return min(max((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp(), 0.0), LATEST)
+        parsed = datetime.fromisoformat(to_text(value))
+        return min(max((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp(), 0.0), MAX_TIMESTAMP)
     except (ValueError, OverflowError):
         return 0.0
 
 
-def day(seconds: float) -> str:
+def format_day(seconds: float) -> str:
     """Return the day of a time, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d") if seconds else "at an unknown time"
 
 
-def written_as(seconds: float) -> str:
+def format_iso8601(seconds: float) -> str:
     """Return a time in ISO 8601, whole seconds, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def link(value: Any) -> str:
+def to_url(value: Any) -> str:
     """Return a web address, or nothing for what is none."""
-    address = line_of(value, 2000)
+    address = to_line(value, 2000)
     return address if address.split("://", maxsplit=1)[0].lower() in SCHEMES and " " not in address else ""
 
 
-def within(data: Any, *keys: str) -> Any:
+def dig(data: Any, *keys: str) -> Any:
     """Return what lies at the end of some keys, or None."""
     for key in keys:
         data = data.get(key) if isinstance(data, Mapping) else None
     return data
 
 
-def listed(data: Any) -> list[Mapping[str, Any]]:
+def as_mappings(data: Any) -> list[Mapping[str, Any]]:
     """Return the objects in a list; nothing for what is none."""
-    return [one for one in data if isinstance(one, Mapping)] if isinstance(data, list) else []
+    return [item for item in data if isinstance(item, Mapping)] if isinstance(data, list) else []
 
 
-def number_of(data: Mapping[str, Any], key: str) -> int:
+def get_int(data: Mapping[str, Any], key: str) -> int:
     """Return a whole number, or 0."""
     value = data.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
@@ -304,12 +311,14 @@ def number_of(data: Mapping[str, Any], key: str) -> int:
 
 def is_bot(author: Any) -> bool:
     """Say whether an account belongs to a program."""
-    kinds = (within(author, "type"), within(author, "__typename"))
-    name = line_of(within(author, "login") or within(author, "username"))
-    return "Bot" in kinds or within(author, "bot") is True or _BOT.fullmatch(name) is not None
+    account_types = (dig(author, "type"), dig(author, "__typename"))
+    name = to_line(dig(author, "login") or dig(author, "username"))
+    return "Bot" in account_types or dig(author, "bot") is True or _BOT_NAME.fullmatch(name) is not None
 
 
-def clean(text: str) -> str:
+def clean_markdown(text: str) -> str:
     """Return what people wrote without what nobody sees, its headings below those of the document."""
-    shown = without_hidden(text)
-    return _CODE_OR_HEADING.sub(lambda match: f"##{match['heading']}" if match["heading"] else match[0], shown).strip()
+    visible_text = strip_hidden_markup(text)
+    return _CODE_OR_HEADING.sub(
+        lambda match: f"##{match['heading']}" if match["heading"] else match[0], visible_text
+    ).strip()

@@ -16,15 +16,15 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import GithubSource, GitlabSource
 from knowledge.ports import Document, Listing
-from knowledge.sources.forge.api import LONGEST_WAIT_S, Forge, ForgeApi, Item, RateLimited
+from knowledge.sources.forge.api import MAX_WAIT_S, ForgeApi, ForgeClient, Item, RateLimited
 from knowledge.sources.forge.github import HEADERS, Github
 from knowledge.sources.forge.gitlab import Gitlab
-from knowledge.web.addresses import shown
+from knowledge.web.addresses import redact_url
 from knowledge.web.client import WebClient
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ItemState:
     """An item as it was last read; its text is in a file of its own, named by `fingerprint`.
 
     `updated` is when it changed and `read` when its comments were asked for, both in seconds since 1970.
@@ -39,7 +39,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Record:
+class SyncState:
     """The items by path, and where the next refresh goes on.
 
     `scope` names the settings that it was made with. `cursors` hold by kind the last change that was seen; a kind
@@ -48,7 +48,7 @@ class Record:
     """
 
     scope: str
-    items: dict[str, Known] = field(default_factory=dict)
+    items: dict[str, ItemState] = field(default_factory=dict)
     cursors: dict[str, float] = field(default_factory=dict)
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
     began: float = 0.0
@@ -56,69 +56,73 @@ class Record:
 
     def fingerprints(self) -> dict[str, str]:
         """Return what a listing holds."""
-        return {path: known.fingerprint for path, known in self.items.items()}
+        return {path: item.fingerprint for path, item in self.items.items()}
 
 
-class RecordFiles:
+class ItemStateStore:
     """Where a source's record is kept. All methods block: call them in a thread."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self._name = name
         self._directory = directory
 
-    def load(self, scope: str) -> Record:
+    def load(self, scope: str) -> SyncState:
         """Return the record; an empty one where there is none, where it is damaged, or made with other settings."""
         try:
-            stored = json.loads((self._directory / "items.json").read_text("utf-8"))
-            record = Record(**{**stored, "items": {path: Known(**one) for path, one in stored["items"].items()}})
+            data = json.loads((self._directory / "items.json").read_text("utf-8"))
+            sync_state = SyncState(
+                **{**data, "items": {path: ItemState(**item) for path, item in data["items"].items()}}
+            )
         except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
             # Nothing known, or a damaged record: everything is asked for again.
-            return Record(scope)
-        texts = {file.stem for file in self._directory.glob("*.md")}
-        whole = _is_sound(record) and all(known.fingerprint in texts for known in record.items.values())
-        return record if whole and record.scope == scope else Record(scope)
+            return SyncState(scope)
+        fingerprints = {file.stem for file in self._directory.glob("*.md")}
+        is_complete = _is_valid(sync_state) and all(
+            item.fingerprint in fingerprints for item in sync_state.items.values()
+        )
+        return sync_state if is_complete and sync_state.scope == scope else SyncState(scope)
 
-    def save(self, record: Record) -> None:
+    def save(self, sync_state: SyncState) -> None:
         """Write the record, and remove texts that it no longer names. Raises `SourceError`."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            fresh = self._directory / "items.json.new"
-            fresh.write_text(json.dumps(asdict(record)), "utf-8")
-            os.replace(fresh, self._directory / "items.json")
-            kept = {known.fingerprint for known in record.items.values()}
+            temp_file = self._directory / "items.json.new"
+            temp_file.write_text(json.dumps(asdict(sync_state)), "utf-8")
+            os.replace(temp_file, self._directory / "items.json")
+            fingerprints = {item.fingerprint for item in sync_state.items.values()}
             for file in self._directory.iterdir():
                 # Also what an interrupted write left behind.
-                if file.suffix == ".new" or (file.suffix == ".md" and file.stem not in kept):
+                if file.suffix == ".new" or (file.suffix == ".md" and file.stem not in fingerprints):
                     file.unlink()
-        except OSError as fault:
-            raise self._unwritable(fault) from fault
+        except OSError as error:
+            raise self._to_write_error(error) from error
 
-    def keep(self, fingerprint: str, text: str) -> None:
+    def save_text(self, fingerprint: str, text: str) -> None:
         """Write the text of an item. Raises `SourceError`."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            fresh = self._directory / f"{fingerprint}.new"
-            fresh.write_text(text, "utf-8")
-            os.replace(fresh, self._directory / f"{fingerprint}.md")
-        except OSError as fault:
-            raise self._unwritable(fault) from fault
+            temp_file = self._directory / f"{fingerprint}.new"
+            temp_file.write_text(text, "utf-8")
+            os.replace(temp_file, self._directory / f"{fingerprint}.md")
+        except OSError as error:
+            raise self._to_write_error(error) from error
 
-    def text(self, known: Known) -> str | None:
+    def load_text(self, item: ItemState) -> str | None:
         """Return the text of an item, or None when it is not there any more."""
         try:
-            return (self._directory / f"{known.fingerprint}.md").read_text("utf-8")
+            return (self._directory / f"{item.fingerprint}.md").read_text("utf-8")
         except FileNotFoundError:
             return None
 
-    def _unwritable(self, fault: OSError) -> SourceError:
-        return SourceError(f"source {self._name}: {self._directory} cannot be written: {fault.strerror}")
+    def _to_write_error(self, error: OSError) -> SourceError:
+        return SourceError(f"source {self._name}: {self._directory} cannot be written: {error.strerror}")
 
 
-def _is_sound(record: Record) -> bool:
+def _is_valid(sync_state: SyncState) -> bool:
     """Say whether what a file held are numbers where numbers belong."""
-    numbers = [record.began, record.blocked_until, *_values(record.cursors)]
-    tags = _values(record.tags)
-    return all(isinstance(one, float | int) for one in numbers) and all(isinstance(one, dict) for one in tags)
+    numbers = [sync_state.began, sync_state.blocked_until, *_values(sync_state.cursors)]
+    tags = _values(sync_state.tags)
+    return all(isinstance(value, float | int) for value in numbers) and all(isinstance(value, dict) for value in tags)
 
 
 def _values(mapping: object) -> list[object]:
@@ -129,19 +133,19 @@ DAY_S = 86_400
 # What is asked for again at every refresh: clocks differ, and two changes may share a second.
 OVERLAP_S = 60.0
 # Comments fetched between two writes of the record, so that an interrupted first round is not lost.
-SAVED_AFTER = 50
+SAVE_INTERVAL = 50
 # Items that may fail each on its own before the service is held to have failed.
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 
 
 @dataclass(slots=True)
-class _Round:
+class _SyncRun:
     """One refresh while it runs: what it knows so far, what it passed over, and what went wrong."""
 
-    record: Record
+    sync_state: SyncState
     skipped: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-    read: int = 0
+    errors: list[str] = field(default_factory=list)
+    read_count: int = 0
 
 
 class ForgeProject:
@@ -150,13 +154,13 @@ class ForgeProject:
     def __init__(self, name: str, settings: GithubSource | GitlabSource, directory: Path) -> None:
         self.name = name
         self._settings = settings
-        self._files = RecordFiles(name, directory)
+        self._store = ItemStateStore(name, directory)
         self._project = settings.repository if isinstance(settings, GithubSource) else settings.project
 
     @property
-    def where(self) -> str:
+    def display_name(self) -> str:
         """The project as messages may show it."""
-        return f"{self._project} at {shown(self._settings.api_url)}"
+        return f"{self._project} at {redact_url(self._settings.api_url)}"
 
     async def listing(self) -> Listing:
         """Ask for what changed, and list all that is known.
@@ -164,125 +168,129 @@ class ForgeProject:
         Every `full_days` all is listed anew. When the service fails or its rate limit is reached, what was read so far
         is kept and listed, and `stale` says why. Raises `SourceError` when nothing is known at all.
         """
-        record = await asyncio.to_thread(self._files.load, self._scope())
-        visit = _Round(record)
-        if 0 < record.blocked_until - time.time() <= LONGEST_WAIT_S:
-            visit.faults.append(f"{self.where}: {RateLimited(record.blocked_until)}")
+        sync_state = await asyncio.to_thread(self._store.load, self._scope())
+        run = _SyncRun(sync_state)
+        if 0 < sync_state.blocked_until - time.time() <= MAX_WAIT_S:
+            run.errors.append(f"{self.display_name}: {RateLimited(sync_state.blocked_until)}")
         else:
-            await self._visit(visit)
-            await asyncio.to_thread(self._files.save, record)
-        if not record.items:
-            told = visit.faults or [f"{self.where} has no {' or '.join(self._settings.take)} that can be used"]
-            raise SourceError(f"source {self.name}: {told[0]}")
-        return Listing(record.fingerprints(), skipped=dict(visit.skipped), stale="; ".join(visit.faults))
+            await self._sync(run)
+            await asyncio.to_thread(self._store.save, sync_state)
+        if not sync_state.items:
+            errors = run.errors or [f"{self.display_name} has no {' or '.join(self._settings.take)} that can be used"]
+            raise SourceError(f"source {self.name}: {errors[0]}")
+        return Listing(sync_state.fingerprints(), skipped=dict(run.skipped), stale="; ".join(run.errors))
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield items as they were at the last visit."""
-        items = (await asyncio.to_thread(self._files.load, self._scope())).items
+        items = (await asyncio.to_thread(self._store.load, self._scope())).items
         for path in paths:
-            known = items.get(path)
-            if path in listing.fingerprints and known is not None:
-                text = await asyncio.to_thread(self._files.text, known)
+            item_state = items.get(path)
+            if path in listing.fingerprints and item_state is not None:
+                text = await asyncio.to_thread(self._store.load_text, item_state)
                 if text is not None:
-                    yield Document(path, text, "markdown", known.title, known.url)
+                    yield Document(path, text, "markdown", item_state.title, item_state.url)
 
     async def probe(self) -> str:
         """Ask for the project and return its present name. Raises `SourceError`."""
         try:
-            async with self._opened(Record("")) as (forge, _):
-                return await forge.probe()
-        except RateLimited as limit:
-            raise SourceError(f"{self.where}: {limit}") from limit
+            async with self._open_client(SyncState("")) as (client, _):
+                return await client.probe()
+        except RateLimited as error:
+            raise SourceError(f"{self.display_name}: {error}") from error
 
     @asynccontextmanager
-    async def _opened(self, record: Record) -> AsyncIterator[tuple[Forge, ForgeApi]]:
+    async def _open_client(self, sync_state: SyncState) -> AsyncIterator[tuple[ForgeClient, ForgeApi]]:
         settings = self._settings
-        headers = await asyncio.to_thread(self._authorization)
-        tags = {address: tag for of_kind in record.tags.values() for address, tag in of_kind.items()}
-        async with WebClient(settings.allow_private) as client:
+        headers = await asyncio.to_thread(self._auth_headers)
+        etags = {address: etag for kind_etags in sync_state.tags.values() for address, etag in kind_etags.items()}
+        async with WebClient(settings.allow_private) as web_client:
             if isinstance(settings, GithubSource):
-                api = ForgeApi(client, settings.api_url, {**HEADERS, **headers}, settings, tags)
+                api = ForgeApi(web_client, settings.api_url, {**HEADERS, **headers}, settings, etags)
                 yield Github(api, settings), api
             else:
-                api = ForgeApi(client, settings.api_url, headers, settings, tags)
+                api = ForgeApi(web_client, settings.api_url, headers, settings, etags)
                 yield Gitlab(api, settings), api
 
-    def _authorization(self) -> dict[str, str]:
+    def _auth_headers(self) -> dict[str, str]:
         """Return the header with the token, which may be in a file."""
         token = self._settings.token
-        missing = token.missing() if token else ""
-        if missing:
-            raise SourceError(f"{self.where}: token: {missing}")
+        missing_reason = token.missing_reason() if token else ""
+        if missing_reason:
+            raise SourceError(f"{self.display_name}: token: {missing_reason}")
         return {"Authorization": f"Bearer {token.value()}"} if token else {}
 
-    async def _visit(self, visit: _Round) -> None:
+    async def _sync(self, run: _SyncRun) -> None:
         """Follow each kind; one that fails leaves the others alone, a rate limit ends it all."""
-        record, before = visit.record, dict(visit.record.items)
-        self._begin(record)
+        sync_state, previous_items = run.sync_state, dict(run.sync_state.items)
+        self._begin_full_sync_if_due(sync_state)
         try:
-            await self._follow_all(visit)
-        except SourceError as fault:
-            visit.faults.append(str(fault))
-        except RateLimited as limit:
-            record.blocked_until = limit.until
-            visit.faults.append(f"{self.where}: {limit}")
-        if before and not record.items:
+            await self._sync_kinds(run)
+        except SourceError as error:
+            run.errors.append(str(error))
+        except RateLimited as error:
+            sync_state.blocked_until = error.until
+            run.errors.append(f"{self.display_name}: {error}")
+        if previous_items and not sync_state.items:
             # More often a mistake over there than a wish to forget everything: all is asked for until that is clear.
-            record.items, record.cursors = before, {}
-            visit.faults.append(f"{self.where} has nothing left that can be used")
+            sync_state.items, sync_state.cursors = previous_items, {}
+            run.errors.append(f"{self.display_name} has nothing left that can be used")
 
-    async def _follow_all(self, visit: _Round) -> None:
-        record = visit.record
-        async with self._opened(record) as (forge, api):
+    async def _sync_kinds(self, run: _SyncRun) -> None:
+        sync_state = run.sync_state
+        async with self._open_client(sync_state) as (client, api):
             for kind in dict.fromkeys(self._settings.take):
                 try:
-                    api.seen.clear()
-                    await self._follow(kind, visit, forge)
-                    record.tags[kind] = {address: tag for address, tag in api.seen.items() if tag}
-                except SourceError as fault:
-                    visit.faults.append(str(fault))
+                    api.received_etags.clear()
+                    await self._sync_kind(kind, run, client)
+                    sync_state.tags[kind] = {address: etag for address, etag in api.received_etags.items() if etag}
+                except SourceError as error:
+                    run.errors.append(str(error))
 
-    def _begin(self, record: Record) -> None:
+    def _begin_full_sync_if_due(self, sync_state: SyncState) -> None:
         """Start a full round when it is time for one and the last has come to its end."""
         now = time.time()
-        ended = all(kind in record.cursors for kind in self._settings.take)
-        if not record.began or record.began > now or (ended and now - record.began >= self._settings.full_days * DAY_S):
-            record.began = now
-            record.cursors = {}
+        has_ended = all(kind in sync_state.cursors for kind in self._settings.take)
+        if (
+            not sync_state.began
+            or sync_state.began > now
+            or (has_ended and now - sync_state.began >= self._settings.full_days * DAY_S)
+        ):
+            sync_state.began = now
+            sync_state.cursors = {}
 
-    async def _follow(self, kind: str, visit: _Round, forge: Forge) -> None:
+    async def _sync_kind(self, kind: str, run: _SyncRun, client: ForgeClient) -> None:
         """Read what changed of one kind; its cursor moves only when this came to its end."""
-        record, seen, failed = visit.record, set[str](), list[SourceError]()
-        whole = kind not in record.cursors
-        newest = record.cursors.get(kind, 1.0)
-        async for item in forge.items(kind, 0.0 if whole else max(newest - OVERLAP_S, 1.0)):
+        sync_state, seen_paths, errors = run.sync_state, set[str](), list[SourceError]()
+        is_full = kind not in sync_state.cursors
+        cursor = sync_state.cursors.get(kind, 1.0)
+        async for item in client.items(kind, 0.0 if is_full else max(cursor - OVERLAP_S, 1.0)):
             if item is None:
-                visit.skipped["not understood"] += 1
+                run.skipped["not understood"] += 1
                 continue
-            newest = max(newest, item.updated)
-            if item.unwanted:
-                visit.skipped[item.unwanted] += 1
-            if item.unwanted or not self._wants(item):
-                record.items.pop(item.path, None)
+            cursor = max(cursor, item.updated_at)
+            if item.skip_reason:
+                run.skipped[item.skip_reason] += 1
+            if item.skip_reason or not self._matches_filters(item):
+                sync_state.items.pop(item.path, None)
                 continue
-            if item.path not in seen and len(seen) >= self._settings.max_items:
-                visit.skipped["beyond max_items"] += 1
+            if item.path not in seen_paths and len(seen_paths) >= self._settings.max_items:
+                run.skipped["beyond max_items"] += 1
                 break
-            seen.add(item.path)
+            seen_paths.add(item.path)
             try:
-                await self._read(item, visit, forge)
-            except SourceError as fault:
-                failed.append(fault)
-                visit.skipped["failed"] += 1
-                if len(failed) > MOST_FAILURES:
+                await self._update_item(item, run, client)
+            except SourceError as error:
+                errors.append(error)
+                run.skipped["failed"] += 1
+                if len(errors) > MAX_FAILURES:
                     raise
-        self._forget(kind, record, seen, whole=whole)
-        if failed:
-            raise failed[0]
+        self._drop_items(kind, sync_state, seen_paths, is_full=is_full)
+        if errors:
+            raise errors[0]
         # A date in the future would hide what changes until then.
-        record.cursors[kind] = min(newest, time.time())
+        sync_state.cursors[kind] = min(cursor, time.time())
 
-    def _wants(self, item: Item) -> bool:
+    def _matches_filters(self, item: Item) -> bool:
         settings = self._settings
         if item.path.startswith("releases/"):
             return True
@@ -293,32 +301,34 @@ class ForgeProject:
             and not labels & {label.casefold() for label in settings.exclude_labels}
         )
 
-    async def _read(self, item: Item, visit: _Round, forge: Forge) -> None:
+    async def _update_item(self, item: Item, run: _SyncRun, client: ForgeClient) -> None:
         """Take an item into the record; its comments are asked for only when it changed, or in a full round."""
-        record = visit.record
-        known = record.items.get(item.path)
+        sync_state = run.sync_state
+        previous = sync_state.items.get(item.path)
         comments = item.comments
         if comments is None:
-            if known and known.stamp == item.stamp and known.read >= record.began:
+            if previous and previous.stamp == item.stamp and previous.read >= sync_state.began:
                 return
-            comments = await forge.comments(item)
-        text = await asyncio.to_thread(item.read_as, comments, self._settings.skip_authors)
+            comments = await client.comments(item)
+        text = await asyncio.to_thread(item.to_markdown, comments, self._settings.skip_authors)
         fingerprint = hashlib.sha256(f"{item.title}\n{item.url}\n{text}".encode()).hexdigest()
-        if known is None or known.fingerprint != fingerprint:
-            await asyncio.to_thread(self._files.keep, fingerprint, text)
-        fresh = Known(fingerprint, item.title, item.url, item.stamp, item.updated, time.time())
-        record.items[item.path] = fresh
-        visit.read += item.comments is None
-        if item.comments is None and visit.read % SAVED_AFTER == 0:
-            await asyncio.to_thread(self._files.save, record)
+        if previous is None or previous.fingerprint != fingerprint:
+            await asyncio.to_thread(self._store.save_text, fingerprint, text)
+        item_state = ItemState(fingerprint, item.title, item.url, item.stamp, item.updated_at, time.time())
+        sync_state.items[item.path] = item_state
+        run.read_count += item.comments is None
+        if item.comments is None and run.read_count % SAVE_INTERVAL == 0:
+            await asyncio.to_thread(self._store.save, sync_state)
 
-    def _forget(self, kind: str, record: Record, seen: Collection[str], *, whole: bool) -> None:
+    def _drop_items(self, kind: str, sync_state: SyncState, seen_paths: Collection[str], *, is_full: bool) -> None:
         """Drop what a full round no longer found, and what is beyond the limit by now."""
-        own = [path for path in record.items if path.startswith(f"{kind}/")]
-        gone = [path for path in own if whole and path not in seen]
-        kept = sorted(set(own) - set(gone), key=lambda path: (-record.items[path].updated, path))
-        for path in [*gone, *kept[self._settings.max_items :]]:
-            del record.items[path]
+        kind_paths = [path for path in sync_state.items if path.startswith(f"{kind}/")]
+        gone_paths = [path for path in kind_paths if is_full and path not in seen_paths]
+        remaining_paths = sorted(
+            set(kind_paths) - set(gone_paths), key=lambda path: (-sync_state.items[path].updated, path)
+        )
+        for path in [*gone_paths, *remaining_paths[self._settings.max_items :]]:
+            del sync_state.items[path]
 
     def _scope(self) -> str:
         """Return a name for the settings that decide what an item's text is and which are taken."""

@@ -8,8 +8,17 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 _ESCAPED = re.compile(r"\\([_*`\[\]<>#])")
 # Left to itself, the extraction takes the menu of a short page for a part of it.
-NO_CONTENT = ["//nav", "//footer", "//aside", "//*[@role='navigation']", "//form", "//iframe", "//svg", "//noscript"]
-HTML = ("text/html", "application/xhtml+xml")
+NON_CONTENT_XPATHS = [
+    "//nav",
+    "//footer",
+    "//aside",
+    "//*[@role='navigation']",
+    "//form",
+    "//iframe",
+    "//svg",
+    "//noscript",
+]
+HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +32,7 @@ class WebPage:
     title: str
     canonical: str
     links: tuple[str, ...]
-    plain: str = ""
+    plain_text: str = ""
 
 
 def read_page(html: bytes, url: str) -> WebPage:
@@ -32,55 +41,59 @@ def read_page(html: bytes, url: str) -> WebPage:
     from lxml import html as parser
 
     try:
-        tree = parser.document_fromstring(html or b"<html/>", parser=parser.HTMLParser(encoding=_charset(html)))
+        tree = parser.document_fromstring(html or b"<html/>", parser=parser.HTMLParser(encoding=_detect_charset(html)))
     except (etree.LxmlError, ValueError):
         return WebPage("", "", "", ())
-    rules = " ".join(tree.xpath("//meta[translate(@name,'ROBTS','robts')='robots']/@content")).lower()
+    robots_rules = " ".join(tree.xpath("//meta[translate(@name,'ROBTS','robts')='robots']/@content")).lower()
     base = urljoin(url, next(iter(tree.xpath("//base/@href")), ""))
-    links = () if "nofollow" in rules else _links(tree.xpath("//a[not(contains(@rel,'nofollow'))]/@href"), base)
-    text = "" if "noindex" in rules else _main_text(tree)
+    links = (
+        ()
+        if "nofollow" in robots_rules
+        else _resolve_links(tree.xpath("//a[not(contains(@rel,'nofollow'))]/@href"), base)
+    )
+    text = "" if "noindex" in robots_rules else _extract_main_text(tree)
     title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("//title//text()")).split())
     canonical = next(iter(tree.xpath("//link[@rel='canonical']/@href")), "")
-    own = _same_host(urljoin(url, canonical), url) if canonical else ""
-    return WebPage(text, title[:300], own, links, _plain(tree))
+    own_url = _keep_same_host(urljoin(url, canonical), url) if canonical else ""
+    return WebPage(text, title[:300], own_url, links, _extract_plain_text(tree))
 
 
-def _main_text(tree: object) -> str:
+def _extract_main_text(tree: object) -> str:
     import trafilatura
 
-    found = trafilatura.extract(
+    extracted_text = trafilatura.extract(
         tree,
         output_format="markdown",
         include_comments=False,
         include_tables=True,
         include_formatting=True,
         favor_recall=True,
-        prune_xpath=NO_CONTENT,
+        prune_xpath=NON_CONTENT_XPATHS,
     )
     # Names with underscores are what is searched for: they must stay as they are written.
-    return _ESCAPED.sub(r"\1", found or "").strip()
+    return _ESCAPED.sub(r"\1", extracted_text or "").strip()
 
 
-def _plain(tree: object) -> str:
+def _extract_plain_text(tree: object) -> str:
     from lxml import html as parser
 
     parts = parser.HtmlElement.xpath(tree, "//body//text()[not(parent::script or parent::style)]")
     return "\n".join(filter(None, (" ".join(str(part).split()) for part in parts)))
 
 
-def _links(found: list[str], base: str) -> tuple[str, ...]:
+def _resolve_links(hrefs: list[str], base: str) -> tuple[str, ...]:
     links: dict[str, None] = {}
-    for link in found:
+    for href in hrefs:
         try:
-            address, _ = urldefrag(urljoin(base, link.strip()))
+            url, _ = urldefrag(urljoin(base, href.strip()))
         except ValueError:
             continue
-        if address.startswith(("http://", "https://")):
-            links[address] = None
+        if url.startswith(("http://", "https://")):
+            links[url] = None
     return tuple(links)
 
 
-def _same_host(canonical: str, url: str) -> str:
+def _keep_same_host(canonical: str, url: str) -> str:
     """Return an address that the page gives itself, unless it claims to be somebody else's."""
     try:
         return canonical if urlsplit(canonical).netloc == urlsplit(url).netloc else ""
@@ -88,7 +101,7 @@ def _same_host(canonical: str, url: str) -> str:
         return ""
 
 
-def _charset(html: bytes) -> str | None:
+def _detect_charset(html: bytes) -> str | None:
     """Return UTF-8 where the bytes are, so that a page that does not say so is read rightly."""
     try:
         html.decode("utf-8")

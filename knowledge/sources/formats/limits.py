@@ -11,33 +11,33 @@ from typing import ParamSpec
 
 P = ParamSpec("P")
 
-UNPACKED_BYTES = 200 << 20
-MOST_FILES = 10_000
-MOST_PARTS = 5_000
-MOST_CHARACTERS = 4_000_000
-SECONDS = 60.0
+MAX_UNPACKED_BYTES = 200 << 20
+MAX_FILES = 10_000
+MAX_PARTS = 5_000
+MAX_CHARACTERS = 4_000_000
+MAX_SECONDS = 60.0
 
 
 class FormatError(Exception):
     """A document cannot be read; the message says why in a few words."""
 
 
-class Allowance:
+class ParseLimits:
     """What is left of the time and the text that one document may take."""
 
     def __init__(self) -> None:
-        self._ends = time.monotonic() + SECONDS
-        self._characters = MOST_CHARACTERS
-        self._parts = MOST_PARTS
+        self._deadline = time.monotonic() + MAX_SECONDS
+        self._characters_left = MAX_CHARACTERS
+        self._parts_left = MAX_PARTS
 
-    def take(self, text: str) -> str:
+    def consume(self, text: str) -> str:
         """Return a part's text. Raises `FormatError` when the document takes more than it may."""
-        self._characters -= len(text)
-        self._parts -= 1
-        if self._characters < 0 or self._parts < 0:
+        self._characters_left -= len(text)
+        self._parts_left -= 1
+        if self._characters_left < 0 or self._parts_left < 0:
             raise FormatError("it holds more than can be taken")
-        if time.monotonic() > self._ends:
-            raise FormatError(f"it cannot be read within {SECONDS:g} s")
+        if time.monotonic() > self._deadline:
+            raise FormatError(f"it cannot be read within {MAX_SECONDS:g} s")
         return text
 
 
@@ -46,25 +46,25 @@ def check_archive(data: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
-    except (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError) as fault:
-        raise FormatError("it is damaged or encrypted") from fault
+    except (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError) as error:
+        raise FormatError("it is damaged or encrypted") from error
     # A reader takes no more of an entry than is declared here, so that a lie is cut off.
-    if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > UNPACKED_BYTES:
+    if len(entries) > MAX_FILES or sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
         raise FormatError("it is too large when unpacked")
 
 
-def forgiving(read: Callable[P, str]) -> Callable[P, str]:
+def map_parser_errors(read: Callable[P, str]) -> Callable[P, str]:
     """Turn whatever a library raises on a damaged document into `FormatError`: they raise nearly everything."""
 
     @wraps(read)
-    def reading(*arguments: P.args, **named: P.kwargs) -> str:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> str:
         try:
-            return read(*arguments, **named)
+            return read(*args, **kwargs)
         except FormatError:
             raise
-        except (RecursionError, MemoryError) as fault:
-            raise FormatError("it is nested too deeply") from fault
-        except Exception as fault:
-            raise FormatError(f"it is damaged ({type(fault).__name__})") from fault
+        except (RecursionError, MemoryError) as error:
+            raise FormatError("it is nested too deeply") from error
+        except Exception as error:
+            raise FormatError(f"it is damaged ({type(error).__name__})") from error
 
-    return reading
+    return wrapper

@@ -7,37 +7,37 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from knowledge.sources.formats.limits import Allowance, FormatError, check_archive, forgiving
+from knowledge.sources.formats.limits import FormatError, ParseLimits, check_archive, map_parser_errors
 
-HEADINGS = 6
+MAX_HEADING_LEVEL = 6
 
 
-@forgiving
+@map_parser_errors
 def read_docx(data: bytes) -> str:
     """Return a Word document with its headings and tables. Raises `FormatError`."""
     check_archive(data)
     import docx
     from docx.table import Table
 
-    allowance, parts = Allowance(), []
+    limits, parts = ParseLimits(), []
     for block in docx.Document(io.BytesIO(data)).iter_inner_content():
         if isinstance(block, Table):
-            text = table([[cell.text for cell in row.cells] for row in block.rows])
+            text = format_table([[cell.text for cell in row.cells] for row in block.rows])
         else:
             style = (block.style.name if block.style else "") or ""
-            text = f"{_marks(style)}{block.text.strip()}" if block.text.strip() else ""
+            text = f"{_markdown_prefix(style)}{block.text.strip()}" if block.text.strip() else ""
         if text:
-            parts.append(allowance.take(text))
+            parts.append(limits.consume(text))
     return "\n\n".join(parts)
 
 
-@forgiving
+@map_parser_errors
 def read_pptx(data: bytes) -> str:
     """Return the slides of a presentation, each under its title, with its notes. Raises `FormatError`."""
     check_archive(data)
     import pptx
 
-    allowance, parts = Allowance(), []
+    limits, parts = ParseLimits(), []
     for number, slide in enumerate(pptx.Presentation(io.BytesIO(data)).slides, 1):
         title = slide.shapes.title
         name = " ".join(title.text.split()) if title is not None and title.has_text_frame else ""
@@ -45,48 +45,48 @@ def read_pptx(data: bytes) -> str:
         for shape in slide.shapes:
             if title is not None and shape.shape_id == title.shape_id:
                 continue
-            lines.append(_shape(shape))
+            lines.append(_shape_text(shape))
         if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
             lines.append(slide.notes_slide.notes_text_frame.text.strip())
-        parts.append(allowance.take("\n\n".join(filter(None, lines))))
+        parts.append(limits.consume("\n\n".join(filter(None, lines))))
     return "\n\n".join(parts)
 
 
-@forgiving
+@map_parser_errors
 def read_xlsx(data: bytes) -> str:
     """Return the sheets of a workbook, each row with the names of its columns. Raises `FormatError`."""
     check_archive(data)
     import openpyxl
 
     workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-    allowance, parts = Allowance(), []
+    limits, parts = ParseLimits(), []
     for sheet in workbook.worksheets:
-        rows = ([_cell(value) for value in row] for row in sheet.iter_rows(values_only=True))
-        parts.append(f"# {sheet.title}\n\n{records(rows, allowance)}")
+        rows = ([_cell_text(value) for value in row] for row in sheet.iter_rows(values_only=True))
+        parts.append(f"# {sheet.title}\n\n{format_records(rows, limits)}")
     workbook.close()
     return "\n\n".join(parts)
 
 
-def records(rows: Iterable[Sequence[str]], allowance: Allowance) -> str:
+def format_records(rows: Iterable[Sequence[str]], limits: ParseLimits) -> str:
     """Return rows as paragraphs of `column: value` lines; the first row names the columns.
 
     So a row says by itself what its values mean, wherever the text is cut.
     """
     names: Sequence[str] = ()
-    found: list[str] = []
+    paragraphs: list[str] = []
     for row in rows:
         if not any(row):
             continue
         if not names:
             names = [name or f"column {number}" for number, name in enumerate(row, 1)]
             continue
-        named = [*names, *(f"column {number}" for number in range(len(names) + 1, len(row) + 1))]
-        values = [f"{name}: {value}" for name, value in zip(named, row, strict=False) if value]
-        found.append(allowance.take("\n".join(values)))
-    return "\n\n".join(found) or ", ".join(names)
+        columns = [*names, *(f"column {number}" for number in range(len(names) + 1, len(row) + 1))]
+        values = [f"{name}: {value}" for name, value in zip(columns, row, strict=False) if value]
+        paragraphs.append(limits.consume("\n".join(values)))
+    return "\n\n".join(paragraphs) or ", ".join(names)
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def format_table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as a Markdown table, the first as its head."""
     if not rows:
         return ""
@@ -94,34 +94,34 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
-def _marks(style: str) -> str:
+def _markdown_prefix(style: str) -> str:
     """Return what makes a paragraph of this style a heading or a list item in Markdown."""
     if style == "Title":
         return "# "
     name, _, level = style.partition(" ")
     if name == "Heading" and level.isdigit():
-        return "#" * min(int(level), HEADINGS) + " "
+        return "#" * min(int(level), MAX_HEADING_LEVEL) + " "
     return "- " if style.startswith("List") else ""
 
 
-def _shape(shape: Any) -> str:
+def _shape_text(shape: Any) -> str:
     if shape.has_text_frame:
         return "\n".join(line for line in shape.text_frame.text.splitlines() if line.strip())
     if getattr(shape, "has_table", False):
-        return table([[cell.text for cell in row.cells] for row in shape.table.rows])
+        return format_table([[cell.text for cell in row.cells] for row in shape.table.rows])
     return ""
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     return "" if value is None else " ".join(str(value).split())
 
 
 # What would read as a Markdown heading, and words that were divided at the end of a line.
 _HEADING = re.compile(r"^(\s*)#", re.MULTILINE)
-_DIVIDED = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+_HYPHENATED = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 
 
-@forgiving
+@map_parser_errors
 def read_pdf(data: bytes) -> str:
     """Return the pages of a PDF, each headed by its number. Raises `FormatError`."""
     import pypdf
@@ -129,9 +129,9 @@ def read_pdf(data: bytes) -> str:
     document = pypdf.PdfReader(io.BytesIO(data))
     if document.is_encrypted and not document.decrypt(""):
         raise FormatError("it is encrypted")
-    allowance, pages = Allowance(), []
+    limits, pages = ParseLimits(), []
     for number, page in enumerate(document.pages, 1):
-        text = allowance.take(_DIVIDED.sub("", page.extract_text() or "").strip())
+        text = limits.consume(_HYPHENATED.sub("", page.extract_text() or "").strip())
         if text:
             pages.append(f"# Page {number}\n\n" + _HEADING.sub(r"\1 #", text))
     if not pages:

@@ -8,8 +8,8 @@ import json
 import re
 from typing import Any
 
-from knowledge.sources.formats.limits import Allowance, FormatError, forgiving
-from knowledge.sources.formats.office import records
+from knowledge.sources.formats.limits import FormatError, ParseLimits, map_parser_errors
+from knowledge.sources.formats.office import format_records
 
 _ASCIIDOC_TITLE = re.compile(r"^(={1,6})[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_LISTING = re.compile(
@@ -18,7 +18,7 @@ _ASCIIDOC_LISTING = re.compile(
 _ASCIIDOC_ATTRIBUTE = re.compile(r"^(?::[\w-]+!?:.*|//(?!/).*|\[\[?[\w.,=# \"-]+\]?\])$\n?", re.MULTILINE)
 
 
-@forgiving
+@map_parser_errors
 def read_html(text: str) -> str:
     """Return the main text of a page. Raises `FormatError`."""
     from knowledge.sources.formats.html import read_page
@@ -26,27 +26,27 @@ def read_html(text: str) -> str:
     page = read_page(text.encode(), "file:///")
     if not page.text:
         raise FormatError("it holds no text")
-    headed = page.text.lstrip().startswith("#") or not page.title
-    return page.text if headed else f"# {page.title}\n\n{page.text}"
+    has_heading = page.text.lstrip().startswith("#") or not page.title
+    return page.text if has_heading else f"# {page.title}\n\n{page.text}"
 
 
-@forgiving
+@map_parser_errors
 def read_notebook(text: str) -> str:
     """Return a Jupyter notebook: its prose, and its code in fences. Outputs are left out. Raises `FormatError`."""
     notebook = json.loads(text)
     language = str(notebook.get("metadata", {}).get("kernelspec", {}).get("language") or "python")
-    allowance, parts = Allowance(), []
+    limits, parts = ParseLimits(), []
     for cell in notebook["cells"]:
         source = cell.get("source", "")
         content = ("".join(source) if isinstance(source, list) else str(source)).strip()
         if content and cell.get("cell_type") == "code":
             content = f"```{language}\n{content}\n```"
         if content and cell.get("cell_type") in ("markdown", "code"):
-            parts.append(allowance.take(content))
+            parts.append(limits.consume(content))
     return "\n\n".join(parts)
 
 
-@forgiving
+@map_parser_errors
 def read_asciidoc(text: str) -> str:
     """Return AsciiDoc with Markdown's headings and code fences; the rest reads alike."""
     text = _ASCIIDOC_LISTING.sub(lambda match: f"```{match[1] or ''}\n{match[2]}```", text)
@@ -58,7 +58,7 @@ def read_asciidoc(text: str) -> str:
     return "".join(parts)
 
 
-@forgiving
+@map_parser_errors
 def read_csv(text: str) -> str:
     """Return a table of values, each row with the names of its columns. Raises `FormatError`."""
     try:
@@ -66,4 +66,4 @@ def read_csv(text: str) -> str:
     except csv.Error:
         dialect = csv.excel
     rows = ([" ".join(value.split()) for value in row] for row in csv.reader(io.StringIO(text), dialect))
-    return records(rows, Allowance())
+    return format_records(rows, ParseLimits())

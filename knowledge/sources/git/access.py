@@ -17,9 +17,11 @@ from core.settings import GitSource, Secret
 from knowledge.web.client import Request, Response, WebClient
 
 # Run by git in a shell, with `get`, `store` or `erase`. `printf` is part of every shell: no process is started for it.
-_HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$KIMAS_GIT_USER" "$KIMAS_GIT_TOKEN"; }; f'
-_UNFIT = re.compile(r"[\x00-\x20\x7f]")
-_UNFIT_IN_PATH = re.compile(r"[\x00-\x1f\x7f\"\\]")
+_CREDENTIAL_HELPER = (
+    '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$KIMAS_GIT_USER" "$KIMAS_GIT_TOKEN"; }; f'
+)
+_BAD_IN_TOKEN = re.compile(r"[\x00-\x20\x7f]")
+_BAD_IN_PATH = re.compile(r"[\x00-\x1f\x7f\"\\]")
 _ADVICE = (
     ("host key has changed", "Make sure that it is the same server before you correct known_hosts"),
     ("host key", "Compare the server's fingerprint, then add its key to known_hosts (ssh-keyscan HOST)"),
@@ -33,88 +35,88 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GitAccess:
     """What git's environment has besides, and the secret that no message may repeat."""
 
-    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret: str = field(default="", repr=False)
 
 
-def access_of(name: str, settings: GitSource) -> Access:
+def build_access(name: str, settings: GitSource) -> GitAccess:
     """Return the access that the settings describe. Raises `SourceError` for a secret or key that cannot be used."""
     if settings.token is not None:
-        return _with_token(name, settings, settings.token)
+        return _build_token_access(name, settings, settings.token)
     if settings.ssh_key or settings.known_hosts or settings.host_keys != "strict":
-        return _with_ssh(name, settings)
-    return Access()
+        return _build_ssh_access(name, settings)
+    return GitAccess()
 
 
-def advice(failure: str) -> str:
+def get_advice(message: str) -> str:
     """Return what to do about a failure of git, by its words."""
-    found = (text for words, text in _ADVICE if words in failure.lower())
-    return next(found, "Check url, the network and the access rights (docs/sources.md)")
+    hints = (text for words, text in _ADVICE if words in message.lower())
+    return next(hints, "Check url, the network and the access rights (docs/sources.md)")
 
 
-def _with_token(name: str, settings: GitSource, secret: Secret) -> Access:
+def _build_token_access(name: str, settings: GitSource, secret: Secret) -> GitAccess:
     try:
         token = secret.value().strip()
     except (KeyError, OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"source {name}: token: {secret.missing()}.") from error
-    if not token or _UNFIT.search(token):
+        raise SourceError(f"source {name}: token: {secret.missing_reason()}.") from error
+    if not token or _BAD_IN_TOKEN.search(token):
         raise SourceError(f"source {name}: token is empty, or holds blanks or control characters.")
     parts = urlsplit(settings.url)
-    config = {"credential.helper": "", f"credential.{parts.scheme}://{parts.netloc}.helper": _HELPER}
+    config = {"credential.helper": "", f"credential.{parts.scheme}://{parts.netloc}.helper": _CREDENTIAL_HELPER}
     variables = {"GIT_CONFIG_COUNT": str(len(config)), "GIT_ASKPASS": ""}
     for number, (key, value) in enumerate(config.items()):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return Access({**variables, "KIMAS_GIT_USER": settings.username, "KIMAS_GIT_TOKEN": token}, token)
+    return GitAccess({**variables, "KIMAS_GIT_USER": settings.username, "KIMAS_GIT_TOKEN": token}, token)
 
 
-def _with_ssh(name: str, settings: GitSource) -> Access:
+def _build_ssh_access(name: str, settings: GitSource) -> GitAccess:
     options = ["BatchMode=yes", f"ConnectTimeout={max(1, int(settings.timeout_s))}"]
     options.append(f"StrictHostKeyChecking={'yes' if settings.host_keys == 'strict' else 'accept-new'}")
     command = ["ssh"]
     if settings.ssh_key:
-        command += ["-i", _usable_key(name, settings.ssh_key.expanduser())]
+        command += ["-i", _check_key(name, settings.ssh_key.expanduser())]
         options.append("IdentitiesOnly=yes")
     if settings.known_hosts:
-        options.append(f'UserKnownHostsFile="{_for_ssh(name, settings.known_hosts.expanduser())}"')
+        options.append(f'UserKnownHostsFile="{_to_ssh_path(name, settings.known_hosts.expanduser())}"')
     for option in options:
         command += ["-o", option]
-    return Access({"GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"})
+    return GitAccess({"GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"})
 
 
-def _usable_key(name: str, key: Path) -> str:
+def _check_key(name: str, key: Path) -> str:
     """Return the key as ssh wants it named. Raises `SourceError` where ssh would only say that it was refused."""
     try:
-        found = key.stat()
+        key_stat = key.stat()
         with key.open("rb") as file:
             file.read(1)
     except OSError as error:
         raise SourceError(f"source {name}: ssh_key {key} cannot be read: {error.strerror}.") from error
-    if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) & 0o077:
-        mode = f"{stat.S_IMODE(found.st_mode):o}"
+    if key_stat.st_uid == os.getuid() and stat.S_IMODE(key_stat.st_mode) & 0o077:
+        mode = f"{stat.S_IMODE(key_stat.st_mode):o}"
         raise SourceError(f"source {name}: ssh_key {key} is open to others (mode {mode}): chmod 600.")
-    return _for_ssh(name, key)
+    return _to_ssh_path(name, key)
 
 
-def _for_ssh(name: str, path: Path) -> str:
+def _to_ssh_path(name: str, path: Path) -> str:
     """Return a path that ssh takes literally. Raises `SourceError` for one that cannot be written so."""
-    if _UNFIT_IN_PATH.search(str(path)):
+    if _BAD_IN_PATH.search(str(path)):
         raise SourceError(f"source {name}: the path {str(path)!r} cannot be told to ssh; choose a plainer one.")
     return str(path).replace("%", "%%")
 
 
-_ASKED = "/info/refs"
+_REFS_PATH = "/info/refs"
 _TIMEOUT_S = 30.0
 # Of an older server, which names all its branches whatever it is asked.
-_REFERENCES_KB = 65_536
+_MAX_REFERENCES_KB = 65_536
 _UNAUTHORIZED = 401
 # So that a server answers with what it can do, and not with all of its branches.
-_VERSION = {"Git-Protocol": "version=2"}
+_PROTOCOL_HEADER = {"Git-Protocol": "version=2"}
 
 
-async def new_address(url: str, access: Access) -> str:
+async def resolve_redirect(url: str, access: GitAccess) -> str:
     """Return where a repository has moved to, as git would find out: by asking for its references.
 
     The host that is configured may have a private address, and may upgrade to https; a redirect to any other host is
@@ -123,41 +125,54 @@ async def new_address(url: str, access: Access) -> str:
     parts = urlsplit(url)
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
     if access.secret:
-        login = f"{access.variables['KIMAS_GIT_USER']}:{access.secret}"
-    asked = urlunsplit((parts.scheme, _host(url), parts.path.rstrip("/") + _ASKED, "service=git-upload-pack", ""))
+        login = f"{access.environment['KIMAS_GIT_USER']}:{access.secret}"
+    refs_url = urlunsplit(
+        (parts.scheme, _host(url), parts.path.rstrip("/") + _REFS_PATH, "service=git-upload-pack", "")
+    )
 
-    def check(target: str) -> None:
-        if not _same_server(url, target):
-            told = f"it redirects to another host ({_host(target)}), which is not followed"
-            raise SourceError(f"{told}. If it is meant, give that address as url")
+    def check_redirect(target: str) -> None:
+        if not _is_same_server(url, target):
+            message = f"it redirects to another host ({_host(target)}), which is not followed"
+            raise SourceError(f"{message}. If it is meant, give that address as url")
 
     async with WebClient({parts.hostname or ""}) as client:
-        reply = await client.fetch(Request(asked, headers=_VERSION, timeout_s=_TIMEOUT_S, kb=_REFERENCES_KB), check)
-        if reply.status == _UNAUTHORIZED and login:
-            basic = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+        response = await client.fetch(
+            Request(refs_url, headers=_PROTOCOL_HEADER, timeout_s=_TIMEOUT_S, max_kb=_MAX_REFERENCES_KB), check_redirect
+        )
+        if response.status == _UNAUTHORIZED and login:
+            auth_header = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
             # Where it led without a login: from there it may lead on with one.
-            request = Request(reply.url, headers={**_VERSION, **basic}, timeout_s=_TIMEOUT_S, kb=_REFERENCES_KB)
-            reply = await client.fetch(request, check)
-    return _repository(url, reply)
+            request = Request(
+                response.url,
+                headers={**_PROTOCOL_HEADER, **auth_header},
+                timeout_s=_TIMEOUT_S,
+                max_kb=_MAX_REFERENCES_KB,
+            )
+            response = await client.fetch(request, check_redirect)
+    return _to_repository_url(url, response)
 
 
-def _repository(url: str, reply: Response) -> str:
+def _to_repository_url(url: str, response: Response) -> str:
     """Return the address of the repository whose references were found, with the login of the configured one."""
-    path = urlsplit(reply.url).path
-    if not path.endswith(_ASKED):
+    path = urlsplit(response.url).path
+    if not path.endswith(_REFS_PATH):
         raise SourceError("it redirects to what is no repository")
-    found = urlsplit(reply.url)
-    login, at, _ = urlsplit(url).netloc.rpartition("@")
-    return urlunsplit((found.scheme, f"{login}{at}{found.netloc}", path.removesuffix(_ASKED), "", ""))
+    target = urlsplit(response.url)
+    login, separator, _ = urlsplit(url).netloc.rpartition("@")
+    return urlunsplit((target.scheme, f"{login}{separator}{target.netloc}", path.removesuffix(_REFS_PATH), "", ""))
 
 
-def _same_server(url: str, target: str) -> bool:
+def _is_same_server(url: str, target: str) -> bool:
     """Say whether a target is on the host of an address: by the same scheme and port, or by https in place of http."""
     try:
-        one, other = urlsplit(url), urlsplit(target)
-        upgraded = (one.scheme, other.scheme) == ("http", "https") and one.port is None and other.port is None
-        same = (one.scheme, one.port) == (other.scheme, other.port)
-        return one.hostname == other.hostname and (same or upgraded)
+        url_parts, target_parts = urlsplit(url), urlsplit(target)
+        is_upgrade = (
+            (url_parts.scheme, target_parts.scheme) == ("http", "https")
+            and url_parts.port is None
+            and target_parts.port is None
+        )
+        is_same_origin = (url_parts.scheme, url_parts.port) == (target_parts.scheme, target_parts.port)
+        return url_parts.hostname == target_parts.hostname and (is_same_origin or is_upgrade)
     except ValueError:
         return False
 

@@ -19,12 +19,19 @@ from urllib.parse import quote
 
 from core.errors import SourceError
 from core.settings import GitSource
-from knowledge.sources.common.documents import without_credentials
-from knowledge.sources.git.access import access_of, advice
-from knowledge.sources.git.command import Git, GitFailure, GitTimeout
-from knowledge.sources.git.state import CloneState, Taken, leave_others, locked, read_state, write_state
+from knowledge.sources.common.documents import redact_credentials
+from knowledge.sources.git.access import build_access, get_advice
+from knowledge.sources.git.command import Git, GitError, GitTimeout
+from knowledge.sources.git.state import (
+    CloneState,
+    LockTimeout,
+    file_lock,
+    read_state,
+    unfollow_other_clones,
+    write_state,
+)
 
-_SHORT = re.compile(r"[^A-Za-z0-9]+")
+_NON_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,188 +52,203 @@ class GitClone:
         self._url = settings.url
         self._branches = tuple(branches)
         self._timeout = settings.timeout_s
-        self._shown = without_credentials(settings.url)
-        self._access = access_of(name, settings)
+        self._display_url = redact_credentials(settings.url)
+        self._access = build_access(name, settings)
 
     async def refresh(self) -> Tips:
         """Bring the clone up to date, where no other source has just done it.
 
         Raises `SourceError` when there is no state at all, or the remote has no such branch.
         """
-        async with self._alone():
+        async with self._exclusive_access():
             state = await asyncio.to_thread(read_state, self.directory)
             if state is None:
-                return await self._remake(None)
+                return await self._recreate(None)
             try:
-                stale = await self._updated(state)
+                stale = await self._update(state)
                 return Tips(await self._commits(), stale)
-            except GitFailure:
-                return await self._remake(state)
+            except GitError:
+                return await self._recreate(state)
 
-    async def remake(self) -> Tips:
+    async def recreate(self) -> Tips:
         """Replace the clone by a new one. Raises `SourceError`; the old one then stays."""
-        async with self._alone():
-            return await self._remake(await asyncio.to_thread(read_state, self.directory))
+        async with self._exclusive_access():
+            return await self._recreate(await asyncio.to_thread(read_state, self.directory))
 
     async def remote_commit(self) -> str:
         """Ask the remote which commit the first branch is at, and change nothing. Raises `SourceError`."""
         git = Git(self.directory, self._timeout, self._access)
         commits = []
         for branch in self._branches:
-            wanted = (f"refs/heads/{branch}", f"refs/tags/{branch}") if branch else ("HEAD",)
+            references = (f"refs/heads/{branch}", f"refs/tags/{branch}") if branch else ("HEAD",)
             try:
-                output = await git.run("ls-remote", "--", self._url, *wanted)
-            except GitFailure as error:
-                problem = f"source {self.name}: {self._shown} cannot be reached: {error}."
-                raise SourceError(f"{problem} {advice(str(error))}.") from error
+                output = await git.run("ls-remote", "--", self._url, *references)
+            except GitError as error:
+                problem = f"source {self.name}: {self._display_url} cannot be reached: {error}."
+                raise SourceError(f"{problem} {get_advice(str(error))}.") from error
             if not output:
-                raise SourceError(f"source {self.name}: {self._shown} has no branch or tag {branch or 'HEAD'!r}.")
+                raise SourceError(f"source {self.name}: {self._display_url} has no branch or tag {branch or 'HEAD'!r}.")
             commits.append(output.split()[0].decode())
         return commits[0]
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
+    async def _exclusive_access(self) -> AsyncIterator[None]:
         """Be the only one who writes to the clone, and afterwards leave no clone behind that nobody uses any more."""
         try:
-            async with locked(self._lock, 2 * self._timeout):
+            async with file_lock(self._lock, 2 * self._timeout):
                 yield
-            await asyncio.to_thread(leave_others, self.directory, self.name)
-        except Taken as error:
+            await asyncio.to_thread(unfollow_other_clones, self.directory, self.name)
+        except LockTimeout as error:
             problem = f"source {self.name}: another refresh has been fetching into {self.directory} for too long"
             raise SourceError(f"{problem}; wait for it or stop it.") from error
         except OSError as error:
             raise SourceError(f"source {self.name}: {self.directory} cannot be written: {error.strerror}") from error
 
-    async def _updated(self, state: CloneState) -> str:
+    async def _update(self, state: CloneState) -> str:
         """Fetch unless that has just been done. Return why an older state has to do, or an empty text."""
-        if not state.news_for(self.name, self._branches):
+        if not state.is_fresh_for(self.name, self._branches):
             try:
                 await self._fetch(self.directory, state)
-            except GitFailure as error:
-                return await self._recover(state, error)
+            except GitError as error:
+                return await self._explain_stale(state, error)
         state.follow(self.name, self._branches)
         await asyncio.to_thread(write_state, self.directory, state)
         return ""
 
-    async def _remake(self, old: CloneState | None) -> Tips:
-        state = CloneState(self._shown, followers=old.followers if old else {})
-        fresh = self.directory.with_name(f"{self.directory.name}.new")
+    async def _recreate(self, old_state: CloneState | None) -> Tips:
+        state = CloneState(self._display_url, followers=old_state.followers if old_state else {})
+        new_directory = self.directory.with_name(f"{self.directory.name}.new")
         try:
-            await asyncio.to_thread(shutil.rmtree, fresh, ignore_errors=True)
-            await asyncio.to_thread(fresh.mkdir, parents=True)
-            await Git(fresh, self._timeout).run("init", "--quiet", "--bare")
-            await self._fetch(fresh, state)
+            await asyncio.to_thread(shutil.rmtree, new_directory, ignore_errors=True)
+            await asyncio.to_thread(new_directory.mkdir, parents=True)
+            await Git(new_directory, self._timeout).run("init", "--quiet", "--bare")
+            await self._fetch(new_directory, state)
             state.follow(self.name, self._branches)
-            await asyncio.to_thread(write_state, fresh, state)
-            await asyncio.to_thread(_swap_in, fresh, self.directory)
+            await asyncio.to_thread(write_state, new_directory, state)
+            await asyncio.to_thread(_replace_directory, new_directory, self.directory)
             return Tips(await self._commits())
-        except GitFailure as error:
-            raise await self._explain(error, fresh) from error
+        except GitError as error:
+            raise await self._to_source_error(error, new_directory) from error
         finally:
-            await asyncio.to_thread(shutil.rmtree, fresh, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, new_directory, ignore_errors=True)
 
     async def _fetch(self, directory: Path, state: CloneState) -> None:
         """Fetch the branches of all sources at once; only this one's where that fails, for another's may be gone."""
-        git, began = Git(directory, self._timeout, self._access), time.time()
-        wanted = state.wanted(self._branches)
+        git, started_at = Git(directory, self._timeout, self._access), time.time()
+        branches = state.all_branches(self._branches)
         try:
-            await self._fetch_branches(git, wanted)
+            await self._fetch_branches(git, branches)
         except GitTimeout:
             raise
-        except GitFailure:
-            if len(wanted) == len(self._branches):
+        except GitError:
+            if len(branches) == len(self._branches):
                 raise
             await self._fetch_branches(git, self._branches)
             # They are back as soon as their sources have found out for themselves.
             state.followers.clear()
-            wanted = list(self._branches)
-        state.note(self.name, wanted, began)
+            branches = list(self._branches)
+        state.record_fetch(self.name, branches, started_at)
 
     async def _fetch_branches(self, git: Git, branches: Sequence[str]) -> None:
         options = ("--quiet", "--no-tags", "--depth=1", "--force", "--no-write-fetch-head")
-        references = [f"+{branch or 'HEAD'}:{_reference(branch)}" for branch in branches]
+        references = [f"+{branch or 'HEAD'}:{_to_reference(branch)}" for branch in branches]
         await git.run("fetch", *options, "--", self._url, *references)
 
     async def _commits(self) -> Mapping[str, str]:
         git = Git(self.directory, self._timeout)
         commits = {}
         for branch in self._branches:
-            output = await git.run("rev-parse", "--verify", "--quiet", f"{_reference(branch)}^{{commit}}")
+            output = await git.run("rev-parse", "--verify", "--quiet", f"{_to_reference(branch)}^{{commit}}")
             commits[branch] = output.decode().strip()
         return commits
 
-    async def _recover(self, state: CloneState, failure: GitFailure) -> str:
+    async def _explain_stale(self, state: CloneState, fetch_error: GitError) -> str:
         """Find out whether the remote or the clone is at fault. Raises `GitFailure` when it is the clone."""
         try:
-            await self._require_branches(failure, self.directory)
-        except GitFailure as error:
+            await self._require_branches(fetch_error, self.directory)
+        except GitError as error:
             if not all(branch in state.fetched for branch in self._branches):
-                raise self._unreachable(error) from error
-            at = min(state.fetched[branch].at for branch in self._branches)
-            since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-            return f"{self._shown} cannot be reached ({failure}); this is its state of {since}. {advice(str(failure))}"
-        raise failure
+                raise self._unreachable_error(error) from error
+            oldest_fetch = min(state.fetched[branch].at for branch in self._branches)
+            since = datetime.fromtimestamp(oldest_fetch, UTC).strftime("%Y-%m-%d %H:%M UTC")
+            return (
+                f"{self._display_url} cannot be reached ({fetch_error}); this is its state of "
+                f"{since}. {get_advice(str(fetch_error))}"
+            )
+        raise fetch_error
 
-    async def _explain(self, failure: GitFailure, directory: Path) -> SourceError:
+    async def _to_source_error(self, fetch_error: GitError, directory: Path) -> SourceError:
         try:
-            await self._require_branches(failure, directory)
-        except GitFailure as error:
-            return self._unreachable(error)
+            await self._require_branches(fetch_error, directory)
+        except GitError as error:
+            return self._unreachable_error(error)
         except SourceError as error:
             return error
-        return SourceError(f"source {self.name}: {self._shown} cannot be fetched: {failure}.")
+        return SourceError(f"source {self.name}: {self._display_url} cannot be fetched: {fetch_error}.")
 
-    def _unreachable(self, failure: GitFailure) -> SourceError:
-        return SourceError(f"source {self.name}: {self._shown} cannot be fetched: {failure}. {advice(str(failure))}.")
+    def _unreachable_error(self, error: GitError) -> SourceError:
+        return SourceError(
+            f"source {self.name}: {self._display_url} cannot be fetched: {error}. {get_advice(str(error))}."
+        )
 
-    async def _require_branches(self, failure: GitFailure, directory: Path) -> None:
+    async def _require_branches(self, fetch_error: GitError, directory: Path) -> None:
         """Raise `GitFailure` when the remote does not answer either, `SourceError` when it lacks a branch."""
-        if isinstance(failure, GitTimeout):
-            raise failure
+        if isinstance(fetch_error, GitTimeout):
+            raise fetch_error
         output = await Git(directory, self._timeout, self._access).run("ls-remote", "--", self._url)
-        listed = (line.partition("\t")[2] for line in output.decode("utf-8", "replace").splitlines())
-        names = [name for name in listed if name and not name.endswith("^{}")]
-        if not names:
-            raise SourceError(f"source {self.name}: {self._shown} has no commits yet.")
-        short = [
-            name.removeprefix(kind) for kind in ("refs/heads/", "refs/tags/") for name in names if name.startswith(kind)
+        references = (line.partition("\t")[2] for line in output.decode("utf-8", "replace").splitlines())
+        reference_names = [name for name in references if name and not name.endswith("^{}")]
+        if not reference_names:
+            raise SourceError(f"source {self.name}: {self._display_url} has no commits yet.")
+        branch_names = [
+            name.removeprefix(kind)
+            for kind in ("refs/heads/", "refs/tags/")
+            for name in reference_names
+            if name.startswith(kind)
         ]
         for branch in self._branches:
-            if branch not in ("", *short):
-                raise SourceError(unknown_branch(self.name, self._shown, branch, short))
-        if "" in self._branches and "HEAD" not in names:
-            raise SourceError(unknown_branch(self.name, self._shown, "(its default branch)", short))
+            if branch not in ("", *branch_names):
+                raise SourceError(unknown_branch_message(self.name, self._display_url, branch, branch_names))
+        if "" in self._branches and "HEAD" not in reference_names:
+            raise SourceError(
+                unknown_branch_message(self.name, self._display_url, "(its default branch)", branch_names)
+            )
 
 
 def clone_name(url: str) -> str:
     """Return the name of the folder for a remote's clone: the same for every source of one repository."""
-    shown = without_credentials(url)
+    display_url = redact_credentials(url)
     # Over SSH the user may be part of the address: ~ is another folder for each.
-    identity = shown if url.startswith(("http://", "https://")) else url
+    identity = display_url if url.startswith(("http://", "https://")) else url
     identity = identity.rstrip("/").removesuffix(".git")
-    short = _SHORT.sub("-", shown.partition("://")[2] or shown).strip("-").removesuffix("-git")[-48:].strip("-")
-    return f"{short}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    slug = (
+        _NON_ALPHANUMERIC.sub("-", display_url.partition("://")[2] or display_url)
+        .strip("-")
+        .removesuffix("-git")[-48:]
+        .strip("-")
+    )
+    return f"{slug}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-def unknown_branch(name: str, url: str, branch: str, known: list[str]) -> str:
+def unknown_branch_message(name: str, url: str, branch: str, branches: list[str]) -> str:
     """Return the message for a branch that does not exist."""
-    listed = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-    return f"source {name}: {url} has no branch or tag {branch!r}. It has: {listed or 'none'}."
+    names = ", ".join(branches[:20]) + (f" and {len(branches) - 20} more" if len(branches) > 20 else "")
+    return f"source {name}: {url} has no branch or tag {branch!r}. It has: {names or 'none'}."
 
 
-def _reference(branch: str) -> str:
+def _to_reference(branch: str) -> str:
     # Quoted, so that a branch `a` and a tag `a/b` do not need the same place as a file and as a folder.
     return f"refs/kimas/on/{quote(branch, safe='')}" if branch else "refs/kimas/default"
 
 
-def _swap_in(fresh: Path, directory: Path) -> None:
+def _replace_directory(new_directory: Path, directory: Path) -> None:
     # Who is reading the old one right now finds the same objects under the same path, or was about to fail anyway.
-    old = directory.with_name(f"{directory.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    old_directory = directory.with_name(f"{directory.name}.old")
+    shutil.rmtree(old_directory, ignore_errors=True)
     if directory.exists():
-        directory.rename(old)
-    fresh.rename(directory)
-    if old.is_dir():
-        shutil.rmtree(old, ignore_errors=True)
+        directory.rename(old_directory)
+    new_directory.rename(directory)
+    if old_directory.is_dir():
+        shutil.rmtree(old_directory, ignore_errors=True)
     else:
-        old.unlink(missing_ok=True)
+        old_directory.unlink(missing_ok=True)

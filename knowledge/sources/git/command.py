@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from core.errors import SourceError
-from knowledge.sources.common.documents import without_credentials
-from knowledge.sources.git.access import Access, new_address
+from knowledge.sources.common.documents import redact_credentials
+from knowledge.sources.git.access import GitAccess, resolve_redirect
 
 _OPTIONS = (
     "core.hooksPath=/dev/null",
@@ -31,31 +31,31 @@ _OPTIONS = (
     "http.followRedirects=false",
 )
 _PROTOCOLS = "file:git:http:https:ssh"
-_BATCH = 64
-_REST_BYTES = 1 << 16
-_NO_ACCESS = Access()
+_BATCH_SIZE = 64
+_READ_BYTES = 1 << 16
+_NO_ACCESS = GitAccess()
 # Files for what a command writes, and for its errors.
-Written = tuple[IO[bytes], IO[bytes]]
-_CHANGED_KEY = b"REMOTE HOST IDENTIFICATION HAS CHANGED"
-_MOVED = re.compile(rb"requested URL returned error: 3\d\d")
+OutputFiles = tuple[IO[bytes], IO[bytes]]
+_HOST_KEY_CHANGED = b"REMOTE HOST IDENTIFICATION HAS CHANGED"
+_REDIRECT_ERROR = re.compile(rb"requested URL returned error: 3\d\d")
 
 
-class GitFailure(Exception):
+class GitError(Exception):
     """A git command failed. The message is what git said last, without credentials."""
 
 
-class GitTimeout(GitFailure):
+class GitTimeout(GitError):
     """A git command took longer than its time-out and was stopped."""
 
 
-class _GitRedirected(GitFailure):
+class _GitRedirected(GitError):
     """A remote wants to be asked elsewhere."""
 
 
 class Git:
     """Git commands in one repository, each with the same time-out in seconds. Those that ask a remote need `access`."""
 
-    def __init__(self, directory: Path, timeout: float, access: Access = _NO_ACCESS) -> None:
+    def __init__(self, directory: Path, timeout: float, access: GitAccess = _NO_ACCESS) -> None:
         self.directory = directory
         self._timeout = timeout
         self._access = access
@@ -68,27 +68,27 @@ class Git:
         try:
             return await self._run(arguments)
         except _GitRedirected:
-            old = next((one for one in arguments if one.startswith(("http://", "https://"))), "")
+            old_url = next((argument for argument in arguments if argument.startswith(("http://", "https://"))), "")
             try:
-                new = await new_address(old, self._access)
+                new_url = await resolve_redirect(old_url, self._access)
             except SourceError as error:
-                raise GitFailure(without_credentials(str(error))) from error
-        return await self._run([new if argument == old else argument for argument in arguments])
+                raise GitError(redact_credentials(str(error))) from error
+        return await self._run([new_url if argument == old_url else argument for argument in arguments])
 
     async def _run(self, arguments: Sequence[str]) -> bytes:
         # Into files: a connection that the user's ssh keeps open for later would hold a pipe for as long.
-        with _written() as written:
-            async with _process(self.directory, arguments, self._access, written) as process:
+        with _output_files() as files:
+            async with _git_process(self.directory, arguments, self._access, files) as process:
                 try:
                     async with asyncio.timeout(self._timeout):
                         await process.wait()
                 except TimeoutError as error:
                     raise GitTimeout(f"no answer within {self._timeout:g} s") from error
-            output, errors = await asyncio.to_thread(lambda: [_content(file) for file in written])
+            output, errors = await asyncio.to_thread(lambda: [_read_all(file) for file in files])
         if process.returncode:
-            words = _last_words(errors) or f"git {arguments[0]} ended with code {process.returncode}"
-            failure = _GitRedirected if _MOVED.search(errors) else GitFailure
-            raise failure(words.replace(self._access.secret, "***") if self._access.secret else words)
+            message = _first_error_line(errors) or f"git {arguments[0]} ended with code {process.returncode}"
+            error_class = _GitRedirected if _REDIRECT_ERROR.search(errors) else GitError
+            raise error_class(message.replace(self._access.secret, "***") if self._access.secret else message)
         return output
 
     async def blobs(self, ids: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:
@@ -96,17 +96,17 @@ class Git:
 
         Raises `GitFailure` when the repository is damaged. Close the iterator when leaving it early.
         """
-        async with _process(self.directory, ("cat-file", "--batch"), self._access) as process:
-            for start in range(0, len(ids), _BATCH):
-                batch = ids[start : start + _BATCH]
+        async with _git_process(self.directory, ("cat-file", "--batch"), self._access) as process:
+            for start in range(0, len(ids), _BATCH_SIZE):
+                batch = ids[start : start + _BATCH_SIZE]
                 # A batch of names fits into the pipe, so that writing cannot wait for reading.
-                _stdin(process).write("".join(f"{name}\n" for name in batch).encode())
-                for name in batch:
-                    content = await self._next_blob(process)
+                _stdin(process).write("".join(f"{blob_id}\n" for blob_id in batch).encode())
+                for blob_id in batch:
+                    content = await self._read_blob(process)
                     if content is not None:
-                        yield name, content
+                        yield blob_id, content
 
-    async def _next_blob(self, process: asyncio.subprocess.Process) -> bytes | None:
+    async def _read_blob(self, process: asyncio.subprocess.Process) -> bytes | None:
         output = _stdout(process)
         try:
             async with asyncio.timeout(self._timeout):
@@ -117,39 +117,39 @@ class Git:
         except TimeoutError as error:
             raise GitTimeout(f"no answer within {self._timeout:g} s") from error
         except (asyncio.IncompleteReadError, IndexError, ValueError) as error:
-            raise GitFailure("an object cannot be read") from error
+            raise GitError("an object cannot be read") from error
         return content[:-1]
 
 
 @contextmanager
-def _written() -> Iterator[Written]:
+def _output_files() -> Iterator[OutputFiles]:
     """Make files for what a command writes and for its errors; they go with the block. Raises `GitFailure`."""
     with ExitStack() as files:
         try:
             output, errors = (files.enter_context(tempfile.TemporaryFile()) for _ in range(2))
         except OSError as error:
-            raise GitFailure(f"no file can be made for git's output: {error.strerror or error}") from error
+            raise GitError(f"no file can be made for git's output: {error.strerror or error}") from error
         yield output, errors
 
 
-def _content(file: IO[bytes]) -> bytes:
+def _read_all(file: IO[bytes]) -> bytes:
     file.seek(0)
     return file.read()
 
 
 @asynccontextmanager
-async def _process(
-    directory: Path, arguments: Sequence[str], access: Access, written: Written | None = None
+async def _git_process(
+    directory: Path, arguments: Sequence[str], access: GitAccess, files: OutputFiles | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    starting = asyncio.create_task(_started(directory, arguments, access, written))
+    start_task = asyncio.create_task(_start(directory, arguments, access, files))
     try:
-        process = await asyncio.shield(starting)
+        process = await asyncio.shield(start_task)
     except FileNotFoundError as error:
-        raise GitFailure("the git command is not installed") from error
+        raise GitError("the git command is not installed") from error
     except asyncio.CancelledError:
         # Given up while it starts, asyncio would stop git alone, and its children would live on.
         with suppress(OSError):
-            await _stop(await starting)
+            await _stop(await start_task)
         raise
     try:
         yield process
@@ -157,18 +157,18 @@ async def _process(
         await _stop(process)
 
 
-async def _started(
-    directory: Path, arguments: Sequence[str], access: Access, written: Written | None
+async def _start(
+    directory: Path, arguments: Sequence[str], access: GitAccess, files: OutputFiles | None
 ) -> asyncio.subprocess.Process:
     """Start git; without files for what it writes it is talked to through pipes."""
     options = [part for option in _OPTIONS for part in ("-c", option)]
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    pipe, devnull = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     return await asyncio.create_subprocess_exec(
         *("git", f"--git-dir={directory}", *options, *arguments),
-        stdin=nothing if written else pipe,
-        stdout=written[0] if written else pipe,
-        stderr=written[1] if written else nothing,
-        env=_environment() | dict(access.variables),
+        stdin=devnull if files else pipe,
+        stdout=files[0] if files else pipe,
+        stderr=files[1] if files else devnull,
+        env=_environment() | dict(access.environment),
         # Its own session: no terminal to ask for a password on, and one group to stop it with its children.
         start_new_session=True,
     )
@@ -181,19 +181,19 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     if process.stdin is not None:
         process.stdin.close()
-    await asyncio.shield(_ended(process))
+    await asyncio.shield(_wait_for_exit(process))
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
     # A process whose output nobody takes does not count as ended for asyncio.
-    while process.stdout is not None and await process.stdout.read(_REST_BYTES):
+    while process.stdout is not None and await process.stdout.read(_READ_BYTES):
         pass
     await process.wait()
 
 
 def _environment() -> dict[str, str]:
     """Return the environment without variables that point git elsewhere (it may itself be running a hook)."""
-    kept = (
+    prefixes = (
         "GIT_SSH",
         "GIT_SSL",
         "GIT_PROXY",
@@ -202,7 +202,9 @@ def _environment() -> dict[str, str]:
         "GIT_CONFIG_SYSTEM",
         "GIT_CONFIG_NOSYSTEM",
     )
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith(kept)}
+    inherited = {
+        key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith(prefixes)
+    }
     return {
         **inherited,
         "GIT_TERMINAL_PROMPT": "0",
@@ -217,23 +219,23 @@ def _environment() -> dict[str, str]:
 
 def _stdin(process: asyncio.subprocess.Process) -> asyncio.StreamWriter:
     if process.stdin is None:
-        raise GitFailure("git was started without an input")
+        raise GitError("git was started without an input")
     return process.stdin
 
 
 def _stdout(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
     if process.stdout is None:
-        raise GitFailure("git was started without an output")
+        raise GitError("git was started without an output")
     return process.stdout
 
 
-def _last_words(errors: bytes) -> str:
+def _first_error_line(errors: bytes) -> str:
     """Return the first line that git, ssh or the server wrote as an error."""
-    if _CHANGED_KEY in errors:
+    if _HOST_KEY_CHANGED in errors:
         # Of a page of warnings in a frame of @ signs.
         return "the server's host key has changed"
     lines = (line.strip() for line in errors.decode("utf-8", "replace").splitlines())
     line = next((line for line in lines if line and not line.lower().startswith(("warning:", "hint:"))), "")
-    for speaker in ("fatal: ", "error: ", "remote: "):
-        line = line.removeprefix(speaker)
-    return without_credentials(line).rstrip(".")
+    for prefix in ("fatal: ", "error: ", "remote: "):
+        line = line.removeprefix(prefix)
+    return redact_credentials(line).rstrip(".")

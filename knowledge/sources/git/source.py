@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from core.errors import SourceError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.settings import GitSource
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.documents import derived_template, fill, without_credentials
-from knowledge.sources.common.path_filter import PACKED, Selection
-from knowledge.sources.formats import readable
-from knowledge.sources.git.blob_checks import LookedAt
-from knowledge.sources.git.clone import GitClone, Tips, unknown_branch
-from knowledge.sources.git.command import Git, GitFailure
+from knowledge.sources.common.documents import derive_template, fill_template, redact_credentials
+from knowledge.sources.common.path_filter import DOCUMENT_KINDS, PathFilter
+from knowledge.sources.formats import read_document
+from knowledge.sources.git.blob_checks import BlobCheckCache
+from knowledge.sources.git.clone import GitClone, Tips, unknown_branch_message
+from knowledge.sources.git.command import Git, GitError
 
 MISSING = "not in the repository"
-_LINK, _SUBMODULE = b"120000", b"160000"
+_LINK_MODE, _SUBMODULE_MODE = b"120000", b"160000"
 
 
 @dataclass(slots=True)
@@ -30,51 +30,51 @@ class Tree:
     """Blob ids by path, as far as they are taken; `packed` are those blobs that may be binary."""
 
     blobs: dict[str, str] = field(default_factory=dict)
-    packed: set[str] = field(default_factory=set)
+    binary_blobs: set[str] = field(default_factory=set)
     skipped: Counter[str] = field(default_factory=Counter)
     submodules: list[str] = field(default_factory=list)
 
 
-async def listed(git: Git, commit: str) -> bytes:
+async def list_tree(git: Git, commit: str) -> bytes:
     """Return all entries of a commit as git writes them. Raises `GitFailure`."""
     return await git.run("ls-tree", "-r", "-z", "--long", commit)
 
 
-def judged(output: bytes, selection: Selection) -> Tree:
+def filter_tree(output: bytes, path_filter: PathFilter) -> Tree:
     """Judge the entries of a commit by their names, modes and sizes. Blocking: a large repository takes a while."""
     tree = Tree()
     for line in output.split(b"\0"):
         fields, _, name = line.partition(b"\t")
         # A path that is no valid text is judged by what can be read of it: it may lie where nothing is taken.
         path = name.decode("utf-8", "replace")
-        if not path or not selection.takes(path):
+        if not path or not path_filter.matches(path):
             continue
         mode, _, blob, size = fields.split()
-        refusal = _refusal(mode, size, path, selection)
-        if not refusal and not _is_text(name):
-            refusal = "unreadable name"
-        if mode == _SUBMODULE:
+        skip_reason = _get_skip_reason(mode, size, path, path_filter)
+        if not skip_reason and not _is_utf8(name):
+            skip_reason = "unreadable name"
+        if mode == _SUBMODULE_MODE:
             tree.submodules.append(path)
-        if refusal:
-            tree.skipped[refusal] += 1
+        if skip_reason:
+            tree.skipped[skip_reason] += 1
             continue
         tree.blobs[path] = blob.decode()
-        if selection.kind(path) in PACKED:
-            tree.packed.add(tree.blobs[path])
+        if path_filter.get_kind(path) in DOCUMENT_KINDS:
+            tree.binary_blobs.add(tree.blobs[path])
     return tree
 
 
-def _refusal(mode: bytes, size: bytes, path: str, selection: Selection) -> str:
+def _get_skip_reason(mode: bytes, size: bytes, path: str, path_filter: PathFilter) -> str:
     """Return why an entry is skipped, or an empty string. Git gives the size BAD to an object that it lacks."""
-    if mode == _LINK:
+    if mode == _LINK_MODE:
         return "symbolic link"
-    if mode == _SUBMODULE:
+    if mode == _SUBMODULE_MODE:
         return "submodule"
-    known = size.isdigit()
-    return selection.refusal(path, int(size) if known else 0) or ("" if known else MISSING)
+    has_size = size.isdigit()
+    return path_filter.skip_reason(path, int(size) if has_size else 0) or ("" if has_size else MISSING)
 
 
-def _is_text(name: bytes) -> bool:
+def _is_utf8(name: bytes) -> bool:
     try:
         name.decode("utf-8")
     except UnicodeDecodeError:
@@ -83,7 +83,7 @@ def _is_text(name: bytes) -> bool:
 
 
 _BAD_IN_BRANCH = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|[/.]$")
-_SHOWN_SUBMODULES = 5
+_MAX_LOGGED_SUBMODULES = 5
 
 
 class GitRepository:
@@ -97,14 +97,16 @@ class GitRepository:
         self.name = name
         self._settings = settings
         self._branches = settings.branches or (settings.branch,)
-        self._selection = Selection(name, settings)
-        self._shown = without_credentials(settings.url)
-        self._looked_at = LookedAt(name, folder / f"{name}.json")
+        self._path_filter = PathFilter(name, settings)
+        self._display_url = redact_credentials(settings.url)
+        self._check_cache = BlobCheckCache(name, folder / f"{name}.json")
         for branch in self._branches:
             if branch and _BAD_IN_BRANCH.search(branch):
                 raise SourceError(f"source {name}: {branch!r} cannot be the name of a branch or tag.")
         if settings.url.startswith("-") or re.match(r"[\w+.-]+::", settings.url):
-            raise SourceError(f"source {name}: {self._shown!r} is not an address that is allowed (https, ssh, a path).")
+            raise SourceError(
+                f"source {name}: {self._display_url!r} is not an address that is allowed (https, ssh, a path)."
+            )
         self._clone = None if is_local(settings.url) else GitClone(name, settings, self._branches, folder)
 
     async def listing(self) -> Listing:
@@ -112,62 +114,64 @@ class GitRepository:
         try:
             tips = await self._clone.refresh() if self._clone else await self._local_tips()
             return await self._list(tips)
-        except GitFailure as error:
+        except GitError as error:
             if self._clone is None:
-                raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
-        tips = await self._clone.remake()
+                raise SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.") from error
+        tips = await self._clone.recreate()
         try:
             return await self._list(tips)
-        except GitFailure as error:
-            raise SourceError(f"source {self.name}: the new clone of {self._shown} is damaged: {error}.") from error
+        except GitError as error:
+            raise SourceError(
+                f"source {self.name}: the new clone of {self._display_url} is damaged: {error}."
+            ) from error
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield files as they are in the listing's commits."""
-        places: dict[str, list[str]] = {}
+        paths_by_blob: dict[str, list[str]] = {}
         for path in paths:
             if path in listing.fingerprints:
-                places.setdefault(listing.fingerprints[path], []).append(path)
+                paths_by_blob.setdefault(listing.fingerprints[path], []).append(path)
         git = self._git()
-        template = self._settings.link or derived_template(await self._remote(git))
-        commits = self._commits_of(listing.revision)
+        template = self._settings.link or derive_template(await self._get_remote_url(git))
+        commits = self._parse_revision(listing.revision)
         try:
-            async with aclosing(git.blobs(list(places))) as blobs:
+            async with aclosing(git.blobs(list(paths_by_blob))) as blobs:
                 async for blob, data in blobs:
-                    for path in places.pop(blob):
-                        yield await self._document(path, data, template, commits)
-            if places and self._clone:
-                raise GitFailure(f"{len(places)} files are missing in the clone")
-        except GitFailure as error:
+                    for path in paths_by_blob.pop(blob):
+                        yield await self._to_document(path, data, template, commits)
+            if paths_by_blob and self._clone:
+                raise GitError(f"{len(paths_by_blob)} files are missing in the clone")
+        except GitError as error:
             # The next listing is to notice what is wrong.
-            await self._looked_at.forget()
-            raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
+            await self._check_cache.clear()
+            raise SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.") from error
 
-    async def newest(self) -> str:
+    async def latest_commit(self) -> str:
         """Return the commit that the first branch is at, changing nothing; a remote is asked. Raises `SourceError`."""
         if self._clone:
             return await self._clone.remote_commit()
         try:
             return (await self._local_tips()).commits[self._branches[0]]
-        except GitFailure as error:
-            raise SourceError(f"source {self.name}: {self._shown} cannot be read: {error}.") from error
+        except GitError as error:
+            raise SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.") from error
 
-    async def _document(self, path: str, data: bytes, template: str, commits: Mapping[str, str]) -> Document:
-        branch, inner = self._place(path)
-        text, kind = await asyncio.to_thread(readable, inner, self._selection.kind(inner), data)
-        parts = PurePosixPath(inner).parts
-        several = len(commits) > 1
-        title = "/".join(parts[-2:]) if several else ""
-        url = fill(template, inner, commits[branch])
-        return Document(path, text, kind, title, url, branch if several else "")
+    async def _to_document(self, path: str, data: bytes, template: str, commits: Mapping[str, str]) -> Document:
+        branch, inner_path = self._split_branch(path)
+        text, kind = await asyncio.to_thread(read_document, inner_path, self._path_filter.get_kind(inner_path), data)
+        parts = PurePosixPath(inner_path).parts
+        is_multi_branch = len(commits) > 1
+        title = "/".join(parts[-2:]) if is_multi_branch else ""
+        url = fill_template(template, inner_path, commits[branch])
+        return Document(path, text, kind, title, url, branch if is_multi_branch else "")
 
-    def _place(self, path: str) -> tuple[str, str]:
+    def _split_branch(self, path: str) -> tuple[str, str]:
         """Return the branch and the path in it of a listed path."""
         if len(self._branches) == 1:
             return self._branches[0], path
-        branch, _, inner = path.partition(":")
-        return branch, inner
+        branch, _, inner_path = path.partition(":")
+        return branch, inner_path
 
-    def _commits_of(self, revision: str) -> Mapping[str, str]:
+    def _parse_revision(self, revision: str) -> Mapping[str, str]:
         if len(self._branches) == 1:
             return {self._branches[0]: revision}
         parts = (part.rpartition("=") for part in revision.split())
@@ -180,8 +184,8 @@ class GitRepository:
 
     def _local_directory(self) -> Path:
         path = Path(self._settings.url).expanduser()
-        inner = path / ".git"
-        directory = inner if inner.exists() else path
+        dot_git = path / ".git"
+        directory = dot_git if dot_git.exists() else path
         if not path.exists():
             raise SourceError(f"source {self.name}: {path} does not exist. Check url.")
         if not (directory.is_file() or (directory / "HEAD").exists()):
@@ -190,38 +194,42 @@ class GitRepository:
 
     async def _list(self, tips: Tips) -> Listing:
         git = self._git()
-        trees = {branch: await self._tree(git, commit) for branch, commit in tips.commits.items()}
+        trees = {branch: await self._read_tree(git, commit) for branch, commit in tips.commits.items()}
         blobs = {blob for tree in trees.values() for blob in tree.blobs.values()}
-        packed = {blob for tree in trees.values() for blob in tree.packed}
-        faults = await self._looked_at.faults(git, blobs, packed)
+        binary_blobs = {blob for tree in trees.values() for blob in tree.binary_blobs}
+        reasons = await self._check_cache.check(git, blobs, binary_blobs)
         skipped = sum((tree.skipped for tree in trees.values()), Counter[str]())
-        several = len(self._branches) > 1
+        is_multi_branch = len(self._branches) > 1
         fingerprints: dict[str, str] = {}
-        taken: set[tuple[str, str]] = set()
+        seen: set[tuple[str, str]] = set()
         for branch, tree in trees.items():
             for path, blob in tree.blobs.items():
-                fault = faults.get(blob, MISSING) or ("same in an earlier branch" if (path, blob) in taken else "")
-                if fault:
-                    skipped[fault] += 1
+                skip_reason = reasons.get(blob, MISSING) or (
+                    "same in an earlier branch" if (path, blob) in seen else ""
+                )
+                if skip_reason:
+                    skipped[skip_reason] += 1
                     continue
-                taken.add((path, blob))
-                fingerprints[f"{branch}:{path}" if several else path] = blob
+                seen.add((path, blob))
+                fingerprints[f"{branch}:{path}" if is_multi_branch else path] = blob
         if not fingerprints:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "nothing"
-            problem = f"source {self.name}: {self._shown} has no file that can be used (skipped: {counts})"
+            problem = f"source {self.name}: {self._display_url} has no file that can be used (skipped: {counts})"
             raise SourceError(f"{problem}. Check branch, include and exclude.")
-        revision = " ".join(f"{branch}={commit}" if several else commit for branch, commit in tips.commits.items())
+        revision = " ".join(
+            f"{branch}={commit}" if is_multi_branch else commit for branch, commit in tips.commits.items()
+        )
         return Listing(fingerprints, revision, dict(skipped), tips.stale)
 
-    async def _tree(self, git: Git, commit: str) -> Tree:
+    async def _read_tree(self, git: Git, commit: str) -> Tree:
         """Return the files of a commit, as far as can be told without their content. Raises `GitFailure`."""
-        tree = await asyncio.to_thread(judged, await listed(git, commit), self._selection)
+        tree = await asyncio.to_thread(filter_tree, await list_tree(git, commit), self._path_filter)
         if tree.skipped[MISSING] and self._clone:
-            raise GitFailure(f"{tree.skipped[MISSING]} files are missing in the clone")
+            raise GitError(f"{tree.skipped[MISSING]} files are missing in the clone")
         if tree.submodules:
-            shown = tree.submodules[:_SHOWN_SUBMODULES]
-            logger(__name__).info(
-                "source.submodules_ignored", source=self.name, count=len(tree.submodules), paths=shown
+            paths = tree.submodules[:_MAX_LOGGED_SUBMODULES]
+            get_logger(__name__).info(
+                "source.submodules_ignored", source=self.name, count=len(tree.submodules), paths=paths
             )
         return tree
 
@@ -234,22 +242,22 @@ class GitRepository:
         for reference in [f"refs/{kind}/{branch}" for kind in kinds] if branch else ["HEAD"]:
             try:
                 output = await git.run("rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
-            except GitFailure:
+            except GitError:
                 continue
             return output.decode().strip()
         output = await git.run("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags")
         names = output.decode("utf-8", "replace").split()
         if not names:
-            raise SourceError(f"source {self.name}: {self._shown} has no commits yet.")
-        raise SourceError(unknown_branch(self.name, self._shown, branch or "HEAD", names))
+            raise SourceError(f"source {self.name}: {self._display_url} has no commits yet.")
+        raise SourceError(unknown_branch_message(self.name, self._display_url, branch or "HEAD", names))
 
-    async def _remote(self, git: Git) -> str:
+    async def _get_remote_url(self, git: Git) -> str:
         """Return the address that links are derived from."""
         if self._clone:
             return self._settings.url
         try:
             return (await git.run("config", "--get", "remote.origin.url")).decode("utf-8", "replace").strip()
-        except GitFailure:
+        except GitError:
             return ""
 
 

@@ -14,35 +14,35 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-_PAUSE_S = 0.05
+_POLL_INTERVAL_S = 0.05
 
 
-class Taken(Exception):
+class LockTimeout(Exception):
     """Somebody else kept the lock for as long as was waited."""
 
 
 @asynccontextmanager
-async def locked(file: Path, patience_s: float) -> AsyncIterator[None]:
+async def file_lock(file: Path, timeout_s: float) -> AsyncIterator[None]:
     """Hold the lock of a file, which is made where it is missing. Raises `Taken`, or `OSError` where it cannot be made.
 
     It goes with the process. Who holds it may delete the file.
     """
-    descriptor = await _acquired(file, patience_s)
+    descriptor = await _acquire(file, timeout_s)
     try:
         yield
     finally:
         unlock(descriptor)
 
 
-async def _acquired(file: Path, patience_s: float) -> int:
-    ends = asyncio.get_running_loop().time() + patience_s
+async def _acquire(file: Path, timeout_s: float) -> int:
+    deadline = asyncio.get_running_loop().time() + timeout_s
     while True:
         descriptor = try_lock(file)
         if descriptor is not None:
             return descriptor
-        if asyncio.get_running_loop().time() >= ends:
-            raise Taken
-        await asyncio.sleep(_PAUSE_S)
+        if asyncio.get_running_loop().time() >= deadline:
+            raise LockTimeout
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def try_lock(file: Path) -> int | None:
@@ -75,7 +75,7 @@ ROUND_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class BranchFetch:
     """A fetch of a branch: in which round, and when it began (seconds since 1970)."""
 
     round: int
@@ -93,41 +93,46 @@ class CloneState:
     remote: str
     round: int = 1
     present: list[str] = field(default_factory=list)
-    fetched: dict[str, Fetched] = field(default_factory=dict)
+    fetched: dict[str, BranchFetch] = field(default_factory=dict)
     followers: dict[str, list[str]] = field(default_factory=dict)
 
-    def wanted(self, branches: Sequence[str]) -> list[str]:
+    def all_branches(self, branches: Sequence[str]) -> list[str]:
         """Return these branches, then those of all followers."""
-        others = (branch for followed in self.followers.values() for branch in followed)
-        return list(dict.fromkeys((*branches, *others)))
+        followed_branches = (branch for source_branches in self.followers.values() for branch in source_branches)
+        return list(dict.fromkeys((*branches, *followed_branches)))
 
-    def news_for(self, name: str, branches: Sequence[str]) -> bool:
+    def is_fresh_for(self, name: str, branches: Sequence[str]) -> bool:
         """Tell whether a source needs no fetch: another one has made it in this round, not long ago."""
         fetches = [self.fetched.get(branch) for branch in branches]
-        recent = all(one and one.round == self.round and 0 <= time.time() - one.at < ROUND_S for one in fetches)
-        return recent and name not in self.present
+        is_recent = all(
+            fetch and fetch.round == self.round and 0 <= time.time() - fetch.at < ROUND_S for fetch in fetches
+        )
+        return is_recent and name not in self.present
 
     def follow(self, name: str, branches: Sequence[str]) -> None:
         """Note that a source has seen its branches as they are now."""
         self.followers[name] = list(branches)
         self.present = [*self.present, name]
 
-    def note(self, name: str, branches: Sequence[str], at: float) -> None:
+    def record_fetch(self, name: str, branches: Sequence[str], started_at: float) -> None:
         """Note a fetch of branches by a source that began at a time."""
         if name in self.present:
             self.round += 1
             self.present = []
-        self.fetched |= dict.fromkeys(branches, Fetched(self.round, at))
+        self.fetched |= dict.fromkeys(branches, BranchFetch(self.round, started_at))
 
 
 def read_state(clone: Path) -> CloneState | None:
     """Return the state of a clone; None where there is none that can be understood."""
     try:
-        kept: dict[str, Any] = json.loads((clone / STATE_FILE).read_text("utf-8"))
-        fetched = {str(branch): Fetched(int(one["round"]), float(one["at"])) for branch, one in kept["fetched"].items()}
-        followers = {str(name): list(map(str, followed)) for name, followed in kept["followers"].items()}
-        present = list(map(str, kept["present"]))
-        return CloneState(str(kept["remote"]), int(kept["round"]), present, fetched, followers)
+        data: dict[str, Any] = json.loads((clone / STATE_FILE).read_text("utf-8"))
+        fetched = {
+            str(branch): BranchFetch(int(fetch["round"]), float(fetch["at"]))
+            for branch, fetch in data["fetched"].items()
+        }
+        followers = {str(name): list(map(str, branches)) for name, branches in data["followers"].items()}
+        present = list(map(str, data["present"]))
+        return CloneState(str(data["remote"]), int(data["round"]), present, fetched, followers)
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None
 
@@ -139,41 +144,41 @@ def write_state(clone: Path, state: CloneState) -> None:
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file in one step. Raises `OSError`."""
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(text, "utf-8")
-    draft.replace(path)
+    temp_file = path.with_name(f"{path.name}.draft")
+    temp_file.write_text(text, "utf-8")
+    temp_file.replace(path)
 
 
-def leave_others(clone: Path, name: str) -> None:
+def unfollow_other_clones(clone: Path, name: str) -> None:
     """Let a source follow no other clone than this one, and delete those that nobody follows then.
 
     One that is being written to right now is left for the next time. Blocking.
     """
     # Before clones were shared, each was named after its source.
-    former = clone.with_name(name)
-    if (former / STATE_FILE).is_file():
-        shutil.rmtree(former, ignore_errors=True)
-    for other in _clones(clone.parent):
+    legacy_clone = clone.with_name(name)
+    if (legacy_clone / STATE_FILE).is_file():
+        shutil.rmtree(legacy_clone, ignore_errors=True)
+    for other in _list_clones(clone.parent):
         if other != clone:
-            _leave(other, {name})
+            _unfollow(other, {name})
 
 
-def forget_sources(data_dir: Path, kept: Collection[str]) -> None:
+def delete_unused_clones(data_dir: Path, source_names: Collection[str]) -> None:
     """Delete the clones that none of these sources follows, and what was remembered of all others. Blocking."""
     folder = data_dir.expanduser() / "git"
-    for clone in _clones(folder):
+    for clone in _list_clones(folder):
         state = read_state(clone)
-        _leave(clone, set(state.followers) - set(kept) if state else set())
+        _unfollow(clone, set(state.followers) - set(source_names) if state else set())
     for file in folder.glob("*.json"):
-        if file.stem not in kept:
+        if file.stem not in source_names:
             file.unlink(missing_ok=True)
 
 
-def _clones(folder: Path) -> list[Path]:
+def _list_clones(folder: Path) -> list[Path]:
     return sorted(file.parent for file in folder.glob(f"*/{STATE_FILE}"))
 
 
-def _leave(clone: Path, names: Set[str]) -> None:
+def _unfollow(clone: Path, names: Set[str]) -> None:
     state = read_state(clone)
     if state is None or not names & state.followers.keys():
         return

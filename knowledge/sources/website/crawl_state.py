@@ -15,7 +15,7 @@ from core.errors import SourceError
 
 
 @dataclass(frozen=True, slots=True)
-class KnownPage:
+class PageState:
     """A page as it was last seen; its text is in the file that `fingerprint` names (none without text)."""
 
     fingerprint: str
@@ -26,147 +26,149 @@ class KnownPage:
     modified: str = ""
 
 
-class SiteRecord:
+class PageStateStore:
     """The record of the site called `name`, below `directory`. All of it blocks: call it off the event loop."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self._name = name
         self._directory = directory
 
-    def load(self) -> dict[str, KnownPage]:
+    def load(self) -> dict[str, PageState]:
         """Return the pages by path; none when nothing is known or the record is damaged: all is fetched again then."""
         try:
-            stored = json.loads((self._directory / "pages.json").read_text("utf-8"))
-            return {path: KnownPage(**{**page, "links": tuple(page["links"])}) for path, page in stored.items()}
+            data = json.loads((self._directory / "pages.json").read_text("utf-8"))
+            return {path: PageState(**{**page, "links": tuple(page["links"])}) for path, page in data.items()}
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return {}
 
-    def save(self, pages: Mapping[str, KnownPage]) -> None:
+    def save(self, pages: Mapping[str, PageState]) -> None:
         """Keep these pages and the files of their texts, and no others. Raises `SourceError`."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            kept = {page.fingerprint for page in pages.values()}
-            fresh = self._directory / "pages.json.new"
-            fresh.write_text(json.dumps({path: asdict(page) for path, page in pages.items()}), "utf-8")
-            os.replace(fresh, self._directory / "pages.json")
+            fingerprints = {page.fingerprint for page in pages.values()}
+            temp_file = self._directory / "pages.json.new"
+            temp_file.write_text(json.dumps({path: asdict(page) for path, page in pages.items()}), "utf-8")
+            os.replace(temp_file, self._directory / "pages.json")
             for file in self._directory.glob("*.md"):
-                if file.stem not in kept:
+                if file.stem not in fingerprints:
                     file.unlink()
-        except OSError as fault:
-            raise self._unwritable(fault) from fault
+        except OSError as error:
+            raise self._to_write_error(error) from error
 
-    def keep(self, fingerprint: str, text: str) -> None:
+    def save_text(self, fingerprint: str, text: str) -> None:
         """Write the text of a page. Raises `SourceError`."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             (self._directory / f"{fingerprint}.md").write_text(text, "utf-8")
-        except OSError as fault:
-            raise self._unwritable(fault) from fault
+        except OSError as error:
+            raise self._to_write_error(error) from error
 
-    def text(self, page: KnownPage) -> str | None:
+    def load_text(self, page: PageState) -> str | None:
         """Return the text of a page, or None when its file is gone."""
         try:
             return (self._directory / f"{page.fingerprint}.md").read_text("utf-8")
         except FileNotFoundError:
             return None
 
-    def _unwritable(self, fault: OSError) -> SourceError:
-        return SourceError(f"source {self._name}: {self._directory} cannot be written: {fault.strerror}")
+    def _to_write_error(self, error: OSError) -> SourceError:
+        return SourceError(f"source {self._name}: {self._directory} cannot be written: {error.strerror}")
 
 
 # What one visit may cost, beside the pauses: a maze of pages without text, or a site that hangs, has no end of its own.
 REQUESTS_PER_PAGE = 4
 SECONDS_PER_PAGE = 2.0
-SHORTEST_VISIT_S = 60.0
+MIN_CRAWL_S = 60.0
 # A site whose pages fail one after the other is left alone until the next refresh.
-FAILURES_IN_A_ROW = 10
-MOST_ADDRESSES = 20_000
+MAX_CONSECUTIVE_FAILURES = 10
+MAX_URLS = 20_000
 
-BEYOND = "beyond max_pages"
+PAGE_LIMIT_REASON = "beyond max_pages"
 
 
 @dataclass(slots=True)
-class Visit:
+class CrawlState:
     """`known` are the pages of the last visit, `found` those of this one, both by path; `answered` are the paths of
     which the site has said how they stand now. `requests` and `failures` count pages, without robots.txt and sitemaps.
     """
 
-    known: dict[str, KnownPage]
+    known_pages: dict[str, PageState]
     max_pages: int
-    found: dict[str, KnownPage] = field(default_factory=dict)
+    found_pages: dict[str, PageState] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
-    waiting: deque[tuple[str, int]] = field(default_factory=deque)
-    seen: set[str] = field(default_factory=set)
-    answered: set[str] = field(default_factory=set)
-    requests: int = 0
-    failures: int = 0
-    in_a_row: int = 0
-    first_failed: bool = False
-    failure: str = ""
-    cut: str = ""
-    ends: float = float("inf")
+    queue: deque[tuple[str, int]] = field(default_factory=deque)
+    seen_urls: set[str] = field(default_factory=set)
+    answered_paths: set[str] = field(default_factory=set)
+    request_count: int = 0
+    failure_count: int = 0
+    consecutive_failures: int = 0
+    has_first_page_failed: bool = False
+    first_error: str = ""
+    stop_reason: str = ""
+    deadline: float = float("inf")
 
-    def begin(self, pause_s: float) -> None:
+    def start(self, delay_s: float) -> None:
         """Start the clock; `pause_s` is what the site wants between two requests."""
-        self.ends = time.monotonic() + max(SHORTEST_VISIT_S, self.max_pages * (pause_s + SECONDS_PER_PAGE))
+        self.deadline = time.monotonic() + max(MIN_CRAWL_S, self.max_pages * (delay_s + SECONDS_PER_PAGE))
 
-    def add(self, url: str, depth: int) -> None:
+    def enqueue(self, url: str, depth: int) -> None:
         """Put an address into the queue, once; what is no address at all is left out."""
-        if url in self.seen:
+        if url in self.seen_urls:
             return
-        if len(self.seen) >= MOST_ADDRESSES:
+        if len(self.seen_urls) >= MAX_URLS:
             self.skipped["too many addresses"] += 1
             return
         try:
             urlsplit(url)
         except ValueError:
             return
-        self.seen.add(url)
-        self.waiting.append((url, depth))
+        self.seen_urls.add(url)
+        self.queue.append((url, depth))
 
-    def enough(self) -> str:
+    def get_stop_reason(self) -> str:
         """Return why no further page is asked for, or an empty text."""
-        if len(self.found) >= self.max_pages:
-            return BEYOND
-        if self.in_a_row >= FAILURES_IN_A_ROW:
+        if len(self.found_pages) >= self.max_pages:
+            return PAGE_LIMIT_REASON
+        if self.consecutive_failures >= MAX_CONSECUTIVE_FAILURES:
             return "site failing"
-        if self.requests >= self.max_pages * REQUESTS_PER_PAGE:
+        if self.request_count >= self.max_pages * REQUESTS_PER_PAGE:
             return "requests used up"
-        return "time used up" if time.monotonic() >= self.ends else ""
+        return "time used up" if time.monotonic() >= self.deadline else ""
 
-    def came(self, path: str) -> None:
+    def mark_answered(self, path: str) -> None:
         """Note that the site has answered for a path, whatever it said."""
-        self.answered.add(path)
-        self.in_a_row = 0
+        self.answered_paths.add(path)
+        self.consecutive_failures = 0
 
-    def failed(self, path: str, reason: str, *, first: bool) -> KnownPage | None:
+    def mark_failed(self, path: str, reason: str, *, is_first: bool) -> PageState | None:
         """Note that a page failed for now, and return what is known of it, which stays."""
         self.skipped["failed"] += 1
-        self.failures += 1
-        self.in_a_row += 1
-        self.first_failed = self.first_failed or first
-        self.failure = self.failure or reason
-        before = self.known.get(path)
-        if before is not None and before.fingerprint:
-            self.found[path] = before
-        return before
+        self.failure_count += 1
+        self.consecutive_failures += 1
+        self.has_first_page_failed = self.has_first_page_failed or is_first
+        self.first_error = self.first_error or reason
+        previous = self.known_pages.get(path)
+        if previous is not None and previous.fingerprint:
+            self.found_pages[path] = previous
+        return previous
 
-    def stale(self) -> str:
+    def stale_reason(self) -> str:
         """Return why this round says little of the site: its first page, half of its pages or ten in a row failed."""
-        whole = not self.first_failed and self.cut != "site failing"
-        if whole and (not self.failures or self.failures * 2 < self.requests):
+        is_complete = not self.has_first_page_failed and self.stop_reason != "site failing"
+        if is_complete and (not self.failure_count or self.failure_count * 2 < self.request_count):
             return ""
-        return f"{self.failures} of {self.requests} pages failed: {self.failure}"
+        return f"{self.failure_count} of {self.request_count} pages failed: {self.first_error}"
 
-    def unheard(self) -> dict[str, KnownPage]:
+    def unvisited(self) -> dict[str, PageState]:
         """Return the pages of the last visit of which this one has heard nothing, where it ended early or is stale."""
-        early = self.stale() or (self.cut and self.cut != BEYOND)
-        room = self.max_pages - len(self.found) if early else 0
-        left = [path for path in self.known if path not in self.found and path not in self.answered]
-        return {path: self.known[path] for path in left[: max(0, room)]}
+        ended_early = self.stale_reason() or (self.stop_reason and self.stop_reason != PAGE_LIMIT_REASON)
+        capacity = self.max_pages - len(self.found_pages) if ended_early else 0
+        remaining_paths = [
+            path for path in self.known_pages if path not in self.found_pages and path not in self.answered_paths
+        ]
+        return {path: self.known_pages[path] for path in remaining_paths[: max(0, capacity)]}
 
 
-def path_of(url: str) -> str:
+def get_path(url: str) -> str:
     """Return by what a page is known: its path with its query."""
     parts = urlsplit(url)
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

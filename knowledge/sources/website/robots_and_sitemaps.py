@@ -12,12 +12,12 @@ from urllib.parse import urljoin
 from urllib.robotparser import RobotFileParser
 
 from core.errors import SourceError
-from knowledge.web.client import AGENT, Request, WebClient
+from knowledge.web.client import USER_AGENT, Request, WebClient
 
-ROBOT = AGENT.split("/", maxsplit=1)[0]
-SITEMAP_KB = 51_200  # the protocol's own limit
-MOST_SITEMAPS = 50
-LONGEST_DELAY_S = 10.0
+ROBOT_NAME = USER_AGENT.split("/", maxsplit=1)[0]
+MAX_SITEMAP_KB = 51_200  # the protocol's own limit
+MAX_SITEMAPS = 50
+MAX_DELAY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,71 +28,71 @@ class Robots:
     delay_s: float
     sitemaps: tuple[str, ...]
 
-    def allow(self, url: str) -> bool:
+    def can_fetch(self, url: str) -> bool:
         """Say whether a page may be fetched."""
-        return self.rules.can_fetch(ROBOT, url)
+        return self.rules.can_fetch(ROBOT_NAME, url)
 
 
-async def read_robots(client: WebClient, site: str, timeout_s: float) -> Robots:
+async def read_robots(client: WebClient, site_url: str, timeout_s: float) -> Robots:
     """Read a site's robots.txt; a site without one allows everything.
 
     Raises `SourceError` when it cannot be told: a site that fails is not to be fetched (RFC 9309, 2.3.1.4).
     """
-    reply = await client.fetch(Request(urljoin(site, "/robots.txt"), timeout_s=timeout_s, kb=512))
-    if reply.status >= 500:
-        raise SourceError(f"{urljoin(site, '/robots.txt')} answered with status {reply.status}")
+    response = await client.fetch(Request(urljoin(site_url, "/robots.txt"), timeout_s=timeout_s, max_kb=512))
+    if response.status >= 500:
+        raise SourceError(f"{urljoin(site_url, '/robots.txt')} answered with status {response.status}")
     rules = RobotFileParser()
-    rules.parse(reply.text().splitlines() if reply.status < 400 else [])
-    delay = rules.crawl_delay(ROBOT)
-    seconds = min(float(delay), LONGEST_DELAY_S) if delay else 0.0
-    return Robots(rules, seconds, tuple(rules.site_maps() or ()))
+    rules.parse(response.text().splitlines() if response.status < 400 else [])
+    crawl_delay = rules.crawl_delay(ROBOT_NAME)
+    delay_s = min(float(crawl_delay), MAX_DELAY_S) if crawl_delay else 0.0
+    return Robots(rules, delay_s, tuple(rules.site_maps() or ()))
 
 
 async def read_sitemaps(
-    client: WebClient, site: str, named: Sequence[str], timeout_s: float, *, most: int, ends: float
+    client: WebClient, site_url: str, sitemap_urls: Sequence[str], timeout_s: float, *, limit: int, deadline: float
 ) -> list[str]:
     """Return the pages that a site's sitemaps list, at most `most`; none when there is no usable sitemap.
 
     No sitemap is asked for after `ends`, on the clock of `time.monotonic`.
     """
-    waiting = list(named) or [urljoin(site, "/sitemap.xml")]
-    seen: set[str] = set()
+    queue = list(sitemap_urls) or [urljoin(site_url, "/sitemap.xml")]
+    seen_urls: set[str] = set()
     pages: dict[str, None] = {}
-    while waiting and len(seen) < MOST_SITEMAPS and len(pages) < most and time.monotonic() < ends:
-        url = waiting.pop(0)
-        if url in seen:
+    while queue and len(seen_urls) < MAX_SITEMAPS and len(pages) < limit and time.monotonic() < deadline:
+        url = queue.pop(0)
+        if url in seen_urls:
             continue
-        seen.add(url)
+        seen_urls.add(url)
         try:
-            reply = await client.fetch(Request(url, timeout_s=timeout_s, kb=SITEMAP_KB))
+            response = await client.fetch(Request(url, timeout_s=timeout_s, max_kb=MAX_SITEMAP_KB))
         except SourceError:
             # A site without a usable sitemap is crawled.
             continue
-        if reply.status < 400:
-            inner, found = _entries(reply.content)
-            waiting += inner
-            pages |= dict.fromkeys(found)
-    return list(pages)[:most]
+        if response.status < 400:
+            nested_sitemaps, page_urls = _parse_sitemap(response.content)
+            queue += nested_sitemaps
+            pages |= dict.fromkeys(page_urls)
+    return list(pages)[:limit]
 
 
-def _entries(content: bytes) -> tuple[list[str], list[str]]:
+def _parse_sitemap(content: bytes) -> tuple[list[str], list[str]]:
     """Return the sitemaps and the pages that a sitemap names; nothing for what is none."""
     from lxml import etree
 
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, recover=True)
     try:
-        root = etree.fromstring(_unpacked(content), parser)
+        root = etree.fromstring(_decompress(content), parser)
     except (etree.XMLSyntaxError, ValueError, OSError, EOFError, zlib.error):
         return [], []
     if root is None:
         return [], []
-    places = [(element.text or "").strip() for element in root.iter("{*}loc")]
-    return (places, []) if etree.QName(root).localname == "sitemapindex" else ([], places)
+    urls = [(element.text or "").strip() for element in root.iter("{*}loc")]
+    return (urls, []) if etree.QName(root).localname == "sitemapindex" else ([], urls)
 
 
-def _unpacked(content: bytes) -> bytes:
+def _decompress(content: bytes) -> bytes:
     """Return a sitemap that is gzipped as a file unpacked, up to its allowed size."""
     if not content.startswith(b"\x1f\x8b"):
         return content
     with gzip.open(io.BytesIO(content)) as file:
-        return file.read(SITEMAP_KB * 1024)
+        return file.read(MAX_SITEMAP_KB * 1024)

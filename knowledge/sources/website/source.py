@@ -14,21 +14,21 @@ from core.errors import SourceError
 from core.settings import WebsiteSource
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.path_filter import PathGlobs
-from knowledge.sources.formats.html import HTML, read_page
-from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, KnownPage, SiteRecord, Visit, path_of
+from knowledge.sources.formats.html import HTML_TYPES, read_page
+from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, CrawlState, PageState, PageStateStore, get_path
 from knowledge.sources.website.robots_and_sitemaps import Robots, read_robots, read_sitemaps
-from knowledge.web.addresses import shown
-from knowledge.web.client import Request, Response, TooLong, WebClient
+from knowledge.web.addresses import redact_url
+from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient
 
-GONE = frozenset({404, 410})
+GONE_STATUSES = frozenset({404, 410})
 # A site that answers so is well: it keeps the page for some.
-REFUSED = frozenset({401, 403, 451})
-UNCHANGED = 304
+REFUSED_STATUSES = frozenset({401, 403, 451})
+NOT_MODIFIED = 304
 # What is fetched between two writes of the record, so that an interrupted first visit is not lost.
-SAVED_AFTER = 50
+SAVE_INTERVAL = 50
 
 
-class _PassedOver(SourceError):
+class _PageSkipped(SourceError):
     """A redirect leads where we do not go; the message is the reason that is counted."""
 
 
@@ -38,7 +38,7 @@ class Website:
     def __init__(self, name: str, settings: WebsiteSource, directory: Path) -> None:
         self.name = name
         self._settings = settings
-        self._record = SiteRecord(name, directory)
+        self._store = PageStateStore(name, directory)
         self._host = urlsplit(settings.url).netloc
         self._globs = PathGlobs(name, settings.include, settings.exclude)
 
@@ -49,154 +49,158 @@ class Website:
         most part, or took too long, has heard nothing; `stale` and `skipped` say why. Raises `SourceError` when nothing
         is known of it at all.
         """
-        known = await asyncio.to_thread(self._record.load)
-        visit = Visit(known, self._settings.max_pages)
+        known_pages = await asyncio.to_thread(self._store.load)
+        crawl = CrawlState(known_pages, self._settings.max_pages)
         try:
             async with WebClient(self._settings.allow_private) as client:
                 robots = await read_robots(client, self._settings.url, self._settings.timeout_s)
-                visit.begin(max(robots.delay_s, self._settings.delay_s))
-                await self._begin(visit, client, robots)
-                await self._visit(visit, client, robots)
-            unheard = {path: page for path, page in visit.unheard().items() if self._allowed(path, robots)}
-            pages = {**unheard, **visit.found}
-            self._require(pages, visit)
-        except SourceError as fault:
-            if not known:
-                raise SourceError(f"source {self.name}: {fault}") from fault
-            return Listing(_fingerprints(known), stale=str(fault))
-        await asyncio.to_thread(self._record.save, pages)
-        return Listing(_fingerprints(pages), skipped=dict(visit.skipped), stale=visit.stale())
+                crawl.start(max(robots.delay_s, self._settings.delay_s))
+                await self._seed_queue(crawl, client, robots)
+                await self._crawl(crawl, client, robots)
+            unvisited_pages = {path: page for path, page in crawl.unvisited().items() if self._is_allowed(path, robots)}
+            pages = {**unvisited_pages, **crawl.found_pages}
+            self._require_pages(pages, crawl)
+        except SourceError as error:
+            if not known_pages:
+                raise SourceError(f"source {self.name}: {error}") from error
+            return Listing(_fingerprints(known_pages), stale=str(error))
+        await asyncio.to_thread(self._store.save, pages)
+        return Listing(_fingerprints(pages), skipped=dict(crawl.skipped), stale=crawl.stale_reason())
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield pages as they were at the last visit."""
-        known = await asyncio.to_thread(self._record.load)
+        pages = await asyncio.to_thread(self._store.load)
         for path in paths:
-            page = known.get(path)
+            page = pages.get(path)
             if path in listing.fingerprints and page is not None:
-                text = await asyncio.to_thread(self._record.text, page)
+                text = await asyncio.to_thread(self._store.load_text, page)
                 if text is not None:
                     yield Document(path, text, "markdown", page.title, page.url)
 
-    async def _begin(self, visit: Visit, client: WebClient, robots: Robots) -> None:
+    async def _seed_queue(self, crawl: CrawlState, client: WebClient, robots: Robots) -> None:
         settings = self._settings
-        visit.add(settings.url, 0)
+        crawl.enqueue(settings.url, 0)
         if settings.sitemap:
-            most = settings.max_pages * REQUESTS_PER_PAGE
-            listed = await read_sitemaps(
-                client, settings.url, robots.sitemaps, settings.timeout_s, most=most, ends=visit.ends
+            limit = settings.max_pages * REQUESTS_PER_PAGE
+            urls = await read_sitemaps(
+                client, settings.url, robots.sitemaps, settings.timeout_s, limit=limit, deadline=crawl.deadline
             )
-            for url in listed:
+            for url in urls:
                 # What the sitemap lists is complete: its pages' links are not followed.
-                visit.add(url, settings.depth)
+                crawl.enqueue(url, settings.depth)
 
-    async def _visit(self, visit: Visit, client: WebClient, robots: Robots) -> None:
-        pause = max(robots.delay_s, self._settings.delay_s)
-        while visit.waiting:
-            url, depth = visit.waiting.popleft()
-            if not self._wanted(url) or path_of(url) in visit.found:
+    async def _crawl(self, crawl: CrawlState, client: WebClient, robots: Robots) -> None:
+        delay_s = max(robots.delay_s, self._settings.delay_s)
+        while crawl.queue:
+            url, depth = crawl.queue.popleft()
+            if not self._is_wanted(url) or get_path(url) in crawl.found_pages:
                 continue
-            visit.cut = visit.enough()
-            if visit.cut:
+            crawl.stop_reason = crawl.get_stop_reason()
+            if crawl.stop_reason:
                 # Off the event loop: many may be waiting.
-                visit.skipped[visit.cut] += 1 + await asyncio.to_thread(self._left, visit)
+                crawl.skipped[crawl.stop_reason] += 1 + await asyncio.to_thread(self._count_remaining, crawl)
                 return
-            if not robots.allow(url):
-                visit.skipped["disallowed by robots.txt"] += 1
+            if not robots.can_fetch(url):
+                crawl.skipped["disallowed by robots.txt"] += 1
                 continue
-            if visit.requests:
-                await asyncio.sleep(pause)
-            visit.requests += 1
-            await self._page(url, depth, visit, client, robots)
-            if visit.requests % SAVED_AFTER == 0:
-                await asyncio.to_thread(self._record.save, {**visit.known, **visit.found})
+            if crawl.request_count:
+                await asyncio.sleep(delay_s)
+            crawl.request_count += 1
+            await self._fetch_page(url, depth, crawl, client, robots)
+            if crawl.request_count % SAVE_INTERVAL == 0:
+                await asyncio.to_thread(self._store.save, {**crawl.known_pages, **crawl.found_pages})
 
-    def _wanted(self, url: str) -> bool:
+    def _is_wanted(self, url: str) -> bool:
         # The first page shows the way, also where it is not wanted itself.
-        return urlsplit(url).netloc == self._host and (url == self._settings.url or self._takes(path_of(url)))
+        return urlsplit(url).netloc == self._host and (url == self._settings.url or self._matches_globs(get_path(url)))
 
-    def _takes(self, path: str) -> bool:
-        return self._globs.takes(path.partition("?")[0])
+    def _matches_globs(self, path: str) -> bool:
+        return self._globs.matches(path.partition("?")[0])
 
-    def _allowed(self, path: str, robots: Robots) -> bool:
-        return self._takes(path) and robots.allow(urljoin(self._settings.url, path))
+    def _is_allowed(self, path: str, robots: Robots) -> bool:
+        return self._matches_globs(path) and robots.can_fetch(urljoin(self._settings.url, path))
 
-    def _left(self, visit: Visit) -> int:
+    def _count_remaining(self, crawl: CrawlState) -> int:
         """Return how many pages that are wanted still wait."""
-        return sum(self._wanted(url) and path_of(url) not in visit.found for url, _ in visit.waiting)
+        return sum(self._is_wanted(url) and get_path(url) not in crawl.found_pages for url, _ in crawl.queue)
 
-    def _judge(self, url: str, robots: Robots) -> None:
+    def _check_redirect(self, url: str, robots: Robots) -> None:
         """Raise `_PassedOver` for a redirect that leads where no link would be followed to."""
         if urlsplit(url).netloc != self._host:
-            raise _PassedOver("leads elsewhere")
-        if not robots.allow(url):
-            raise _PassedOver("disallowed by robots.txt")
+            raise _PageSkipped("leads elsewhere")
+        if not robots.can_fetch(url):
+            raise _PageSkipped("disallowed by robots.txt")
 
-    async def _page(self, url: str, depth: int, visit: Visit, client: WebClient, robots: Robots) -> None:
-        before = visit.known.get(path_of(url))
-        headers = {"If-None-Match": before.etag, "If-Modified-Since": before.modified} if before else {}
+    async def _fetch_page(self, url: str, depth: int, crawl: CrawlState, client: WebClient, robots: Robots) -> None:
+        previous = crawl.known_pages.get(get_path(url))
+        headers = {"If-None-Match": previous.etag, "If-Modified-Since": previous.modified} if previous else {}
         settings = self._settings
         request = Request(
             url,
             headers={name: value for name, value in headers.items() if value},
             timeout_s=settings.timeout_s,
-            kb=settings.max_page_kb,
+            max_kb=settings.max_page_kb,
         )
         try:
-            reply = await client.fetch(request, partial(self._judge, robots=robots))
-            page = before if reply.status == UNCHANGED and before else await self._read(url, reply, visit)
-        except (_PassedOver, TooLong) as fault:
-            visit.came(path_of(url))
-            visit.skipped["too large" if isinstance(fault, TooLong) else str(fault)] += 1
+            response = await client.fetch(request, partial(self._check_redirect, robots=robots))
+            page = (
+                previous
+                if response.status == NOT_MODIFIED and previous
+                else await self._parse_page(url, response, crawl)
+            )
+        except (_PageSkipped, ResponseTooLarge) as error:
+            crawl.mark_answered(get_path(url))
+            crawl.skipped["too large" if isinstance(error, ResponseTooLarge) else str(error)] += 1
             return
-        except SourceError as fault:
-            page = self._missed(url, visit, fault)
+        except SourceError as error:
+            page = self._handle_failure(url, crawl, error)
         else:
-            visit.came(path_of(url))
-            if page is not None and page.fingerprint and self._takes(path_of(reply.url)):
-                visit.found[path_of(reply.url)] = page
+            crawl.mark_answered(get_path(url))
+            if page is not None and page.fingerprint and self._matches_globs(get_path(response.url)):
+                crawl.found_pages[get_path(response.url)] = page
         if page is not None and depth < settings.depth:
-            for link in filter(self._wanted, page.links):
-                visit.add(link, depth + 1)
+            for link in filter(self._is_wanted, page.links):
+                crawl.enqueue(link, depth + 1)
 
-    def _missed(self, url: str, visit: Visit, fault: SourceError) -> KnownPage | None:
+    def _handle_failure(self, url: str, crawl: CrawlState, error: SourceError) -> PageState | None:
         """Keep what is known of a page that fails for now. A first page that nothing else stands beside must not."""
-        first = url == self._settings.url
-        if first and len(visit.seen) == 1:
-            raise fault
-        return visit.failed(path_of(url), str(fault), first=first)
+        is_first = url == self._settings.url
+        if is_first and len(crawl.seen_urls) == 1:
+            raise error
+        return crawl.mark_failed(get_path(url), str(error), is_first=is_first)
 
-    async def _read(self, url: str, reply: Response, visit: Visit) -> KnownPage | None:
+    async def _parse_page(self, url: str, response: Response, crawl: CrawlState) -> PageState | None:
         """Return a page, without a fingerprint where it has no text; None for what is none.
 
         Raises `SourceError` when it fails for now.
         """
-        if reply.status in GONE:
-            visit.skipped["gone"] += 1
+        if response.status in GONE_STATUSES:
+            crawl.skipped["gone"] += 1
             return None
-        if reply.status in REFUSED:
-            visit.in_a_row = 0
-        if reply.status >= 300:
-            raise SourceError(f"{shown(url)} answered with status {reply.status}")
-        if reply.headers.get("content-type", "").split(";")[0].strip().lower() not in HTML:
-            visit.skipped["no HTML"] += 1
+        if response.status in REFUSED_STATUSES:
+            crawl.consecutive_failures = 0
+        if response.status >= 300:
+            raise SourceError(f"{redact_url(url)} answered with status {response.status}")
+        if response.headers.get("content-type", "").split(";")[0].strip().lower() not in HTML_TYPES:
+            crawl.skipped["no HTML"] += 1
             return None
-        page = await asyncio.to_thread(read_page, reply.content, reply.url)
-        known = KnownPage("", page.title, page.canonical or reply.url, page.links)
+        page = await asyncio.to_thread(read_page, response.content, response.url)
+        page_state = PageState("", page.title, page.canonical or response.url, page.links)
         if not page.text:
-            visit.skipped["no text"] += 1
-            return known
-        fingerprint = hashlib.sha256(f"{page.title}\n{known.url}\n{page.text}".encode()).hexdigest()
-        await asyncio.to_thread(self._record.keep, fingerprint, page.text)
-        etag, modified = (reply.headers.get(name, "") for name in ("etag", "last-modified"))
-        return replace(known, fingerprint=fingerprint, etag=etag, modified=modified)
+            crawl.skipped["no text"] += 1
+            return page_state
+        fingerprint = hashlib.sha256(f"{page.title}\n{page_state.url}\n{page.text}".encode()).hexdigest()
+        await asyncio.to_thread(self._store.save_text, fingerprint, page.text)
+        etag, modified = (response.headers.get(name, "") for name in ("etag", "last-modified"))
+        return replace(page_state, fingerprint=fingerprint, etag=etag, modified=modified)
 
-    def _require(self, pages: Mapping[str, KnownPage], visit: Visit) -> None:
+    def _require_pages(self, pages: Mapping[str, PageState], crawl: CrawlState) -> None:
         """Raise `SourceError` when there is no page at all."""
         if not pages:
-            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(visit.skipped.items())) or "nothing else"
-            cause = f": {visit.failure}" if visit.failure else ""
-            raise SourceError(f"{shown(self._settings.url)} has no page that can be used ({counts}){cause}")
+            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(crawl.skipped.items())) or "nothing else"
+            cause = f": {crawl.first_error}" if crawl.first_error else ""
+            raise SourceError(f"{redact_url(self._settings.url)} has no page that can be used ({counts}){cause}")
 
 
-def _fingerprints(pages: Mapping[str, KnownPage]) -> dict[str, str]:
+def _fingerprints(pages: Mapping[str, PageState]) -> dict[str, str]:
     return {path: page.fingerprint for path, page in pages.items()}

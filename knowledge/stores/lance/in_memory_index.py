@@ -17,253 +17,310 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from core.runtime.tasks import Turns
+from core.runtime.tasks import CpuTurnstile
 from core.types import Passage
 from knowledge.ports import Vectors
-from knowledge.stores.lance.lancedb_import import return_memory
-from knowledge.stores.lance.segment import IDENTITY, READ, Alive, Block, Lexicon, Numbers, identities
+from knowledge.stores.lance.lancedb_import import trim_memory
+from knowledge.stores.lance.segment import (
+    IDENTITY_COLUMNS,
+    SEGMENT_COLUMNS,
+    AliveMask,
+    BM25Scorer,
+    FloatArray,
+    Segment,
+    hash_identities,
+)
 
 T = TypeVar("T")
 
 # So many vectors at most are compared together.
-MOST_TOGETHER = 32
+MAX_BATCH_SIZE = 32
 
 
-class Comparison:
+class DenseScorer:
     """Compares vectors with all of a version's: who comes while others are compared is compared with the next ones.
 
     Many vectors together cost little more than one, for most of the time the memory is waited for.
     """
 
-    def __init__(self, blocks: Sequence[Vectors]) -> None:
-        ends = np.cumsum([len(block) for block in blocks]).tolist()
-        self._blocks = [(block, slice(end - len(block), end)) for block, end in zip(blocks, ends, strict=True)]
-        self._passages = ends[-1] if ends else 0
-        self._turn = asyncio.Lock()
-        self._waiting: list[tuple[Vectors, asyncio.Future[Vectors]]] = []
+    def __init__(self, segments: Sequence[Vectors]) -> None:
+        ends = np.cumsum([len(segment) for segment in segments]).tolist()
+        self._segments = [
+            (segment, slice(end - len(segment), end)) for segment, end in zip(segments, ends, strict=True)
+        ]
+        self._passage_count = ends[-1] if ends else 0
+        self._lock = asyncio.Lock()
+        self._pending: list[tuple[Vectors, asyncio.Future[Vectors]]] = []
 
-    def now(self, unit: Vectors) -> Vectors:
+    def score_inline(self, unit_vector: Vectors) -> Vectors:
         """Return the cosines of a unit vector with all passages, block after block, shape (passages,)."""
-        found: Vectors = np.empty((1, self._passages), np.float32)
-        _compare(self._blocks, unit[None], found)
-        only: Vectors = found[0]
-        return only
+        scores: Vectors = np.empty((1, self._passage_count), np.float32)
+        _write_cosines(self._segments, unit_vector[None], scores)
+        cosines: Vectors = scores[0]
+        return cosines
 
-    async def cosines(self, executor: Executor, unit: Vectors) -> Vectors:
+    async def score_batched(self, executor: Executor, unit_vector: Vectors) -> Vectors:
         """Return the same, of many who wait together."""
-        done: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
-        self._waiting.append((unit, done))
+        future: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
+        self._pending.append((unit_vector, future))
         try:
-            async with self._turn:
-                if not done.done():
-                    await self._together(executor)
-            return await done
+            async with self._lock:
+                if not future.done():
+                    await self._score_pending(executor)
+            return await future
         finally:
-            self._waiting = [one for one in self._waiting if one[1] is not done]
+            self._pending = [request for request in self._pending if request[1] is not future]
 
-    async def _together(self, executor: Executor) -> None:
+    async def _score_pending(self, executor: Executor) -> None:
         """Compare all who wait. When it is cut off they go on waiting: the next one's turn is theirs."""
-        taken = self._waiting[:MOST_TOGETHER]
-        units = np.array([unit for unit, _ in taken])
-        found = np.empty((len(taken), self._passages), np.float32)
+        batch = self._pending[:MAX_BATCH_SIZE]
+        unit_vectors = np.array([unit_vector for unit_vector, _ in batch])
+        scores = np.empty((len(batch), self._passage_count), np.float32)
         # Two halves at the same time, where there are two processors free.
-        halves = (partial(_compare, self._blocks[first::2], units, found) for first in (0, 1))
-        await asyncio.gather(*(elsewhere(executor, half) for half in halves))
-        for cosines, (_, done) in zip(found, taken, strict=True):
-            if not done.done():
-                done.set_result(cosines)
-        self._waiting = [one for one in self._waiting if not one[1].done()]
+        halves = (partial(_write_cosines, self._segments[offset::2], unit_vectors, scores) for offset in (0, 1))
+        await asyncio.gather(*(run_in_executor(executor, half) for half in halves))
+        for cosines, (_, future) in zip(scores, batch, strict=True):
+            if not future.done():
+                future.set_result(cosines)
+        self._pending = [request for request in self._pending if not request[1].done()]
 
 
-def _compare(blocks: Sequence[tuple[Vectors, slice]], units: Vectors, found: Vectors) -> None:
+def _write_cosines(segments: Sequence[tuple[Vectors, slice]], unit_vectors: Vectors, scores: Vectors) -> None:
     """Write the cosines of unit vectors with the passages of some blocks into `found`, shape (units, passages)."""
-    for block, places in blocks:
+    for segment, columns in segments:
         # This way round the product of a few vectors takes some 60% of the time that `units @ block.T` takes.
-        np.clip((block @ units.T).T, -1, 1, out=found[:, places])
+        np.clip((segment @ unit_vectors.T).T, -1, 1, out=scores[:, columns])
 
 
-async def elsewhere(executor: Executor, work: Callable[[], T]) -> T:
+async def run_in_executor(executor: Executor, function: Callable[[], T]) -> T:
     """Return what work in a thread of the executor returns."""
-    return await asyncio.get_running_loop().run_in_executor(executor, work)
+    return await asyncio.get_running_loop().run_in_executor(executor, function)
 
 
 # Passages of a block: few enough to be read again when most of them are dead; counting its words takes 50 MB meanwhile.
-BLOCK = 8_192
+SEGMENT_SIZE = 8_192
 # So many blocks of less than a quarter of that may there be, before they are read again into one.
-SMALL_BLOCKS = 8
+MAX_SMALL_SEGMENTS = 8
 # So many bytes of vectors are compared in about a millisecond: sooner than a thread takes its turn.
-AT_ONCE = 8 << 20
+MAX_INLINE_BYTES = 8 << 20
 
-RowNumbers = NDArray[np.uint64]
+RowIds = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class SegmentView:
     """A block in one version of the table: which of its passages are alive, and the numbers of its rows there."""
 
-    block: Block
+    segment: Segment
     alive: NDArray[np.bool_]
-    rows: RowNumbers
+    row_ids: RowIds
 
 
-class Shelf:
+class InMemoryIndex:
     """All passages of one version of a table."""
 
-    def __init__(self, parts: Sequence[Part], others: RowNumbers) -> None:
+    def __init__(self, views: Sequence[SegmentView], other_row_ids: RowIds) -> None:
         """Put parts together; `others` are the numbers of the rows that are no passages."""
-        self.parts = parts
-        self.others = others
-        blocks = [part.block for part in parts]
-        self._blocks = blocks
-        self._starts = np.cumsum([0, *(len(part.alive) for part in parts)])
-        alive = np.concatenate([part.alive for part in parts] or [np.empty(0, bool)])
-        self._alive: Alive = None if alive.all() else alive
-        self._sources = tuple(name for block in blocks for name in block.sources)
-        firsts = np.cumsum([0, *(len(block.sources) for block in blocks)]).astype(np.int32)
-        numbers = [block.numbers + first for block, first in zip(blocks, firsts, strict=False)]
-        self._numbers = np.concatenate(numbers or [np.empty(0, np.int32)])
-        self._lexicon = Lexicon([block.words for block in blocks], self._alive)
-        self._comparison = Comparison([block.vectors for block in blocks])
-        self._turns = Turns()
-        self._bytes = sum(block.vectors.nbytes for block in blocks)
+        self.views = views
+        self.other_row_ids = other_row_ids
+        segments = [view.segment for view in views]
+        self._segments = segments
+        self._offsets = np.cumsum([0, *(len(view.alive) for view in views)])
+        alive_mask = np.concatenate([view.alive for view in views] or [np.empty(0, bool)])
+        self._alive_mask: AliveMask = None if alive_mask.all() else alive_mask
+        self._source_names = tuple(source_name for segment in segments for source_name in segment.source_names)
+        source_offsets = np.cumsum([0, *(len(segment.source_names) for segment in segments)]).astype(np.int32)
+        source_numbers = [
+            segment.source_numbers + offset for segment, offset in zip(segments, source_offsets, strict=False)
+        ]
+        self._source_numbers = np.concatenate(source_numbers or [np.empty(0, np.int32)])
+        self._bm25 = BM25Scorer([segment.inverted_index for segment in segments], self._alive_mask)
+        self._dense_scorer = DenseScorer([segment.vectors for segment in segments])
+        self._turnstile = CpuTurnstile()
+        self._vector_bytes = sum(segment.vectors.nbytes for segment in segments)
 
     async def search(
         self, executor: Executor, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
     ) -> Sequence[Passage]:
         """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, with both scores."""
-        if not self.parts or limit < 1:
+        if not self.views or limit < 1:
             return []
-        unit = None
+        unit_vector = None
         if vector is not None:
-            unit = (vector / max(float(np.linalg.norm(vector)), float(np.finfo(np.float32).tiny))).astype(np.float32)
-        if self._bytes <= AT_ONCE:
-            await self._turns.next()
-            return self._search(tokens, None if unit is None else self._comparison.now(unit), sources, limit)
-        cosines = None if unit is None else await self._comparison.cosines(executor, unit)
-        return await elsewhere(executor, partial(self._search, tokens, cosines, sources, limit))
+            unit_vector = (vector / max(float(np.linalg.norm(vector)), float(np.finfo(np.float32).tiny))).astype(
+                np.float32
+            )
+        if self._vector_bytes <= MAX_INLINE_BYTES:
+            await self._turnstile.yield_turn()
+            return self._search(
+                tokens, None if unit_vector is None else self._dense_scorer.score_inline(unit_vector), sources, limit
+            )
+        cosines = None if unit_vector is None else await self._dense_scorer.score_batched(executor, unit_vector)
+        return await run_in_executor(executor, partial(self._search, tokens, cosines, sources, limit))
 
     def _search(self, tokens: str, cosines: Vectors | None, sources: Collection[str], limit: int) -> Sequence[Passage]:
-        lexical = self._lexicon.scores(tokens)
-        eligible = self._eligible(sources)
-        chosen = _highest(lexical, lexical > 0 if eligible is None else (lexical > 0) & eligible, limit)
+        lexical_scores = self._bm25.scores(tokens)
+        eligible_mask = self._eligible_mask(sources)
+        positions = _top_positions(
+            lexical_scores, lexical_scores > 0 if eligible_mask is None else (lexical_scores > 0) & eligible_mask, limit
+        )
         if cosines is not None:
-            chosen = np.union1d(chosen, _highest(cosines, eligible, limit))
-        return self._passages(chosen, np.zeros_like(lexical) if cosines is None else cosines, lexical)
+            positions = np.union1d(positions, _top_positions(cosines, eligible_mask, limit))
+        return self._to_passages(
+            positions, np.zeros_like(lexical_scores) if cosines is None else cosines, lexical_scores
+        )
 
-    def _eligible(self, sources: Collection[str]) -> Alive:
+    def _eligible_mask(self, sources: Collection[str]) -> AliveMask:
         """Return which passages are alive and of these sources; None for all of them."""
-        wanted = np.array([name in sources for name in self._sources], bool)
-        if wanted.all():
-            return self._alive
-        these: NDArray[np.bool_] = wanted[self._numbers]
-        return these if self._alive is None else these & self._alive
+        source_mask = np.array([name in sources for name in self._source_names], bool)
+        if source_mask.all():
+            return self._alive_mask
+        passage_mask: NDArray[np.bool_] = source_mask[self._source_numbers]
+        return passage_mask if self._alive_mask is None else passage_mask & self._alive_mask
 
-    def _passages(self, chosen: NDArray[np.intp], cosines: Vectors, lexical: Numbers) -> Sequence[Passage]:
+    def _to_passages(
+        self, positions: NDArray[np.intp], cosines: Vectors, lexical_scores: FloatArray
+    ) -> Sequence[Passage]:
         passages: list[Passage] = []
-        where = self._starts.searchsorted(chosen, "right") - 1
-        for number in np.unique(where).tolist():
-            these = chosen[where == number]
-            records = self._blocks[number].records.take(these - self._starts[number])
-            scored = zip(records, cosines[these].tolist(), lexical[these].tolist(), strict=True)
-            passages += [Passage(*[*record, cosine, score]) for record, cosine, score in scored]
+        segment_numbers = self._offsets.searchsorted(positions, "right") - 1
+        for segment_number in np.unique(segment_numbers).tolist():
+            segment_positions = positions[segment_numbers == segment_number]
+            records = self._segments[segment_number].columns.take(segment_positions - self._offsets[segment_number])
+            scored_records = zip(
+                records, cosines[segment_positions].tolist(), lexical_scores[segment_positions].tolist(), strict=True
+            )
+            passages += [Passage(*[*record, cosine, score]) for record, cosine, score in scored_records]
         return passages
 
 
-def _highest(scores: Numbers, eligible: Alive, limit: int) -> NDArray[np.intp]:
+def _top_positions(scores: FloatArray, eligible_mask: AliveMask, limit: int) -> NDArray[np.intp]:
     """Return the places of the `limit` highest scores, of those that are eligible (None: all), in no order."""
-    if eligible is None:
+    if eligible_mask is None:
         return np.argpartition(-scores, limit - 1)[:limit] if len(scores) > limit else np.arange(len(scores))
-    places = np.flatnonzero(eligible)
-    return places[_highest(scores[places], None, limit)]
+    positions = np.flatnonzero(eligible_mask)
+    return positions[_top_positions(scores[positions], None, limit)]
 
 
-async def load_shelf(table: Any, dimension: int, executor: Executor, before: Shelf | None = None) -> Shelf:
+async def load_memory_index(
+    table: Any, dimension: int, executor: Executor, previous: InMemoryIndex | None = None
+) -> InMemoryIndex:
     """Read the passages of a table; what the shelf of an earlier version of it holds already is not read again.
 
     Rows never change: those of numbers that it knows are the same. One that is written anew has another number.
     """
-    known = before.parts if before else ()
-    others = before.others if before else np.empty(0, np.uint64)
-    listed = await table.query().with_row_id().select([]).to_arrow()
-    rows = np.asarray(listed.column("_rowid"))
-    parts, missing = await elsewhere(executor, partial(_living, known, others, rows))
-    if known and len(missing) > BLOCK:
-        keys = []
-        for some in _pieces(missing):
-            read = await table.take_row_ids(some.tolist()).with_row_id().select(IDENTITY).to_arrow()
-            keys.append(await elsewhere(executor, partial(_named, read)))
-        parts = await elsewhere(executor, partial(_moved, known, parts, *map(np.concatenate, zip(*keys, strict=True))))
-    parts, missing = await elsewhere(executor, partial(_living, _worth_keeping(parts), others, rows))
-    for some in _pieces(missing):
-        read = await table.take_row_ids(some.tolist()).with_row_id().select(READ).to_arrow()
-        part, empty = await elsewhere(executor, partial(_new, read, dimension))
-        parts, others = [*parts, *([part] if len(part.rows) else [])], np.concatenate([others, empty])
-    shelf = await elsewhere(executor, lambda: Shelf(parts, others[_among(others, np.sort(rows))]))
-    if len(missing) > BLOCK:
-        await elsewhere(executor, return_memory)
-    return shelf
+    previous_views = previous.views if previous else ()
+    other_row_ids = previous.other_row_ids if previous else np.empty(0, np.uint64)
+    row_id_table = await table.query().with_row_id().select([]).to_arrow()
+    row_ids = np.asarray(row_id_table.column("_rowid"))
+    views, missing_row_ids = await run_in_executor(
+        executor, partial(_update_alive, previous_views, other_row_ids, row_ids)
+    )
+    if previous_views and len(missing_row_ids) > SEGMENT_SIZE:
+        identity_batches = []
+        for batch in _batch_row_ids(missing_row_ids):
+            result = await table.take_row_ids(batch.tolist()).with_row_id().select(IDENTITY_COLUMNS).to_arrow()
+            identity_batches.append(await run_in_executor(executor, partial(_read_identities, result)))
+        views = await run_in_executor(
+            executor,
+            partial(
+                _revive_moved_rows, previous_views, views, *map(np.concatenate, zip(*identity_batches, strict=True))
+            ),
+        )
+    views, missing_row_ids = await run_in_executor(
+        executor, partial(_update_alive, _drop_sparse_segments(views), other_row_ids, row_ids)
+    )
+    for batch in _batch_row_ids(missing_row_ids):
+        result = await table.take_row_ids(batch.tolist()).with_row_id().select(SEGMENT_COLUMNS).to_arrow()
+        view, empty_row_ids = await run_in_executor(executor, partial(_make_segment_view, result, dimension))
+        views, other_row_ids = (
+            [*views, *([view] if len(view.row_ids) else [])],
+            np.concatenate([other_row_ids, empty_row_ids]),
+        )
+    index = await run_in_executor(
+        executor, lambda: InMemoryIndex(views, other_row_ids[_membership_mask(other_row_ids, np.sort(row_ids))])
+    )
+    if len(missing_row_ids) > SEGMENT_SIZE:
+        await run_in_executor(executor, trim_memory)
+    return index
 
 
-def _pieces(rows: RowNumbers) -> Iterator[RowNumbers]:
-    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
+def _batch_row_ids(row_ids: RowIds) -> Iterator[RowIds]:
+    return (row_ids[start : start + SEGMENT_SIZE] for start in range(0, len(row_ids), SEGMENT_SIZE))
 
 
-def _new(read: Any, dimension: int) -> tuple[Part, RowNumbers]:
+def _make_segment_view(table: Any, dimension: int) -> tuple[SegmentView, RowIds]:
     """Return a new block, and the numbers of the rows without a vector."""
     import pyarrow.compute as pc
 
-    full = pc.is_valid(read.column("vector"))
-    empty = np.asarray(read.filter(pc.invert(full)).column("_rowid"))
-    read = read.filter(full).combine_chunks()
-    return Part(Block.of(read, dimension), np.ones(len(read), bool), np.asarray(read.column("_rowid"))), empty
+    has_vector = pc.is_valid(table.column("vector"))
+    empty_row_ids = np.asarray(table.filter(pc.invert(has_vector)).column("_rowid"))
+    table = table.filter(has_vector).combine_chunks()
+    return SegmentView(
+        Segment.from_arrow(table, dimension), np.ones(len(table), bool), np.asarray(table.column("_rowid"))
+    ), empty_row_ids
 
 
-def _living(parts: Sequence[Part], others: RowNumbers, rows: RowNumbers) -> tuple[Sequence[Part], RowNumbers]:
+def _update_alive(
+    views: Sequence[SegmentView], other_row_ids: RowIds, row_ids: RowIds
+) -> tuple[Sequence[SegmentView], RowIds]:
     """Return the parts with those of their passages alive that are among these rows, and the rows that nobody holds.
 
     A passage that died stays dead.
     """
-    rows = np.sort(rows)
-    living = [Part(part.block, part.alive & _among(part.rows, rows), part.rows) for part in parts]
-    held = np.sort(np.concatenate([others, *(part.rows[part.alive] for part in living)]))
-    return living, rows[~_among(rows, held)]
+    row_ids = np.sort(row_ids)
+    updated_views = [
+        SegmentView(view.segment, view.alive & _membership_mask(view.row_ids, row_ids), view.row_ids) for view in views
+    ]
+    covered_row_ids = np.sort(np.concatenate([other_row_ids, *(view.row_ids[view.alive] for view in updated_views)]))
+    return updated_views, row_ids[~_membership_mask(row_ids, covered_row_ids)]
 
 
-def _among(some: RowNumbers, rows: RowNumbers) -> NDArray[np.bool_]:
+def _membership_mask(row_ids: RowIds, sorted_row_ids: RowIds) -> NDArray[np.bool_]:
     """Tell which are among rows, which are in ascending order."""
-    if not len(rows):
-        return np.zeros(len(some), bool)
-    found: NDArray[np.bool_] = rows[np.minimum(rows.searchsorted(some), len(rows) - 1)] == some
-    return found
+    if not len(sorted_row_ids):
+        return np.zeros(len(row_ids), bool)
+    mask: NDArray[np.bool_] = (
+        sorted_row_ids[np.minimum(sorted_row_ids.searchsorted(row_ids), len(sorted_row_ids) - 1)] == row_ids
+    )
+    return mask
 
 
-def _named(read: Any) -> tuple[NDArray[np.int64], RowNumbers]:
-    return identities(read), np.asarray(read.column("_rowid"))
+def _read_identities(table: Any) -> tuple[NDArray[np.int64], RowIds]:
+    return hash_identities(table), np.asarray(table.column("_rowid"))
 
 
-def _moved(before: Sequence[Part], parts: Sequence[Part], keys: NDArray[np.int64], rows: RowNumbers) -> Sequence[Part]:
+def _revive_moved_rows(
+    previous_views: Sequence[SegmentView],
+    views: Sequence[SegmentView],
+    identity_hashes: NDArray[np.int64],
+    row_ids: RowIds,
+) -> Sequence[SegmentView]:
     """Return the parts with those alive again whose rows have moved when files were merged: known by their identity.
 
     Where they are few they may as well have been written anew under the same identity: reading them tells.
     """
-    order = np.argsort(keys)
-    keys, rows, moved, count = keys[order], rows[order], list[Part](), 0
-    for old, part in zip(before, parts, strict=True):
-        places = np.flatnonzero(old.alive & ~part.alive)
-        wanted = part.block.keys[places]
-        at = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
-        same = keys[at] == wanted
-        places, at = places[same], at[same]
-        alive, numbers = part.alive.copy(), part.rows.copy()
-        alive[places], numbers[places] = True, rows[at]
-        moved.append(Part(part.block, alive, numbers))
-        count += len(places)
-    return moved if count > BLOCK else parts
+    order = np.argsort(identity_hashes)
+    identity_hashes, row_ids, moved_views, moved_count = identity_hashes[order], row_ids[order], list[SegmentView](), 0
+    for previous_view, view in zip(previous_views, views, strict=True):
+        positions = np.flatnonzero(previous_view.alive & ~view.alive)
+        segment_hashes = view.segment.identity_hashes[positions]
+        hash_positions = np.minimum(identity_hashes.searchsorted(segment_hashes), len(identity_hashes) - 1)
+        is_same = identity_hashes[hash_positions] == segment_hashes
+        positions, hash_positions = positions[is_same], hash_positions[is_same]
+        alive_mask, segment_row_ids = view.alive.copy(), view.row_ids.copy()
+        alive_mask[positions], segment_row_ids[positions] = True, row_ids[hash_positions]
+        moved_views.append(SegmentView(view.segment, alive_mask, segment_row_ids))
+        moved_count += len(positions)
+    return moved_views if moved_count > SEGMENT_SIZE else views
 
 
-def _worth_keeping(parts: Sequence[Part]) -> Sequence[Part]:
+def _drop_sparse_segments(views: Sequence[SegmentView]) -> Sequence[SegmentView]:
     """Leave out blocks of which half is dead, and small ones when they are many: their rows are read again."""
-    counted = [(part, np.count_nonzero(part.alive)) for part in parts]
-    good = [(part, living) for part, living in counted if 2 * living > len(part.alive)]
-    small = sum(living < BLOCK // 4 for _, living in good)
-    return [part for part, living in good if small <= SMALL_BLOCKS or living >= BLOCK // 4]
+    counted_views = [(view, np.count_nonzero(view.alive)) for view in views]
+    dense_views = [(view, alive_count) for view, alive_count in counted_views if 2 * alive_count > len(view.alive)]
+    small_count = sum(alive_count < SEGMENT_SIZE // 4 for _, alive_count in dense_views)
+    return [
+        view
+        for view, alive_count in dense_views
+        if small_count <= MAX_SMALL_SEGMENTS or alive_count >= SEGMENT_SIZE // 4
+    ]

@@ -11,32 +11,32 @@ from contextlib import contextmanager
 
 REST_CLIENT = "lance_namespace_urllib3_client"
 # LanceDB starts some eighty threads. With an arena each, glibc holds 150 MB more after an ingest of 10,000 passages.
-M_ARENA_MAX, ARENAS = -8, 2
+M_ARENA_MAX, MAX_ARENAS = -8, 2
 # By itself glibc soon keeps freed pieces of up to 32 MB for later: 150 MB after a large table was read into memory.
-M_MMAP_THRESHOLD, RETURNED_AT_ONCE = -3, 4 << 20
+M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES = -3, 4 << 20
 
 
 @contextmanager
-def light_import() -> Iterator[None]:
+def skip_rest_client() -> Iterator[None]:
     """Let the block import lancedb without executing the REST client it never uses here: 2 seconds instead of 3.5.
 
     Inside, the client's package is an unexecuted stand-in: its models are imported from it, its endpoints are not.
     LanceDB reads its log level from the environment once, at this moment; the user's own setting wins.
     """
-    _libc("mallopt", M_ARENA_MAX, ARENAS)
-    _libc("mallopt", M_MMAP_THRESHOLD, RETURNED_AT_ONCE)
+    _call_libc("mallopt", M_ARENA_MAX, MAX_ARENAS)
+    _call_libc("mallopt", M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
     spec = importlib.util.find_spec(REST_CLIENT) if REST_CLIENT not in sys.modules else None
-    quiet = "LANCEDB_LOG" not in os.environ
+    sets_log_level = "LANCEDB_LOG" not in os.environ
     if spec is not None:
         sys.modules[REST_CLIENT] = importlib.util.module_from_spec(spec)
-    if quiet:
+    if sets_log_level:
         os.environ["LANCEDB_LOG"] = "error"
     try:
         yield
     finally:
         if spec is not None:
             sys.modules.pop(REST_CLIENT, None)
-        if quiet:
+        if sets_log_level:
             os.environ.pop("LANCEDB_LOG", None)
 
 
@@ -46,20 +46,20 @@ def import_lancedb() -> None:
     Arrow's own allocator keeps some 40 MB more after a refresh, and takes 80 MB more during one: the C library's gives
     it back.
     """
-    with light_import():
+    with skip_rest_client():
         import lancedb.index  # noqa: F401
         import pyarrow as pa
 
         pa.set_memory_pool(pa.system_memory_pool())
 
 
-def return_memory() -> None:
+def trim_memory() -> None:
     """Give what a write used back to the system, where the C library can: some 40 MB each time. Takes milliseconds."""
-    _libc("malloc_trim", 0)
+    _call_libc("malloc_trim", 0)
 
 
-def _libc(function: str, *arguments: int) -> None:
+def _call_libc(function: str, *arguments: int) -> None:
     """Call a function of glibc's allocator; other C libraries do without it."""
-    call = getattr(ctypes.CDLL(None), function, None)
-    if call:
-        call(*arguments)
+    libc_function = getattr(ctypes.CDLL(None), function, None)
+    if libc_function:
+        libc_function(*arguments)

@@ -7,31 +7,33 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from core.types import Passage
-from knowledge.ports import Row
-from knowledge.stores.lance.segment import PASSAGE_COLUMNS, matrix
-from knowledge.stores.lance.snapshot import View, listed, quoted
+from knowledge.ports import PassageRow
+from knowledge.stores.lance.segment import PASSAGE_COLUMNS, to_vectors
+from knowledge.stores.lance.snapshot import Snapshot, quote_sql, to_sql_list
 from knowledge.stores.lance.store import LanceStore
 
-EXTRA = ["fingerprint", "tokens", "vector"]
+EXTRA_COLUMNS = ["fingerprint", "tokens", "vector"]
 
 
-async def lance_rows(store: LanceStore, source: str, paths: Collection[str], dimension: int) -> Sequence[Row]:
+async def lance_rows(store: LanceStore, source: str, paths: Collection[str], dimension: int) -> Sequence[PassageRow]:
     """Return the rows of these paths of a source. Raises `StoreError`."""
 
-    async def read(view: View) -> Sequence[Row]:
-        query = view.table.query().where(
-            f"source = {quoted(source)} AND vector IS NOT NULL AND path IN {listed(paths)}"
+    async def read(snapshot: Snapshot) -> Sequence[PassageRow]:
+        query = snapshot.table.query().where(
+            f"source = {quote_sql(source)} AND vector IS NOT NULL AND path IN {to_sql_list(paths)}"
         )
-        found = await query.select([*PASSAGE_COLUMNS, *EXTRA]).to_arrow()
-        return await asyncio.to_thread(_rows, found, dimension)
+        table = await query.select([*PASSAGE_COLUMNS, *EXTRA_COLUMNS]).to_arrow()
+        return await asyncio.to_thread(_rows, table, dimension)
 
     return await store._read(read, [])
 
 
-def _rows(found: Any, dimension: int) -> Sequence[Row]:
-    passages = zip(*(found.column(name).to_pylist() for name in PASSAGE_COLUMNS), strict=True)
-    others = (found.column(name).to_pylist() for name in EXTRA[:2])
+def _rows(table: Any, dimension: int) -> Sequence[PassageRow]:
+    passages = zip(*(table.column(name).to_pylist() for name in PASSAGE_COLUMNS), strict=True)
+    extra_columns = (table.column(name).to_pylist() for name in EXTRA_COLUMNS[:2])
     return [
-        Row(Passage(*values), fingerprint, tokens, vector)
-        for values, fingerprint, tokens, vector in zip(passages, *others, matrix(found, dimension), strict=True)
+        PassageRow(Passage(*values), fingerprint, tokens, vector)
+        for values, fingerprint, tokens, vector in zip(
+            passages, *extra_columns, to_vectors(table, dimension), strict=True
+        )
     ]

@@ -12,224 +12,249 @@ from uuid import UUID
 from core.errors import StoreError
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
-from knowledge.stores.weaviate.errors import mapped
-from knowledge.stores.weaviate.rows import Entry, Found, Sight, ranges
-from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES, SATURATION, collection
+from knowledge.stores.weaviate.errors import map_errors
+from knowledge.stores.weaviate.rows import NewObject, StoredObject, Visibility, slot_ranges
+from knowledge.stores.weaviate.schema import BM25_K1, DOCUMENTS, PASSAGES, make_collection_config
 
 if TYPE_CHECKING:
     from weaviate import WeaviateAsyncClient
     from weaviate.collections import CollectionAsync
 
-PAGE = 500
+PAGE_SIZE = 500
 # A page is twenty times longer than expected never; the server's own limit is 10,000.
-LONGEST_PAGE = 20 * PAGE
+MAX_PAGE_SIZE = 20 * PAGE_SIZE
 # Values in one filter.
-VALUES = 1000
-EXISTS = 422
+MAX_FILTER_VALUES = 1000
+STATUS_EXISTS = 422
 
 
 class Cluster:
     """An open connection. Every call raises `StoreError`, also when it takes longer than the settings allow."""
 
-    def __init__(self, client: WeaviateAsyncClient, settings: WeaviateSettings, where: str) -> None:
+    def __init__(self, client: WeaviateAsyncClient, settings: WeaviateSettings, store_name: str) -> None:
         from weaviate.classes.config import ConsistencyLevel
 
         self._client = client
         self._settings = settings
-        shared = f", tenant {settings.tenant}" if settings.tenant else ""
-        self.where = f"{where} ({settings.collection}{shared})"
-        level = ConsistencyLevel(settings.consistency.upper())
+        tenant_suffix = f", tenant {settings.tenant}" if settings.tenant else ""
+        self.store_name = f"{store_name} ({settings.collection}{tenant_suffix})"
+        consistency = ConsistencyLevel(settings.consistency.upper())
         tenant = settings.tenant or None
         self._collections: Mapping[str, CollectionAsync[Any, Any]] = {
-            name: client.collections.use(settings.collection + name).with_tenant(tenant).with_consistency_level(level)
+            name: client.collections.use(settings.collection + name)
+            .with_tenant(tenant)
+            .with_consistency_level(consistency)
             for name in (PASSAGES, DOCUMENTS)
         }
 
-    async def ensure(self) -> None:
+    async def ensure_collections(self) -> None:
         """Create what is missing: the collections, and the tenant in them."""
         from weaviate.exceptions import UnexpectedStatusCodeError
 
         tenant = self._settings.tenant
-        async with mapped(self.where, "opened", self._settings.write_timeout_s):
-            for name, held in self._collections.items():
-                if not await held.exists():
+        async with map_errors(self.store_name, "opened", self._settings.write_timeout_s):
+            for name, remote_collection in self._collections.items():
+                if not await remote_collection.exists():
                     try:
-                        await self._client.collections.create(**collection(name, self._settings))
+                        await self._client.collections.create(**make_collection_config(name, self._settings))
                     except UnexpectedStatusCodeError:
                         # Another process may have been faster.
-                        if not await held.exists():
+                        if not await remote_collection.exists():
                             raise
-                config = await held.config.get()
+                config = await remote_collection.config.get()
                 if config.multi_tenancy_config.enabled != bool(tenant):
-                    kept = "is not shared" if tenant else "is shared by tenants"
-                    raise StoreError(f"{self.where} {kept}: choose another collection, or change the tenant")
-                if tenant and not await held.tenants.exists(tenant):
-                    await held.tenants.create(tenant)
+                    mismatch = "is not shared" if tenant else "is shared by tenants"
+                    raise StoreError(f"{self.store_name} {mismatch}: choose another collection, or change the tenant")
+                if tenant and not await remote_collection.tenants.exists(tenant):
+                    await remote_collection.tenants.create(tenant)
 
     async def drop(self) -> None:
         """Delete everything that is held: of the own tenant, or the collections themselves."""
-        async with mapped(self.where, "rebuilt", self._settings.write_timeout_s):
-            for held in self._collections.values():
-                if not await held.exists():
+        async with map_errors(self.store_name, "rebuilt", self._settings.write_timeout_s):
+            for remote_collection in self._collections.values():
+                if not await remote_collection.exists():
                     continue
-                if self._settings.tenant and (await held.config.get()).multi_tenancy_config.enabled:
-                    await held.tenants.remove(self._settings.tenant)
+                if self._settings.tenant and (await remote_collection.config.get()).multi_tenancy_config.enabled:
+                    await remote_collection.tenants.remove(self._settings.tenant)
                 else:
-                    await self._client.collections.delete(held.name)
+                    await self._client.collections.delete(remote_collection.name)
 
-    async def put(self, name: str, entries: Sequence[Entry]) -> None:
+    async def put(self, name: str, new_objects: Sequence[NewObject]) -> None:
         """Write objects in one request. What the server refuses is told with its first reason."""
         from weaviate.classes.data import DataObject
         from weaviate.exceptions import WeaviateInsertManyAllFailedError
 
-        objects = [
-            DataObject(one.properties, one.id, None if one.vector is None else one.vector.tolist()) for one in entries
+        data_objects = [
+            DataObject(obj.properties, obj.id, None if obj.vector is None else obj.vector.tolist())
+            for obj in new_objects
         ]
-        async with self._writing():
+        async with self._map_write_errors():
             try:
-                done = await self._collections[name].data.insert_many(objects)
-            except WeaviateInsertManyAllFailedError as fault:
-                raise StoreError(f"{self.where} refused all of {len(entries)} objects: {fault}") from fault
-        if done.errors:
-            first = next(iter(done.errors.values())).message
-            raise StoreError(f"{self.where} refused {len(done.errors)} of {len(entries)} objects, the first: {first}")
+                result = await self._collections[name].data.insert_many(data_objects)
+            except WeaviateInsertManyAllFailedError as error:
+                raise StoreError(f"{self.store_name} refused all of {len(new_objects)} objects: {error}") from error
+        if result.errors:
+            first_message = next(iter(result.errors.values())).message
+            raise StoreError(
+                f"{self.store_name} refused {len(result.errors)} of {len(new_objects)} objects, "
+                f"the first: {first_message}"
+            )
 
-    async def create(self, entry: Entry) -> bool:
+    async def create(self, new_object: NewObject) -> bool:
         """Write an object among the documents unless it is there; false when it is."""
         from weaviate.exceptions import UnexpectedStatusCodeError
 
-        async with self._writing():
+        async with self._map_write_errors():
             try:
-                await self._collections[DOCUMENTS].data.insert(dict(entry.properties), uuid=entry.id)
-            except UnexpectedStatusCodeError as fault:
-                if fault.status_code == EXISTS and "already exists" in str(fault):
+                await self._collections[DOCUMENTS].data.insert(dict(new_object.properties), uuid=new_object.id)
+            except UnexpectedStatusCodeError as error:
+                if error.status_code == STATUS_EXISTS and "already exists" in str(error):
                     return False
                 raise
         return True
 
     async def get(self, identifiers: Sequence[UUID]) -> dict[UUID, Mapping[str, Any]]:
         """Return the properties of those of these objects among the documents that exist."""
-        async with self._reading():
+        async with self._map_read_errors():
             query = self._collections[DOCUMENTS].query
-            found = await query.fetch_objects_by_ids(identifiers, limit=len(identifiers))
-        return {one.uuid: one.properties for one in found.objects}
+            response = await query.fetch_objects_by_ids(identifiers, limit=len(identifiers))
+        return {obj.uuid: obj.properties for obj in response.objects}
 
     async def remove(self, identifier: UUID) -> None:
         """Delete an object among the documents, if it is there."""
-        async with self._writing():
+        async with self._map_write_errors():
             await self._collections[DOCUMENTS].data.delete_by_id(identifier)
 
-    async def delete_above(self, source: str, generation: int) -> None:
+    async def delete_newer(self, source: str, generation: int) -> None:
         """Delete what an unfinished write has left: everything of a source that is younger than this generation."""
         for name in (PASSAGES, DOCUMENTS):
-            await self._delete(name, _by("source").equal(source) & _by("generation").greater_than(generation))
+            await self._delete(
+                name, _property_filter("source").equal(source) & _property_filter("generation").greater_than(generation)
+            )
 
-    async def delete_below(self, source: str, generation: int, documents: Sequence[str]) -> None:
+    async def delete_older(self, source: str, generation: int, documents: Sequence[str]) -> None:
         """Delete everything of these documents (their keys) that is older than this generation."""
-        old = _by("source").equal(source) & _by("generation").less_than(generation)
-        for start in range(0, len(documents), VALUES):
+        older_filter = _property_filter("source").equal(source) & _property_filter("generation").less_than(generation)
+        for start in range(0, len(documents), MAX_FILTER_VALUES):
             for name in (PASSAGES, DOCUMENTS):
-                await self._delete(name, old & _by("document").contains_any(list(documents[start : start + VALUES])))
+                await self._delete(
+                    name,
+                    older_filter
+                    & _property_filter("document").contains_any(list(documents[start : start + MAX_FILTER_VALUES])),
+                )
 
-    async def best(self, tokens: str, sight: Sight, limit: int, *, vectors: bool) -> list[Found]:
+    async def search_bm25(
+        self, tokens: str, visibility: Visibility, limit: int, *, with_vectors: bool
+    ) -> list[StoredObject]:
         """Return the passages with the highest BM25 scores; words count over everything that the collection holds."""
-        return await self._by_words(tokens, _visible(sight), limit, True, vectors)
+        return await self._query_bm25(tokens, _visibility_filter(visibility), limit, True, with_vectors)
 
-    async def lexical(self, tokens: str, identifiers: Sequence[UUID]) -> list[Found]:
+    async def score_bm25(self, tokens: str, identifiers: Sequence[UUID]) -> list[StoredObject]:
         """Return the BM25 scores of these passages; those without any of the words are left out."""
         from weaviate.classes.query import Filter
 
-        return await self._by_words(
+        return await self._query_bm25(
             tokens, Filter.by_id().contains_any(list(identifiers)), len(identifiers), False, False
         )
 
-    async def nearest(self, vector: Vectors, sight: Sight, limit: int) -> list[Found]:
+    async def search_nearest(self, vector: Vectors, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages nearest by cosine; their score is the cosine (-1 to 1)."""
         from weaviate.classes.query import MetadataQuery
 
-        async with self._reading():
-            found = await self._collections[PASSAGES].query.near_vector(
-                vector.tolist(), filters=_visible(sight), limit=limit, return_metadata=MetadataQuery(distance=True)
+        async with self._map_read_errors():
+            response = await self._collections[PASSAGES].query.near_vector(
+                vector.tolist(),
+                filters=_visibility_filter(visibility),
+                limit=limit,
+                return_metadata=MetadataQuery(distance=True),
             )
-        return [Found(one.uuid, one.properties, 1 - (one.metadata.distance or 0.0)) for one in found.objects]
+        return [StoredObject(obj.uuid, obj.properties, 1 - (obj.metadata.distance or 0.0)) for obj in response.objects]
 
     async def pages(
-        self, name: str, sight: Sight, *, documents: Collection[str] | None = None, vectors: bool = False
-    ) -> AsyncIterator[list[Found]]:
+        self, name: str, visibility: Visibility, *, documents: Collection[str] | None = None, with_vectors: bool = False
+    ) -> AsyncIterator[list[StoredObject]]:
         """Yield all visible objects of a collection, or of these documents (at most 1000 keys), page by page."""
-        visible = _visible(sight)
+        object_filter = _visibility_filter(visibility)
         if documents is not None:
-            visible &= _by("document").contains_any(list(documents))
-        held = self._collections[name]
-        async with self._reading():
-            total = (await held.aggregate.over_all(filters=visible, total_count=True)).total_count or 0
-        for first, end in ranges(total, PAGE) if total else ():
-            place = _by("slot").greater_or_equal(first) & _by("slot").less_than(end)
-            async with self._reading():
-                read = await held.query.fetch_objects(
-                    filters=visible & place, limit=LONGEST_PAGE, include_vector=vectors
+            object_filter &= _property_filter("document").contains_any(list(documents))
+        remote_collection = self._collections[name]
+        async with self._map_read_errors():
+            total = (
+                await remote_collection.aggregate.over_all(filters=object_filter, total_count=True)
+            ).total_count or 0
+        for first, end in slot_ranges(total, PAGE_SIZE) if total else ():
+            slot_filter = _property_filter("slot").greater_or_equal(first) & _property_filter("slot").less_than(end)
+            async with self._map_read_errors():
+                response = await remote_collection.query.fetch_objects(
+                    filters=object_filter & slot_filter, limit=MAX_PAGE_SIZE, include_vector=with_vectors
                 )
-            yield [Found(one.uuid, one.properties, vector=_vector(one.vector)) for one in read.objects]
+            yield [StoredObject(obj.uuid, obj.properties, vector=_get_vector(obj.vector)) for obj in response.objects]
 
     async def close(self) -> None:
         """Let go of the connection. Idempotent."""
         await self._client.close()
 
-    async def _by_words(self, tokens: str, visible: Any, limit: int, properties: bool, vectors: bool) -> list[Found]:
+    async def _query_bm25(
+        self, tokens: str, object_filter: Any, limit: int, with_properties: bool, with_vectors: bool
+    ) -> list[StoredObject]:
         from weaviate.classes.query import MetadataQuery
 
-        async with self._reading():
-            found = await self._collections[PASSAGES].query.bm25(
+        async with self._map_read_errors():
+            response = await self._collections[PASSAGES].query.bm25(
                 tokens,
                 query_properties=["tokens"],
-                filters=visible,
+                filters=object_filter,
                 limit=limit,
                 return_metadata=MetadataQuery(score=True),
-                return_properties=properties,
-                include_vector=vectors,
+                return_properties=with_properties,
+                include_vector=with_vectors,
             )
         # Weaviate leaves out the factor that makes BM25 of one occurrence in an average text the word's rarity.
-        factor = SATURATION + 1
+        factor = BM25_K1 + 1
         return [
-            Found(one.uuid, one.properties, (one.metadata.score or 0.0) * factor, _vector(one.vector))
-            for one in found.objects
+            StoredObject(obj.uuid, obj.properties, (obj.metadata.score or 0.0) * factor, _get_vector(obj.vector))
+            for obj in response.objects
         ]
 
-    async def _delete(self, name: str, where: Any) -> None:
+    async def _delete(self, name: str, object_filter: Any) -> None:
         # One request deletes as many as one query may find.
         while True:
-            async with self._writing():
-                done = await self._collections[name].data.delete_many(where)
-            if done.failed:
-                raise StoreError(f"{self.where} could not delete {done.failed} of {done.matches} objects")
-            if done.matches == 0:
+            async with self._map_write_errors():
+                result = await self._collections[name].data.delete_many(object_filter)
+            if result.failed:
+                raise StoreError(f"{self.store_name} could not delete {result.failed} of {result.matches} objects")
+            if result.matches == 0:
                 return
 
-    def _reading(self) -> AbstractAsyncContextManager[None]:
-        return mapped(self.where, "read", self._settings.read_timeout_s)
+    def _map_read_errors(self) -> AbstractAsyncContextManager[None]:
+        return map_errors(self.store_name, "read", self._settings.read_timeout_s)
 
-    def _writing(self) -> AbstractAsyncContextManager[None]:
-        return mapped(self.where, "written", self._settings.write_timeout_s)
+    def _map_write_errors(self) -> AbstractAsyncContextManager[None]:
+        return map_errors(self.store_name, "written", self._settings.write_timeout_s)
 
 
-def _visible(sight: Sight) -> Any:
+def _visibility_filter(visibility: Visibility) -> Any:
     """Return the filter for what a reader may see."""
-    parts = []
-    for source, commit in sight.items():
-        seen = _by("source").equal(source) & _by("generation").less_or_equal(commit.generation)
-        for start in range(0, len(commit.replaced), VALUES):
-            gone = _by("document").contains_none(list(commit.replaced[start : start + VALUES]))
-            seen &= gone | _by("generation").equal(commit.generation)
-        parts.append(seen)
-    return reduce(or_, parts)
+    source_filters = []
+    for source, commit in visibility.items():
+        source_filter = _property_filter("source").equal(source) & _property_filter("generation").less_or_equal(
+            commit.generation
+        )
+        for start in range(0, len(commit.replaced_documents), MAX_FILTER_VALUES):
+            not_replaced = _property_filter("document").contains_none(
+                list(commit.replaced_documents[start : start + MAX_FILTER_VALUES])
+            )
+            source_filter &= not_replaced | _property_filter("generation").equal(commit.generation)
+        source_filters.append(source_filter)
+    return reduce(or_, source_filters)
 
 
-def _by(name: str) -> Any:
+def _property_filter(name: str) -> Any:
     from weaviate.classes.query import Filter
 
     return Filter.by_property(name)
 
 
-def _vector(vectors: Mapping[str, Any]) -> Sequence[float]:
-    found: Sequence[float] = vectors.get("default", ())
-    return found
+def _get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
+    vector: Sequence[float] = vectors.get("default", ())
+    return vector

@@ -10,43 +10,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import StoreError
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from core.settings import WeaviateSettings
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.errors import mapped
+from knowledge.stores.weaviate.errors import map_errors
 
 if TYPE_CHECKING:
     from weaviate import WeaviateAsyncClient
 
-OLDEST = (1, 33)  # the first with the filter "none of these"
+MIN_VERSION = (1, 33)  # the first with the filter "none of these"
 # Older ones miss words of the last minute: the blocks of their memory tables count as worthless when a search is cut.
-SOUND = (1, 38, 3)
+RECOMMENDED_VERSION = (1, 38, 3)
 # Where OpenSSL is told of certificates of one's own. The client takes them for HTTP, but for gRPC it has to be told.
-CERTIFICATES = "SSL_CERT_FILE"
+CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
 
 
 async def connect(settings: WeaviateSettings) -> Cluster:
     """Connect to the server. Raises `StoreError` when it cannot be reached, refuses the key, or is too old."""
-    where = f"the passage store in Weaviate at {settings.host}:{settings.http_port}"
-    await asyncio.to_thread(_import)
-    async with mapped(where, "opened", settings.connect_timeout_s):
-        client = _client(settings, await asyncio.to_thread(_certificates) if settings.secure else None)
+    store_name = f"the passage store in Weaviate at {settings.host}:{settings.http_port}"
+    await asyncio.to_thread(_import_weaviate)
+    async with map_errors(store_name, "opened", settings.connect_timeout_s):
+        client = _make_client(settings, await asyncio.to_thread(_read_certificates) if settings.secure else None)
         try:
             await client.connect()
             version = str((await client.get_meta())["version"])
         except BaseException:
             await client.close()
             raise
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-    if numbers < OLDEST:
+    version_numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    if version_numbers < MIN_VERSION:
         await client.close()
-        raise StoreError(f"{where} is version {version}: it needs {'.'.join(map(str, OLDEST))} or newer")
-    if numbers < SOUND:
-        logger(__name__).info("store.old_server", version=version, wanted=".".join(map(str, SOUND)))
-    return Cluster(client, settings, where)
+        raise StoreError(f"{store_name} is version {version}: it needs {'.'.join(map(str, MIN_VERSION))} or newer")
+    if version_numbers < RECOMMENDED_VERSION:
+        get_logger(__name__).info("store.old_server", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION)))
+    return Cluster(client, settings, store_name)
 
 
-def _client(settings: WeaviateSettings, certificates: bytes | None) -> WeaviateAsyncClient:
+def _make_client(settings: WeaviateSettings, certificates: bytes | None) -> WeaviateAsyncClient:
     import weaviate
     from grpc import ssl_channel_credentials  # type: ignore[import-untyped]
     from weaviate.classes.init import AdditionalConfig, Auth, GrpcConfig, Proxies, Timeout
@@ -76,13 +76,13 @@ def _client(settings: WeaviateSettings, certificates: bytes | None) -> WeaviateA
     )
 
 
-def _certificates() -> bytes | None:
+def _read_certificates() -> bytes | None:
     """Return the certificates of authorities that the environment names, None for those that everybody trusts."""
-    name = os.environ.get(CERTIFICATES, "")
-    return Path(name).read_bytes() if name else None
+    path = os.environ.get(CERTIFICATES_VARIABLE, "")
+    return Path(path).read_bytes() if path else None
 
 
-def _import() -> None:
+def _import_weaviate() -> None:
     import weaviate
     import weaviate.classes.query  # noqa: F401
 

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 
 from core.errors import StoreError
 
-SECTION = "knowledge.store.weaviate"
+SETTINGS_SECTION = "knowledge.store.weaviate"
 # What a reason holds, and the way out; the first that fits.
 HINTS = (
     (
         ("unauthenticated", "anonymous access not enabled", "status code: 401", "invalid api key", "unauthorized"),
-        f"it refuses the API key, see {SECTION}.api_key",
+        f"it refuses the API key, see {SETTINGS_SECTION}.api_key",
     ),
     (("forbidden", "permission", "status code: 403"), "the API key has not the rights for it"),
     (
         ("enough weaviate nodes", "leader not found", "consistency level", "cannot achieve", "can not resolve nodes"),
-        f"too few of its machines are up for {SECTION}.replicas and {SECTION}.consistency",
+        f"too few of its machines are up for {SETTINGS_SECTION}.replicas and {SETTINGS_SECTION}.consistency",
     ),
     (
         ("no space left", "read-only", "readonly", "read only", "disk usage"),
@@ -27,17 +27,18 @@ HINTS = (
     # Of OpenSSL and of gRPC's own library.
     (
         ("certificate verify failed", "certificate_verify_failed", "handshake", "wrong version number", "ssl"),
-        f"TLS failed, see {SECTION}.secure; certificates of an authority of your own are named by SSL_CERT_FILE",
+        f"TLS failed, see {SETTINGS_SECTION}.secure; certificates of an authority of your own are "
+        "named by SSL_CERT_FILE",
     ),
     (
         ("connect", "unavailable", "not reachable", "startup"),
-        f"is it running, and are host and ports in {SECTION} right?",
+        f"is it running, and are host and ports in {SETTINGS_SECTION} right?",
     ),
 )
 
 
 @asynccontextmanager
-async def mapped(where: str, doing: str, seconds: float) -> AsyncIterator[None]:
+async def map_errors(store_name: str, action: str, timeout_s: float) -> AsyncIterator[None]:
     """Turn the client's failures into `StoreError`. `doing` says what is tried: opened, read, written.
 
     What takes longer than `seconds` has failed as well.
@@ -46,37 +47,40 @@ async def mapped(where: str, doing: str, seconds: float) -> AsyncIterator[None]:
     from weaviate.exceptions import WeaviateBaseError
 
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(timeout_s):
             yield
-    except TimeoutError as fault:
-        raise StoreError(f"{where} could not be {doing}: no answer within {seconds:g} seconds") from fault
+    except TimeoutError as error:
+        raise StoreError(f"{store_name} could not be {action}: no answer within {timeout_s:g} seconds") from error
     # The last three: the client met a reply that is none of Weaviate's.
-    except (WeaviateBaseError, httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as fault:
-        raise StoreError(explained(where, doing, _reason(fault))) from fault
+    except (WeaviateBaseError, httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as error:
+        raise StoreError(explain_error(store_name, action, _describe_causes(error))) from error
 
 
-def _reason(fault: BaseException) -> str:
+def _describe_causes(error: BaseException) -> str:
     """Return what a failure says, and what its causes say that it does not: the client leaves out what TLS refused."""
-    told = str(fault) or type(fault).__name__
-    cause = fault.__cause__ or fault.__context__
+    message = str(error) or type(error).__name__
+    cause = error.__cause__ or error.__context__
     while cause is not None:
-        if str(cause) and str(cause) not in told:
-            told += f": {cause}"
+        if str(cause) and str(cause) not in message:
+            message += f": {cause}"
         cause = cause.__cause__ or cause.__context__
-    return told
+    return message
 
 
-def explained(where: str, doing: str, reason: str) -> str:
+def explain_error(store_name: str, action: str, reason: str) -> str:
     """Say what happened and the way out. The client's reasons are long; their beginning tells enough."""
-    short, lower = " ".join(reason.split())[:300], reason.lower()
-    hint = next((hint for marks, hint in HINTS if any(mark in lower for mark in marks)), "")
-    return f"{where} could not be {doing}{hint and ': '}{hint} ({short})"
+    short_reason, lowered = " ".join(reason.split())[:300], reason.lower()
+    hint = next((hint for markers, hint in HINTS if any(marker in lowered for marker in markers)), "")
+    return f"{store_name} could not be {action}{hint and ': '}{hint} ({short_reason})"
 
 
-def differing(where: str, held: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+def describe_mismatch(store_name: str, stored_labels: Mapping[str, str], configured_labels: Mapping[str, str]) -> str:
     """Say that the store was built for something else; both are given as embedder, dimension and format."""
-    one, other = (f"{it['embedder']} (dimension {it['dimension']}, format {it['format']})" for it in (held, wanted))
+    stored_model, configured_model = (
+        f"{labels['embedder']} (dimension {labels['dimension']}, format {labels['format']})"
+        for labels in (stored_labels, configured_labels)
+    )
     return (
-        f"{where} was built with {one}, but the configuration asks for {other}; "
+        f"{store_name} was built with {stored_model}, but the configuration asks for {configured_model}; "
         "go back to that configuration, or run `kimas ingest --rebuild`"
     )

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.types import Passage
-from knowledge.ports import Row, Vectors
+from knowledge.ports import PassageRow, Vectors
 
-FORMAT = "1"
+SCHEMA_VERSION = "1"
 PASSAGE_PROPERTIES = ("source", "path", "title", "text", "url", "kind", "start_line", "end_line")
 # Objects are read in pages by ranges of a number that is spread evenly: a cursor of Weaviate's knows no filter.
-SLOTS = 1 << 31
-KEYS = uuid.UUID("6f0a5f0e-3c5f-5d0b-9a52-4d3c1f0c7b11")
+SLOT_COUNT = 1 << 31
+KEY_NAMESPACE = uuid.UUID("6f0a5f0e-3c5f-5d0b-9a52-4d3c1f0c7b11")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +35,25 @@ class Commit:
 
     generation: int = 0
     id: str = ""
-    replaced: tuple[str, ...] = ()
+    replaced_documents: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, properties: Mapping[str, Any] | None) -> Commit:
+    def from_properties(cls, properties: Mapping[str, Any] | None) -> Commit:
         """Read a commit from its object."""
         if properties is None:
             return cls()
         return cls(int(properties["generation"]), properties["commit"], tuple(json.loads(properties["replaced"])))
 
-    def properties(self) -> dict[str, Any]:
+    def to_properties(self) -> dict[str, Any]:
         """Return the object that holds this commit. Its generation counts for no filter: it has no source."""
-        return {"generation": self.generation, "commit": self.id, "replaced": json.dumps(self.replaced)}
+        return {"generation": self.generation, "commit": self.id, "replaced": json.dumps(self.replaced_documents)}
 
 
-Sight = Mapping[str, Commit]
+Visibility = Mapping[str, Commit]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class StoredObject:
     """An object as it was read. `score` is what the query asked for: BM25 or the cosine distance."""
 
     id: uuid.UUID
@@ -63,7 +63,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class NewObject:
     """An object to be written."""
 
     id: uuid.UUID
@@ -71,22 +71,22 @@ class Entry:
     vector: Vectors | None = None
 
 
-def key(*names: object) -> uuid.UUID:
+def make_key(*names: object) -> uuid.UUID:
     """Return the key of the object that these names stand for."""
-    return uuid.uuid5(KEYS, json.dumps([str(name) for name in names]))
+    return uuid.uuid5(KEY_NAMESPACE, json.dumps([str(name) for name in names]))
 
 
-LABEL = key("label")
+LABEL_KEY = make_key("label")
 
 
 def commit_key(source: str) -> uuid.UUID:
     """Return the key of a source's commit."""
-    return key("commit", source)
+    return make_key("commit", source)
 
 
-def claim_key(source: str) -> uuid.UUID:
+def lease_key(source: str) -> uuid.UUID:
     """Return the key of the claim that one writer has on a source."""
-    return key("claim", source)
+    return make_key("claim", source)
 
 
 def document_key(path: str) -> str:
@@ -94,7 +94,7 @@ def document_key(path: str) -> str:
     return hashlib.sha256(path.encode()).hexdigest()[:32]
 
 
-def passage_entries(rows: Sequence[Row], source: str, generation: int) -> Iterator[Entry]:
+def make_passage_objects(rows: Sequence[PassageRow], source: str, generation: int) -> Iterator[NewObject]:
     """Yield the objects of passages."""
     for row in rows:
         properties = {name: getattr(row.passage, name) for name in PASSAGE_PROPERTIES} | {
@@ -102,30 +102,32 @@ def passage_entries(rows: Sequence[Row], source: str, generation: int) -> Iterat
             "name": row.passage.id,
             "tokens": row.tokens,
         }
-        yield _entry(properties, row.passage.id, generation, row.vector)
+        yield _make_object(properties, row.passage.id, generation, row.vector)
 
 
-def document_entries(rows: Sequence[Row], empty: Mapping[str, str], source: str, generation: int) -> Iterator[Entry]:
+def make_document_objects(
+    rows: Sequence[PassageRow], empty: Mapping[str, str], source: str, generation: int
+) -> Iterator[NewObject]:
     """Yield an object per document: of the rows, and of those without a passage."""
-    counted = Counter(row.passage.path for row in rows)
+    passage_counts = Counter(row.passage.path for row in rows)
     fingerprints = dict(empty) | {row.passage.path: row.fingerprint for row in rows}
     for path, fingerprint in fingerprints.items():
-        properties = {"source": source, "path": path, "fingerprint": fingerprint, "passages": counted[path]}
-        yield _entry(properties, path, generation, None)
+        properties = {"source": source, "path": path, "fingerprint": fingerprint, "passages": passage_counts[path]}
+        yield _make_object(properties, path, generation, None)
 
 
-def _entry(properties: dict[str, Any], name: str, generation: int, vector: Vectors | None) -> Entry:
+def _make_object(properties: dict[str, Any], name: str, generation: int, vector: Vectors | None) -> NewObject:
     # A key of its own for every generation: the older object stays until nobody can see it any more.
-    identifier = key(properties["source"], name, generation)
-    places = {
+    identifier = make_key(properties["source"], name, generation)
+    index_properties = {
         "document": document_key(properties["path"]),
         "generation": generation,
-        "slot": identifier.int >> (128 - SLOTS.bit_length() + 1),
+        "slot": identifier.int >> (128 - SLOT_COUNT.bit_length() + 1),
     }
-    return Entry(identifier, properties | places, vector)
+    return NewObject(identifier, properties | index_properties, vector)
 
 
-def as_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: float = 0.0) -> Passage:
+def to_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: float = 0.0) -> Passage:
     """Return the passage of an object."""
     values = {name: properties[name] for name in PASSAGE_PROPERTIES}
     for name in ("start_line", "end_line"):
@@ -133,13 +135,13 @@ def as_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: 
     return Passage(id=properties["name"], similarity=similarity, lexical=lexical, **values)
 
 
-def ranges(total: int, page: int) -> Iterator[tuple[int, int]]:
+def slot_ranges(total: int, page_size: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of slots, from and below, that hold about `page` of `total` objects each."""
-    pages = max(1, -(-total // page))
+    pages = max(1, -(-total // page_size))
     for number in range(pages):
-        yield number * SLOTS // pages, (number + 1) * SLOTS // pages
+        yield number * SLOT_COUNT // pages, (number + 1) * SLOT_COUNT // pages
 
 
-def touched(paths: Collection[str], rows: Iterable[Row], empty: Iterable[str]) -> tuple[str, ...]:
+def affected_documents(paths: Collection[str], rows: Iterable[PassageRow], empty: Iterable[str]) -> tuple[str, ...]:
     """Return the keys of all documents that a replacement is about."""
     return tuple(sorted(map(document_key, {*paths, *empty, *(row.passage.path for row in rows)})))

@@ -17,33 +17,33 @@ import numpy as np
 from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from core.types import Passage
-from knowledge.ports import Held, Row, Vectors
-from knowledge.stores.weaviate.client import VALUES, Cluster
+from knowledge.ports import PassageRow, StoredDocument, Vectors
+from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster
 from knowledge.stores.weaviate.connection import connect
-from knowledge.stores.weaviate.errors import differing
+from knowledge.stores.weaviate.errors import describe_mismatch
 from knowledge.stores.weaviate.rows import (
-    FORMAT,
-    LABEL,
+    LABEL_KEY,
+    SCHEMA_VERSION,
     Commit,
-    Entry,
-    Found,
-    Sight,
-    as_passage,
+    NewObject,
+    StoredObject,
+    Visibility,
+    affected_documents,
     commit_key,
-    document_entries,
     document_key,
-    passage_entries,
-    touched,
+    make_document_objects,
+    make_passage_objects,
+    to_passage,
 )
 from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES
-from knowledge.stores.weaviate.writer_lease import claimed
+from knowledge.stores.weaviate.writer_lease import hold_lease
 
 T = TypeVar("T")
 
 # Reading a whole source, page by page, may take so many times longer than a search.
-WHOLE = 15
+FULL_READ_FACTOR = 15
 # A writer that was killed keeps others from its source for this long, in multiples of the longest request.
-CLAIM = 2.0
+LEASE_FACTOR = 2.0
 
 
 async def open_weaviate(
@@ -52,7 +52,7 @@ async def open_weaviate(
     dimension: int,
     *,
     rebuild: bool = False,
-    claim_seconds: float | None = None,
+    lease_duration_s: float | None = None,
 ) -> WeaviateStore:
     """Open the store on a server; its collections and its tenant are created where they are missing.
 
@@ -64,17 +64,17 @@ async def open_weaviate(
     try:
         if rebuild:
             await cluster.drop()
-        await cluster.ensure()
-        seconds = CLAIM * settings.write_timeout_s if claim_seconds is None else claim_seconds
+        await cluster.ensure_collections()
+        duration_s = LEASE_FACTOR * settings.write_timeout_s if lease_duration_s is None else lease_duration_s
         store = WeaviateStore(
             cluster,
             embedder_name,
             dimension,
-            batch=settings.batch,
-            read_seconds=settings.read_timeout_s,
-            claim_seconds=seconds,
+            batch_size=settings.batch,
+            read_timeout_s=settings.read_timeout_s,
+            lease_duration_s=duration_s,
         )
-        await store.label()
+        await store.ensure_label()
     except BaseException:
         await cluster.close()
         raise
@@ -90,30 +90,30 @@ class WeaviateStore:
         embedder_name: str,
         dimension: int,
         *,
-        batch: int,
-        read_seconds: float,
-        claim_seconds: float,
+        batch_size: int,
+        read_timeout_s: float,
+        lease_duration_s: float,
     ) -> None:
         self._cluster = cluster
-        self._batch = batch
-        self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": FORMAT}
+        self._batch_size = batch_size
+        self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
         self._dimension = dimension
-        self._read_seconds = read_seconds
-        self._claim_seconds = claim_seconds
-        self._seen: dict[str, Commit] = {}
-        self._writer = asyncio.Lock()
+        self._read_timeout_s = read_timeout_s
+        self._lease_duration_s = lease_duration_s
+        self._commit_cache: dict[str, Commit] = {}
+        self._write_lock = asyncio.Lock()
 
-    async def label(self) -> None:
+    async def ensure_label(self) -> None:
         """Say which model makes the vectors, in a store that is new. Raises `StoreMismatch` when it was another."""
-        await self._cluster.create(Entry(LABEL, self._labels))
-        await self._commits(())
+        await self._cluster.create(NewObject(LABEL_KEY, self._labels))
+        await self._load_commits(())
 
-    async def manifest(self, source: str) -> Mapping[str, Held]:
+    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
-        return await self._read([source], self._manifest, WHOLE)
+        return await self._read([source], self._manifest, FULL_READ_FACTOR)
 
     async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[Row], empty: Mapping[str, str] | None = None
+        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
         """In one commit: these paths now consist of exactly these rows; `empty` keeps fingerprints of paths without.
 
@@ -121,33 +121,35 @@ class WeaviateStore:
         old objects fails after the commit, the new rows are there; the next write deletes the old ones.
         """
         empty = empty or {}
-        documents = touched(paths, rows, empty)
+        documents = affected_documents(paths, rows, empty)
         if not documents:
             return
-        wrong = next((row.vector.shape for row in rows if row.vector.shape != (self._dimension,)), None)
-        if wrong:
-            raise StoreMismatch(f"{self._cluster.where} takes vectors of {self._dimension}, not {wrong}")
-        strange = next((row.passage for row in rows if not np.isfinite(row.vector).all()), None)
-        if strange:
-            raise StoreError(f"the vector of a passage of {source}, {strange.path}, is no number: it is not stored")
-        async with self._writer, claimed(self._cluster, source, self._claim_seconds) as claim:
-            before = (await self._commits([source]))[source]
-            await self._forget_replaced(source, before)
-            await self._cluster.delete_above(source, before.generation)
-            after = Commit(before.generation + 1, uuid.uuid4().hex, documents)
-            entries = await asyncio.to_thread(
+        wrong_shape = next((row.vector.shape for row in rows if row.vector.shape != (self._dimension,)), None)
+        if wrong_shape:
+            raise StoreMismatch(f"{self._cluster.store_name} takes vectors of {self._dimension}, not {wrong_shape}")
+        invalid_passage = next((row.passage for row in rows if not np.isfinite(row.vector).all()), None)
+        if invalid_passage:
+            raise StoreError(
+                f"the vector of a passage of {source}, {invalid_passage.path}, is no number: it is not stored"
+            )
+        async with self._write_lock, hold_lease(self._cluster, source, self._lease_duration_s) as lease:
+            previous_commit = (await self._load_commits([source]))[source]
+            await self._purge_replaced(source, previous_commit)
+            await self._cluster.delete_newer(source, previous_commit.generation)
+            new_commit = Commit(previous_commit.generation + 1, uuid.uuid4().hex, documents)
+            new_objects = await asyncio.to_thread(
                 lambda: {
-                    DOCUMENTS: list(document_entries(rows, empty, source, after.generation)),
-                    PASSAGES: list(passage_entries(rows, source, after.generation)),
+                    DOCUMENTS: list(make_document_objects(rows, empty, source, new_commit.generation)),
+                    PASSAGES: list(make_passage_objects(rows, source, new_commit.generation)),
                 }
             )
-            for name, objects in entries.items():
-                for start in range(0, len(objects), self._batch):
-                    await claim.keep()
-                    await self._cluster.put(name, objects[start : start + self._batch])
-            await claim.keep(surely=True)
-            await self._commit(source, after)
-            await self._forget_replaced(source, after)
+            for name, objects in new_objects.items():
+                for start in range(0, len(objects), self._batch_size):
+                    await lease.renew()
+                    await self._cluster.put(name, objects[start : start + self._batch_size])
+            await lease.renew(force=True)
+            await self._write_commit(source, new_commit)
+            await self._purge_replaced(source, new_commit)
 
     async def optimise(self) -> None:
         """Do nothing: the server keeps its indexes up to date by itself."""
@@ -161,132 +163,144 @@ class WeaviateStore:
         """
         if not sources or not (tokens or vector is not None) or limit < 1:
             return []
-        return await self._read(sources, lambda sight: self._search(tokens, vector, sight, limit))
+        return await self._read(sources, lambda visibility: self._search(tokens, vector, visibility, limit))
 
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, shape (passages, dimension), float32."""
-        return await self._read([source], self._vectors, WHOLE)
+        return await self._read([source], self._vectors, FULL_READ_FACTOR)
 
-    async def rows(self, source: str, paths: Collection[str]) -> Sequence[Row]:
+    async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
         """Return the rows of these paths of a source, for another store."""
-        return await self._read([source], lambda sight: self._rows(sight, set(paths)), WHOLE)
+        return await self._read([source], lambda visibility: self._rows(visibility, set(paths)), FULL_READ_FACTOR)
 
     async def close(self) -> None:
         """Let go of the connection. Idempotent."""
         await self._cluster.close()
 
-    async def _commits(self, sources: Iterable[str]) -> dict[str, Commit]:
+    async def _load_commits(self, sources: Iterable[str]) -> dict[str, Commit]:
         """Return the newest commits of sources. Raises `StoreMismatch` when the store was rebuilt for another model."""
         keys = {source: commit_key(source) for source in sources}
-        found = await self._cluster.get([LABEL, *keys.values()])
-        if LABEL not in found:
-            raise StoreError(f"{self._cluster.where} is being rebuilt, or was deleted")
-        held = {name: str(found[LABEL][name]) for name in self._labels}
-        if held != self._labels:
-            raise StoreMismatch(differing(self._cluster.where, held, self._labels))
-        commits = {source: Commit.of(found.get(key)) for source, key in keys.items()}
-        self._seen |= commits
+        properties_by_key = await self._cluster.get([LABEL_KEY, *keys.values()])
+        if LABEL_KEY not in properties_by_key:
+            raise StoreError(f"{self._cluster.store_name} is being rebuilt, or was deleted")
+        stored_labels = {name: str(properties_by_key[LABEL_KEY][name]) for name in self._labels}
+        if stored_labels != self._labels:
+            raise StoreMismatch(describe_mismatch(self._cluster.store_name, stored_labels, self._labels))
+        commits = {source: Commit.from_properties(properties_by_key.get(key)) for source, key in keys.items()}
+        self._commit_cache |= commits
         return commits
 
-    async def _read(self, sources: Iterable[str], work: Callable[[Sight], Awaitable[T]], times: int = 1) -> T:
+    async def _read(
+        self, sources: Iterable[str], read: Callable[[Visibility], Awaitable[T]], timeout_factor: int = 1
+    ) -> T:
         """Read until no commit came in between. A failure is tried once more: the store may have been rebuilt."""
         names = tuple(dict.fromkeys(sources))
-        seconds = self._read_seconds * times
-        failed = False
+        timeout_s = self._read_timeout_s * timeout_factor
+        has_failed = False
         try:
-            async with asyncio.timeout(seconds):
-                known = all(name in self._seen for name in names)
-                sight = {name: self._seen[name] for name in names} if known else await self._commits(names)
+            async with asyncio.timeout(timeout_s):
+                is_cached = all(name in self._commit_cache for name in names)
+                visibility = (
+                    {name: self._commit_cache[name] for name in names} if is_cached else await self._load_commits(names)
+                )
                 while True:
                     try:
-                        done = [await work(sight)]
+                        results = [await read(visibility)]
                     except StoreError:
-                        if failed:
+                        if has_failed:
                             raise
-                        failed, done = True, []
-                    before, sight = sight, await self._commits(names)
-                    if done and all(before[name].id == sight[name].id for name in names):
-                        return done[0]
-        except TimeoutError as fault:
-            reason = f"no answer within {seconds:g} seconds"
-            raise StoreError(f"{self._cluster.where} could not be read: {reason}") from fault
+                        has_failed, results = True, []
+                    previous, visibility = visibility, await self._load_commits(names)
+                    if results and all(previous[name].id == visibility[name].id for name in names):
+                        return results[0]
+        except TimeoutError as error:
+            reason = f"no answer within {timeout_s:g} seconds"
+            raise StoreError(f"{self._cluster.store_name} could not be read: {reason}") from error
 
-    async def _search(self, tokens: str, vector: Vectors | None, sight: Sight, limit: int) -> list[Passage]:
-        if not any(commit.id for commit in sight.values()):
+    async def _search(self, tokens: str, vector: Vectors | None, visibility: Visibility, limit: int) -> list[Passage]:
+        if not any(commit.id for commit in visibility.values()):
             return []
-        best, near = await _both(self._best(tokens, sight, limit, vector), self._nearest(vector, sight, limit))
-        lexical = {one.id: one.score for one in best}
-        cosines = {one.id: one.score for one in near} if vector is not None else {}
+        bm25_objects, nearest_objects = await _gather_two(
+            self._search_bm25(tokens, visibility, limit, vector), self._search_nearest(vector, visibility, limit)
+        )
+        lexical_scores = {obj.id: obj.score for obj in bm25_objects}
+        cosines = {obj.id: obj.score for obj in nearest_objects} if vector is not None else {}
         if vector is not None:
-            missing = [one for one in best if one.id not in cosines]
-            cosines |= dict(zip((one.id for one in missing), _cosines(missing, vector), strict=True))
-        without = [one.id for one in near if one.id not in lexical]
-        if tokens and without:
-            lexical |= {one.id: one.score for one in await self._cluster.lexical(tokens, without)}
-        found = {one.id: one.properties for one in (*best, *near)}
+            missing_objects = [obj for obj in bm25_objects if obj.id not in cosines]
+            cosines |= dict(zip((obj.id for obj in missing_objects), _cosines(missing_objects, vector), strict=True))
+        unscored_ids = [obj.id for obj in nearest_objects if obj.id not in lexical_scores]
+        if tokens and unscored_ids:
+            lexical_scores |= {obj.id: obj.score for obj in await self._cluster.score_bm25(tokens, unscored_ids)}
+        properties_by_id = {obj.id: obj.properties for obj in (*bm25_objects, *nearest_objects)}
         return [
-            as_passage(properties, min(1.0, max(-1.0, cosines.get(name, 0.0))), lexical.get(name, 0.0))
-            for name, properties in found.items()
+            to_passage(properties, min(1.0, max(-1.0, cosines.get(object_id, 0.0))), lexical_scores.get(object_id, 0.0))
+            for object_id, properties in properties_by_id.items()
         ]
 
-    async def _best(self, tokens: str, sight: Sight, limit: int, vector: Vectors | None) -> list[Found]:
-        return await self._cluster.best(tokens, sight, limit, vectors=vector is not None) if tokens else []
+    async def _search_bm25(
+        self, tokens: str, visibility: Visibility, limit: int, vector: Vectors | None
+    ) -> list[StoredObject]:
+        return (
+            await self._cluster.search_bm25(tokens, visibility, limit, with_vectors=vector is not None)
+            if tokens
+            else []
+        )
 
-    async def _nearest(self, vector: Vectors | None, sight: Sight, limit: int) -> list[Found]:
-        return [] if vector is None else await self._cluster.nearest(vector, sight, limit)
+    async def _search_nearest(self, vector: Vectors | None, visibility: Visibility, limit: int) -> list[StoredObject]:
+        return [] if vector is None else await self._cluster.search_nearest(vector, visibility, limit)
 
-    async def _manifest(self, sight: Sight) -> Mapping[str, Held]:
-        held = {}
-        async for page in self._cluster.pages(DOCUMENTS, sight):
-            for one in page:
-                path, passages = one.properties["path"], int(one.properties["passages"])
-                held[path] = Held(one.properties["fingerprint"], passages)
-        return held
+    async def _manifest(self, visibility: Visibility) -> Mapping[str, StoredDocument]:
+        manifest = {}
+        async for page in self._cluster.pages(DOCUMENTS, visibility):
+            for obj in page:
+                path, passages = obj.properties["path"], int(obj.properties["passages"])
+                manifest[path] = StoredDocument(obj.properties["fingerprint"], passages)
+        return manifest
 
-    async def _vectors(self, sight: Sight) -> Vectors:
+    async def _vectors(self, visibility: Visibility) -> Vectors:
         parts = [np.empty((0, self._dimension), np.float32)]
-        async for page in self._cluster.pages(PASSAGES, sight, vectors=True):
-            parts.append(np.array([one.vector for one in page], np.float32).reshape(-1, self._dimension))
+        async for page in self._cluster.pages(PASSAGES, visibility, with_vectors=True):
+            parts.append(np.array([obj.vector for obj in page], np.float32).reshape(-1, self._dimension))
         return np.concatenate(parts)
 
-    async def _rows(self, sight: Sight, paths: Collection[str]) -> list[Row]:
-        fingerprints = {path: held.fingerprint for path, held in (await self._manifest(sight)).items()}
+    async def _rows(self, visibility: Visibility, paths: Collection[str]) -> list[PassageRow]:
+        fingerprints = {path: document.fingerprint for path, document in (await self._manifest(visibility)).items()}
         keys = sorted({document_key(path) for path in paths})
         rows = []
-        for start in range(0, len(keys), VALUES):
-            documents = keys[start : start + VALUES]
-            async for page in self._cluster.pages(PASSAGES, sight, documents=documents, vectors=True):
-                for one in page:
-                    passage, tokens = as_passage(one.properties), one.properties["tokens"]
-                    vector = np.array(one.vector, np.float32)
-                    rows.append(Row(passage, fingerprints[passage.path], tokens, vector))
+        for start in range(0, len(keys), MAX_FILTER_VALUES):
+            documents = keys[start : start + MAX_FILTER_VALUES]
+            async for page in self._cluster.pages(PASSAGES, visibility, documents=documents, with_vectors=True):
+                for obj in page:
+                    passage, tokens = to_passage(obj.properties), obj.properties["tokens"]
+                    vector = np.array(obj.vector, np.float32)
+                    rows.append(PassageRow(passage, fingerprints[passage.path], tokens, vector))
         return rows
 
-    async def _commit(self, source: str, commit: Commit) -> None:
-        await self._cluster.put(DOCUMENTS, [Entry(commit_key(source), commit.properties())])
+    async def _write_commit(self, source: str, commit: Commit) -> None:
+        await self._cluster.put(DOCUMENTS, [NewObject(commit_key(source), commit.to_properties())])
 
-    async def _forget_replaced(self, source: str, commit: Commit) -> None:
+    async def _purge_replaced(self, source: str, commit: Commit) -> None:
         """Delete what a commit has replaced, and say so: readers need not look out for it any more."""
-        if commit.replaced:
-            await self._cluster.delete_below(source, commit.generation, commit.replaced)
-            await self._commit(source, Commit(commit.generation, commit.id))
+        if commit.replaced_documents:
+            await self._cluster.delete_older(source, commit.generation, commit.replaced_documents)
+            await self._write_commit(source, Commit(commit.generation, commit.id))
 
 
-async def _both(one: Awaitable[T], other: Awaitable[T]) -> tuple[T, T]:
+async def _gather_two(first: Awaitable[T], second_awaitable: Awaitable[T]) -> tuple[T, T]:
     """Await both at the same time; when one fails, the other is ended."""
-    task = asyncio.ensure_future(one)
+    task = asyncio.ensure_future(first)
     try:
-        second = await other
+        second = await second_awaitable
         return await task, second
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _cosines(found: Sequence[Found], vector: Vectors) -> list[float]:
-    if not found:
+def _cosines(objects: Sequence[StoredObject], vector: Vectors) -> list[float]:
+    if not objects:
         return []
-    rows = np.array([one.vector for one in found], np.float32)
+    rows = np.array([obj.vector for obj in objects], np.float32)
     lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector)
     cosines: list[float] = (rows @ vector / np.maximum(lengths, np.finfo(np.float32).tiny)).tolist()
     return cosines

@@ -10,80 +10,84 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from core.errors import StoreLocked
-from core.observability.logs import logger
+from core.observability.logs import get_logger
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.rows import Entry, claim_key
+from knowledge.stores.weaviate.rows import NewObject, lease_key
 from knowledge.stores.weaviate.schema import DOCUMENTS
 
-PAUSE = 0.2
+POLL_INTERVAL_S = 0.2
 # How much longer than a dead writer's claim lasts another one waits.
-PATIENCE = 1.5
+TIMEOUT_FACTOR = 1.5
 # A write takes seconds; waiting any longer is told.
-TOLD_AFTER_S = 10.0
+WARN_AFTER_S = 10.0
 
 
 @asynccontextmanager
-async def claimed(cluster: Cluster, source: str, seconds: float) -> AsyncIterator[Claim]:
+async def hold_lease(cluster: Cluster, source: str, duration_s: float) -> AsyncIterator[WriterLease]:
     """Hold the claim on a source inside the block; who else wants it waits until it is let go or has run out.
 
     A writer that was killed blocks its source for `seconds`. The machines' clocks must agree to a fraction of that.
     Raises `StoreLocked` when the claim of somebody else does not end.
     """
-    claim = Claim(cluster, source, uuid.uuid4().hex, seconds)
-    await claim.take()
+    lease = WriterLease(cluster, source, uuid.uuid4().hex, duration_s)
+    await lease.acquire()
     try:
-        yield claim
+        yield lease
     finally:
-        await claim.drop()
+        await lease.release()
 
 
 @dataclass(slots=True)
-class Claim:
+class WriterLease:
     """A claim on a source by one writer."""
 
     cluster: Cluster
     source: str
     owner: str
-    seconds: float
-    until: float = 0.0
+    duration_s: float
+    expires_at: float = 0.0
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Wait for the claim. Raises `StoreLocked`."""
-        began, told = time.monotonic(), False
-        while not await self.cluster.create(self._entry()):
-            held = (await self.cluster.get([claim_key(self.source)])).get(claim_key(self.source))
-            if held is not None and int(held["until"]) < time.time() * 1000:
-                await self.cluster.remove(claim_key(self.source))
+        started_at, has_warned = time.monotonic(), False
+        while not await self.cluster.create(self._make_object()):
+            stored_lease = (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
+            if stored_lease is not None and int(stored_lease["until"]) < time.time() * 1000:
+                await self.cluster.remove(lease_key(self.source))
                 continue
-            waited = time.monotonic() - began
-            if waited > self.seconds * PATIENCE:
-                raise StoreLocked(f"{self.cluster.where}: another process is writing source {self.source}; try later")
-            if waited > TOLD_AFTER_S and not told:
-                reason = f"another process is writing it, or was killed less than {self.seconds:g} s ago"
-                logger(__name__).warning("store.waiting", source=self.source, reason=reason)
-                told = True
-            await asyncio.sleep(PAUSE)
+            waited_s = time.monotonic() - started_at
+            if waited_s > self.duration_s * TIMEOUT_FACTOR:
+                raise StoreLocked(
+                    f"{self.cluster.store_name}: another process is writing source {self.source}; try later"
+                )
+            if waited_s > WARN_AFTER_S and not has_warned:
+                reason = f"another process is writing it, or was killed less than {self.duration_s:g} s ago"
+                get_logger(__name__).warning("store.waiting", source=self.source, reason=reason)
+                has_warned = True
+            await asyncio.sleep(POLL_INTERVAL_S)
 
-    async def keep(self, *, surely: bool = False) -> None:
+    async def renew(self, *, force: bool = False) -> None:
         """Hold the claim for longer, when half of its time is over; `surely` in any case.
 
         Raises `StoreLocked` when it ran out and somebody else has it now.
         """
-        if surely or self.until - time.time() < self.seconds / 2:
-            await self._still()
-            await self.cluster.put(DOCUMENTS, [self._entry()])
+        if force or self.expires_at - time.time() < self.duration_s / 2:
+            await self._check_owner()
+            await self.cluster.put(DOCUMENTS, [self._make_object()])
 
-    async def drop(self) -> None:
+    async def release(self) -> None:
         """Let go, unless somebody else has it now."""
-        held = (await self.cluster.get([claim_key(self.source)])).get(claim_key(self.source))
-        if held is not None and held["owner"] == self.owner:
-            await self.cluster.remove(claim_key(self.source))
+        stored_lease = (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
+        if stored_lease is not None and stored_lease["owner"] == self.owner:
+            await self.cluster.remove(lease_key(self.source))
 
-    async def _still(self) -> None:
-        held = (await self.cluster.get([claim_key(self.source)])).get(claim_key(self.source))
-        if held is None or held["owner"] != self.owner:
-            raise StoreLocked(f"{self.cluster.where}: another process took over the writing of source {self.source}")
+    async def _check_owner(self) -> None:
+        stored_lease = (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
+        if stored_lease is None or stored_lease["owner"] != self.owner:
+            raise StoreLocked(
+                f"{self.cluster.store_name}: another process took over the writing of source {self.source}"
+            )
 
-    def _entry(self) -> Entry:
-        self.until = time.time() + self.seconds
-        return Entry(claim_key(self.source), {"owner": self.owner, "until": int(self.until * 1000)})
+    def _make_object(self) -> NewObject:
+        self.expires_at = time.time() + self.duration_s
+        return NewObject(lease_key(self.source), {"owner": self.owner, "until": int(self.expires_at * 1000)})

@@ -1,0 +1,83 @@
+"""One Markdown template per agent. Values are put in by name with `{{name}}`; anything else is left alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from core.errors import ConfigurationError
+
+PROMPTS_DIR = Path(__file__).parent
+_LANGUAGE_SUFFIX = re.compile(r"-[a-z]{2}\Z")
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The templates by name, read once."""
+
+    templates: Mapping[str, str]
+    agents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    language: str = ""
+
+    @classmethod
+    def read(
+        cls, overrides: Mapping[str, Path] | None = None, agents: Mapping[str, Mapping[str, Path]] | None = None
+    ) -> Prompts:
+        """Read every template. `own` replaces some of them, `agents` some more for single retrieval agents.
+
+        Raises `ConfigurationError` for a name that no template has, and for a file that cannot be read.
+        """
+        defaults = {path.stem: path.read_text("utf-8") for path in sorted(PROMPTS_DIR.glob("*.md"))}
+        override_texts = _read_templates(overrides or {}, "prompts", defaults)
+        agent_overrides = {
+            name: _read_templates(paths, f"agents.{name}.prompts", defaults) for name, paths in (agents or {}).items()
+        }
+        return cls(_override_templates(defaults, override_texts), agent_overrides)
+
+    def for_agent(self, agent: str) -> Prompts:
+        """Return the templates as one retrieval agent has them."""
+        return replace(self, templates=_override_templates(self.templates, self.agents.get(agent, {}))).for_language(
+            self.language
+        )
+
+    def for_language(self, language: str) -> Prompts:
+        """Return the templates for a language: `summarizer-zh` stands in for `summarizer`, where there is one."""
+        suffix = f"-{language}"
+        translations = {
+            name.removesuffix(suffix): text for name, text in self.templates.items() if name.endswith(suffix)
+        }
+        return replace(self, templates={**self.templates, **translations}, language=language) if language else self
+
+    def fill(self, template: str, /, **values: str) -> str:
+        """Return a template with its values and the current date and time. Raises `KeyError` for an unknown one."""
+        now = datetime.now().astimezone()
+        all_values = {"now": now.strftime("%A, %Y-%m-%d %H:%M %Z"), **values}
+        # In one pass: a value that itself holds a placeholder is data.
+        return _PLACEHOLDER.sub(lambda match: all_values.get(match[1], match[0]), self.templates[template]).strip()
+
+
+def _override_templates(templates: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """Put own templates over others. One that is replaced takes its translations with it: they say something else."""
+    remaining_templates = {
+        name: text for name, text in templates.items() if _LANGUAGE_SUFFIX.sub("", name) not in overrides
+    }
+    return {**remaining_templates, **overrides}
+
+
+def _read_templates(paths: Mapping[str, Path], setting_path: str, defaults: Mapping[str, str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for name, path in paths.items():
+        # A language of its own may be added to any template: summarizer-fr.
+        if name not in defaults and not (_LANGUAGE_SUFFIX.search(name) and name[:-3] in defaults):
+            template_names = ", ".join(template for template in defaults if not _LANGUAGE_SUFFIX.search(template))
+            raise ConfigurationError([f"{setting_path}.{name}: there is no such template; they are: {template_names}"])
+        try:
+            texts[name] = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ConfigurationError([f"{setting_path}.{name}: {path} cannot be read: {reason}"]) from error
+    return texts
