@@ -24,8 +24,8 @@ from core.settings import Settings
 from core.types import Question, Reply, Turn
 from knowledge.embedding import open_embedder
 from knowledge.ports import Embedder
+from tests.core.fixtures import MemorySink
 from tests.core.scripted import Body, ScriptedPeer, agent_of
-from tests.core.stand import MemorySink
 from tests.peers.web import Hit, WebPeer
 
 CORPUS = Path(__file__).parent / "core/data/injections.jsonl"

@@ -14,8 +14,8 @@ import pytest
 
 from bots.discord.adapter import DiscordAdapter, identify
 from core.errors import PlatformError
-from tests.bots.discord_stand import PACE, Inbox, Positions, listening, settings
-from tests.bots.sink_stand import until
+from tests.bots.discord_helpers import PACE, Inbox, Positions, listening, settings
+from tests.bots.sink_helpers import until
 from tests.peers.discord import PRIVATE, Author, DiscordPeer
 from tests.peers.discord_gateway import HEARTBEAT, INVALID, RECONNECT
 

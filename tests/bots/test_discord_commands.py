@@ -28,9 +28,9 @@ from core.messaging.policy.command_table import COMMANDS, get_command
 from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
-from tests.bots import discord_stand
+from tests.bots import discord_helpers
 from tests.conformance.bot import Script
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.peers.discord import EPHEMERAL, Asked, Author, DiscordPeer
 
 ANN, BOSS, OWNER = Author("1001"), Author("1003", "boss", "Boss"), Author("1009", "owner", "Owner")
@@ -60,9 +60,9 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
             stack.push_async_callback(journal.close)
             whole = settings(administration={"owners": [f"discord:{OWNER.id}"], **administration}, sources=SOURCES)
             adapter = DiscordAdapter(
-                discord_stand.settings(peer, tmp_path),
+                discord_helpers.settings(peer, tmp_path),
                 JournalPositions(journal, "discord"),
-                discord_stand.PACE,
+                discord_helpers.PACE,
                 sources=tuple(whole.sources),
             )
             await adapter.open()

@@ -10,7 +10,7 @@ import pytest
 from bots.discord.convert import Identity
 from bots.discord.feedback import from_button_click
 from core.types import Message
-from tests.bots.feedback_stand import answered, votes
+from tests.bots.feedback_helpers import answered, votes
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Discord, until
 from tests.peers.discord import DiscordPeer

@@ -8,8 +8,8 @@ from pathlib import Path
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.connection import DiscordIntervals
 from core.settings import Settings
-from tests.bots.discord_stand import Positions, settings
-from tests.bots.race_stand import CHATS, NEWS, RIVALS, SCALE, US, raced
+from tests.bots.discord_helpers import Positions, settings
+from tests.bots.race_helpers import CHATS, NEWS, RIVALS, SCALE, US, raced
 from tests.peers.discord import Author, DiscordPeer
 
 ANNOUNCEMENTS = 5

@@ -16,8 +16,8 @@ from bots.discord.adapter import DiscordAdapter
 from bots.discord.sink import DiscordSink
 from core.errors import MessageDeleted, PlatformError, StoreError
 from core.types import Citation, Message, Reply
-from tests.bots.discord_stand import PACE, Inbox, Positions, listening, settings
-from tests.bots.sink_stand import Delivered, told_by, until, written_until
+from tests.bots.discord_helpers import PACE, Inbox, Positions, listening, settings
+from tests.bots.sink_helpers import Delivered, told_by, until, written_until
 from tests.peers.discord import Asked, DiscordPeer
 
 SEND, EDIT, TYPING = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}", "POST /channels/{}/typing"

@@ -20,7 +20,7 @@ from core.errors import PlatformError
 from core.observability.logs import configure_logs
 from core.settings import LogSettings
 from core.settings.loader import load_settings
-from tests.bots.http_stand import event
+from tests.bots.http_helpers import event
 from tests.bots.ports import free_port
 from tests.deployment import README, Deployment, logging_as_it_was
 from tests.peers.callback import SECRET, CallbackPeer

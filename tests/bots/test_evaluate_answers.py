@@ -20,8 +20,8 @@ from bots.evaluation.datasets import read_cases
 from core.answering.pipeline import answer
 from core.errors import ModelError
 from core.types import Question, Reply
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer, flat, models
-from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 from tests.deployment import Deployment
 
 DOCUMENTS = [

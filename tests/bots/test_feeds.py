@@ -40,12 +40,12 @@ from core.storage.messages import Journal
 from core.storage.tables import feeds, messages
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from knowledge.sources.feed.poll import MAX_WAIT_S, FeedRateLimited, poll_feed
-from tests.bots import discord_stand, slack_stand
-from tests.bots.http_stand import QUICK, event, http_settings
+from tests.bots import discord_helpers, slack_helpers
+from tests.bots.http_helpers import QUICK, event, http_settings
 from tests.bots.test_dry_run import daemon, withheld
 from tests.bots.test_telegram_adapter import PACE as TELEGRAM_PACE
 from tests.bots.test_telegram_adapter import settings as telegram_settings
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.deployment import README, Deployment, logging_as_it_was
 from tests.peers.callback import CallbackPeer
 from tests.peers.discord import DiscordPeer
@@ -114,14 +114,16 @@ async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Pa
         discord = await stack.enter_async_context(DiscordPeer())
         room = discord.channel()
         adapter = DiscordAdapter(
-            discord_stand.settings(discord, folder), JournalPositions(journal, "discord"), discord_stand.PACE
+            discord_helpers.settings(discord, folder), JournalPositions(journal, "discord"), discord_helpers.PACE
         )
         found = Network(
             adapter, f"discord:{room}", lambda: [(m.content, m.reply_to) for m in discord.messages(room)], discord
         )
     elif name == "slack":
         slack = await stack.enter_async_context(SlackPeer())
-        adapter = SlackAdapter(slack_stand.settings(slack, folder), slack_stand.Threads().answered_in, slack_stand.PACE)
+        adapter = SlackAdapter(
+            slack_helpers.settings(slack, folder), slack_helpers.Threads().answered_in, slack_helpers.PACE
+        )
         slack.say("C1", "good morning")
         found = Network(adapter, "slack:C1", lambda: [(m.text, m.thread_ts) for m in slack.messages("C1")], slack)
     else:

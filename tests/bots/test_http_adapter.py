@@ -14,17 +14,17 @@ from core.errors import PlatformError
 from core.ports import Sink
 from core.storage.messages import Journal
 from core.types import Question, Reply
-from tests.bots.http_stand import echo, event, http_settings, standing
-from tests.core.stand import settings
+from tests.bots.http_helpers import echo, event, http_settings, open_harness
+from tests.core.fixtures import settings
 from tests.peers.callback import CallbackPeer, signed
 
 
 async def test_a_question_is_answered_by_signed_callbacks(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        status, body = await stand.peer.send(stand.adapter.port, event(text="How?\nReally?", thread="t"))
+    async with open_harness(tmp_path) as harness:
+        status, body = await harness.peer.send(harness.adapter.port, event(text="How?\nReally?", thread="t"))
         assert (status, body) == (202, {"state": "taken", "event_id": "1"})
-        await stand.settled()
-        started, final = stand.peer.callbacks
+        await harness.settled()
+        started, final = harness.peer.callbacks
         assert (started["state"], started["text"], started["event_id"]) == ("started", "", "1")
         assert (final["state"], final["text"], final["chat"], final["thread"]) == (
             *("final", "0: How?\nReally? [1]", "room"),
@@ -40,16 +40,16 @@ async def test_a_question_is_answered_by_signed_callbacks(tmp_path: Path) -> Non
             }
         ]
         assert started["reply_id"] == final["reply_id"]
-        assert len(set(stand.peer.keys)) == 2
-        assert await stand.state() == ("answered", "")
+        assert len(set(harness.peer.keys)) == 2
+        assert await harness.state() == ("answered", "")
 
 
 async def test_the_event_is_in_the_journal_when_it_is_confirmed(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        assert await stand.send(event(addressed=False)) == [202]
-        assert (await stand.state())[0] in ("received", "silent")
-        await stand.settled()
-        assert await stand.state() == ("silent", "the bot was not addressed")
+    async with open_harness(tmp_path) as harness:
+        assert await harness.send(event(addressed=False)) == [202]
+        assert (await harness.state())[0] in ("received", "silent")
+        await harness.settled()
+        assert await harness.state() == ("silent", "the bot was not addressed")
 
 
 async def test_an_event_that_cannot_be_kept_is_not_confirmed_and_may_come_again(tmp_path: Path) -> None:
@@ -75,20 +75,20 @@ async def test_an_event_that_cannot_be_kept_is_not_confirmed_and_may_come_again(
 
 
 async def test_a_replay_is_refused_and_answered_once_even_after_a_restart(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        status = await stand.send(event(), event(), event(chat="elsewhere"))
+    async with open_harness(tmp_path) as harness:
+        status = await harness.send(event(), event(), event(chat="elsewhere"))
         assert status == [202, 409, 202]
-        await stand.settled()
-        assert len(stand.peer.of("final")) == 2
-    async with standing(tmp_path) as stand:
-        assert await stand.send(event()) == [202]
-        await stand.settled()
-        assert stand.peer.callbacks == []
+        await harness.settled()
+        assert len(harness.peer.of("final")) == 2
+    async with open_harness(tmp_path) as harness:
+        assert await harness.send(event()) == [202]
+        await harness.settled()
+        assert harness.peer.callbacks == []
 
 
 async def test_a_refused_event_may_be_sent_again_in_a_better_form(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        assert await stand.send(event(text=""), event()) == [422, 202]
+    async with open_harness(tmp_path) as harness:
+        assert await harness.send(event(text=""), event()) == [422, 202]
 
 
 # Far enough from now for a suite that takes its time between collecting and running this.
@@ -104,19 +104,19 @@ UNSIGNED: list[tuple[dict[str, Any], str]] = [
 
 
 async def test_what_is_not_signed_now_by_the_secret_is_refused(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
+    async with open_harness(tmp_path) as harness:
         for given, reason in UNSIGNED:
-            status, body = await stand.peer.send(stand.adapter.port, event(), **given)
+            status, body = await harness.peer.send(harness.adapter.port, event(), **given)
             assert (status, body["error"]) == (401, "unsigned")
             assert reason in body["reason"]
-        assert stand.adapter.event_counts.total() == 0
+        assert harness.adapter.event_counts.total() == 0
 
 
 async def test_a_signature_holds_for_one_body(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
+    async with open_harness(tmp_path) as harness:
         now = str(int(time.time()))
-        other = signed(stand.peer.secret, now, b"{}")
-        status, _ = await stand.peer.send(stand.adapter.port, event(), timestamp=now, signature=other)
+        other = signed(harness.peer.secret, now, b"{}")
+        status, _ = await harness.peer.send(harness.adapter.port, event(), timestamp=now, signature=other)
         assert status == 401
 
 
@@ -142,20 +142,20 @@ MALFORMED: list[tuple[object, int, str]] = [
 
 
 async def test_malformed_events_are_refused_with_the_reason(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
+    async with open_harness(tmp_path) as harness:
         for body, status, error in MALFORMED:
-            got, told = await stand.peer.send(stand.adapter.port, body)
+            got, told = await harness.peer.send(harness.adapter.port, body)
             assert (got, told["error"]) == (status, error), body
             assert told["reason"]
         # None of them stands in the way of the next one.
-        assert await stand.send(event()) == [202]
+        assert await harness.send(event()) == [202]
 
 
 async def test_compressed_bodies_other_paths_and_health(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand, aiohttp.ClientSession() as session:
-        status, told = await stand.peer.send(stand.adapter.port, event(), headers={"Content-Encoding": "gzip"})
+    async with open_harness(tmp_path) as harness, aiohttp.ClientSession() as session:
+        status, told = await harness.peer.send(harness.adapter.port, event(), headers={"Content-Encoding": "gzip"})
         assert (status, told["error"]) in ((415, "encoded"), (400, "refused"))
-        base = f"http://127.0.0.1:{stand.adapter.port}"
+        base = f"http://127.0.0.1:{harness.adapter.port}"
         async with session.get(f"{base}/health") as answer:
             assert (answer.status, await answer.json()) == (200, {"state": "ready"})
         async with session.get(f"{base}/v1/events") as answer:
@@ -172,14 +172,14 @@ async def test_an_edit_counts_before_the_answer_begins(tmp_path: Path) -> None:
         await edited.wait()
         return await echo(question, sink)
 
-    async with standing(tmp_path, patient) as stand:
+    async with open_harness(tmp_path, patient) as harness:
         # The second question waits for the first one of its conversation.
-        await stand.send(event("1"), event("2", text="Whta?"))
+        await harness.send(event("1"), event("2", text="Whta?"))
         await first_asked.wait()
-        assert await stand.send(event("3", kind="edit", changes="2", text="What?")) == [202]
+        assert await harness.send(event("3", kind="edit", changes="2", text="What?")) == [202]
         edited.set()
-        await stand.settled()
-        assert [one["text"] for one in stand.peer.of("final")] == ["0: How? [1]", "2: What? [1]"]
+        await harness.settled()
+        assert [one["text"] for one in harness.peer.of("final")] == ["0: How? [1]", "2: What? [1]"]
 
 
 async def test_a_deleted_question_gets_no_answer(tmp_path: Path) -> None:
@@ -190,30 +190,30 @@ async def test_a_deleted_question_gets_no_answer(tmp_path: Path) -> None:
         await deleted.wait()
         return await echo(question, sink)
 
-    async with standing(tmp_path, patient) as stand:
-        await stand.send(event())
+    async with open_harness(tmp_path, patient) as harness:
+        await harness.send(event())
         await asked.wait()
-        assert await stand.send({"id": "2", "chat": "room", "kind": "delete", "changes": "1"}) == [202]
+        assert await harness.send({"id": "2", "chat": "room", "kind": "delete", "changes": "1"}) == [202]
         deleted.set()
-        await stand.settled()
-        assert stand.peer.of("final") == []
-        assert (await stand.state())[0] == "silent"
+        await harness.settled()
+        assert harness.peer.of("final") == []
+        assert (await harness.state())[0] == "silent"
 
 
 async def test_commands_private_chats_and_other_bots(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        await stand.send(
+    async with open_harness(tmp_path) as harness:
+        await harness.send(
             event("1", addressed=False, text="/help"),
             event("2", addressed=False, private=True, chat="dm"),
             event("3", author={"id": "7", "name": "Robot", "bot": True}, chat="third"),
             event("4", addressed=False, text="/tmp/file is full", chat="fourth"),
         )
-        await stand.settled()
-        texts = {one["event_id"]: one["text"] for one in stand.peer.of("final")}
+        await harness.settled()
+        texts = {one["event_id"]: one["text"] for one in harness.peer.of("final")}
         assert set(texts) == {"1", "2"}
         assert texts["1"].startswith("I am KIMAs")
-        assert await stand.state("3") == ("silent", "written by another bot")
-        assert (await stand.state("4"))[0] == "silent"
+        assert await harness.state("3") == ("silent", "written by another bot")
+        assert (await harness.state("4"))[0] == "silent"
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ async def test_a_missing_or_weak_secret_is_told_without_the_secret(tmp_path: Pat
 
 
 async def test_a_taken_port_is_told(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        adapter = HttpAdapter(http_settings(stand.peer, tmp_path, port=stand.adapter.port))
+    async with open_harness(tmp_path) as harness:
+        adapter = HttpAdapter(http_settings(harness.peer, tmp_path, port=harness.adapter.port))
         await adapter.open()
 
         async def receive(message: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text as sql
 
 from core.text.feedback_messages import ENGLISH
-from tests.bots.http_stand import Stand, event, standing
+from tests.bots.http_helpers import Harness, event, open_harness
 
 
 def pressed(number: str, choice: str, about: str = "1", **changes: Any) -> dict[str, Any]:
@@ -17,67 +17,67 @@ def pressed(number: str, choice: str, about: str = "1", **changes: Any) -> dict[
     return {**said, "reply_to": about, **changes}
 
 
-async def said(stand: Stand) -> list[tuple[str, str]]:
-    async with stand.journal._connect() as connection:
+async def said(harness: Harness) -> list[tuple[str, str]]:
+    async with harness.journal._connect() as connection:
         rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
     return [tuple(row) for row in rows]
 
 
 async def test_a_reply_is_rated_by_its_id_or_by_that_of_its_question(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
+    async with open_harness(tmp_path) as harness:
         # Otherwise the network's own id is the reply's.
-        stand.peer.own_ids = False
-        await stand.send(event())
-        await stand.settled()
-        [final] = await stand.peer.until("final")
-        assert await stand.send(pressed("2", "up")) == [202]
-        [first] = await stand.peer.until("noted")
-        assert await stand.send(pressed("3", "wrong", final["reply_id"], author={"id": "43"})) == [202]
-        _, second = await stand.peer.until("noted", 2)
+        harness.peer.own_ids = False
+        await harness.send(event())
+        await harness.settled()
+        [final] = await harness.peer.until("final")
+        assert await harness.send(pressed("2", "up")) == [202]
+        [first] = await harness.peer.until("noted")
+        assert await harness.send(pressed("3", "wrong", final["reply_id"], author={"id": "43"})) == [202]
+        _, second = await harness.peer.until("noted", 2)
         assert (first["event_id"], first["thread"], first["offers"]) == ("2", "", [])
         assert first["text"] == ENGLISH.rated_up.format(up=1, down=0)
         assert [one["text"] for one in second["offers"]] == ["wrong", "outdated", "other", "unclear", "again"]
-        assert await said(stand) == [("up", ""), ("down", "wrong")]
+        assert await said(harness) == [("up", ""), ("down", "wrong")]
 
 
 async def test_another_try_is_a_reply_of_its_own(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        await stand.send(event())
-        await stand.settled()
-        await stand.send(pressed("2", "down"))
-        await stand.settled()
-        await stand.send(pressed("3", "again"))
-        first, second = await stand.peer.until("final", 2)
-        await stand.settled()
+    async with open_harness(tmp_path) as harness:
+        await harness.send(event())
+        await harness.settled()
+        await harness.send(pressed("2", "down"))
+        await harness.settled()
+        await harness.send(pressed("3", "again"))
+        first, second = await harness.peer.until("final", 2)
+        await harness.settled()
         assert (first["event_id"], second["event_id"]) == ("1", "1")
         assert first["reply_id"] != second["reply_id"]
         assert second["text"].startswith("3: "), "it knows the first answer and that it did not help"
 
 
 async def test_what_is_no_feedback_on_a_reply_changes_nothing(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        await stand.send(event())
-        await stand.settled()
+    async with open_harness(tmp_path) as harness:
+        await harness.send(event())
+        await harness.settled()
         by_bot, by_nobody = {"author": {"id": "7", "bot": True}}, {"author": None}
         wrong = [
             pressed("2", "splendid"),
             pressed("2", "up", ""),
             *(pressed("2", "up", **one) for one in (by_bot, by_nobody)),
         ]
-        answers = await stand.send(*wrong)
+        answers = await harness.send(*wrong)
         assert answers == [422] * 4
-        assert await stand.send(pressed("4", "up", about="unknown"), pressed("5", "up", chat="other")) == [202, 202]
-        told = await stand.peer.until("failed", 2)
+        assert await harness.send(pressed("4", "up", about="unknown"), pressed("5", "up", chat="other")) == [202, 202]
+        told = await harness.peer.until("failed", 2)
         assert {one["text"] for one in told} == {ENGLISH.unknown_answer}
-        assert await said(stand) == []
+        assert await said(harness) == []
 
 
 @pytest.mark.parametrize("secret", ["", "another secret of thirty-two char"])
 async def test_an_unsigned_event_is_no_feedback(tmp_path: Path, secret: str) -> None:
-    async with standing(tmp_path) as stand:
-        await stand.send(event())
-        await stand.settled()
+    async with open_harness(tmp_path) as harness:
+        await harness.send(event())
+        await harness.settled()
         headers: dict[str, Any] = {"secret": secret} if secret else {"signature": ""}
-        status, _ = await stand.peer.send(stand.adapter.port, pressed("2", "up"), **headers)
+        status, _ = await harness.peer.send(harness.adapter.port, pressed("2", "up"), **headers)
         assert status == 401
-        assert await said(stand) == []
+        assert await said(harness) == []

@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from tests.bots.http_stand import standing
+from tests.bots.http_helpers import open_harness
 
 GUIDE = Path(__file__).parents[2] / "docs/http.md"
 
@@ -16,15 +16,15 @@ GUIDE = Path(__file__).parents[2] / "docs/http.md"
 async def test_the_program_of_the_guide_asks_a_question(tmp_path: Path) -> None:
     found = re.search(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
     assert found
-    async with standing(tmp_path) as stand:
-        program = found[1].replace("127.0.0.1:8088", f"127.0.0.1:{stand.adapter.port}")
+    async with open_harness(tmp_path) as harness:
+        program = found[1].replace("127.0.0.1:8088", f"127.0.0.1:{harness.adapter.port}")
         assert program != found[1]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", program),
-            env={**os.environ, "KIMAS_HTTP_SECRET": stand.peer.secret},
+            env={**os.environ, "KIMAS_HTTP_SECRET": harness.peer.secret},
             stdout=asyncio.subprocess.PIPE,
         )
         printed, _ = await process.communicate()
         assert b'"state": "taken"' in printed
-        (final,) = await stand.peer.until("final")
+        (final,) = await harness.peer.until("final")
         assert final["text"] == "0: How do I install it? [1]"

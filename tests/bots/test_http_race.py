@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bots.http.adapter import HttpAdapter
-from tests.bots.http_stand import QUICK, http_settings
-from tests.bots.race_stand import raced
+from tests.bots.http_helpers import QUICK, http_settings
+from tests.bots.race_helpers import raced
 from tests.peers.callback import CallbackPeer
 
 

@@ -8,27 +8,27 @@ import pytest
 from bots.http.idempotency import Deletions, IdempotencyKeys
 from core.ports import Sink
 from core.types import Question, Reply
-from tests.bots.http_stand import CITED, echo, event, standing
+from tests.bots.http_helpers import CITED, echo, event, open_harness
 
 
 @pytest.mark.parametrize("fault", ["drop", "lost", 500, 503, 429])
 async def test_an_outage_is_waited_out_and_the_reply_is_there_once(tmp_path: Path, fault: int | str) -> None:
-    async with standing(tmp_path) as stand:
+    async with open_harness(tmp_path) as harness:
         # The first fault meets the sign that a reply is begun, which nothing depends on.
-        stand.peer.faults = [fault, fault, fault]
-        await stand.send(event())
-        await stand.settled()
-        assert [one["text"] for one in stand.peer.of("final")] == ["0: How? [1]"]
-        assert stand.peer.tries == 4
-        assert (await stand.state())[0] == "answered"
+        harness.peer.faults = [fault, fault, fault]
+        await harness.send(event())
+        await harness.settled()
+        assert [one["text"] for one in harness.peer.of("final")] == ["0: How? [1]"]
+        assert harness.peer.tries == 4
+        assert (await harness.state())[0] == "answered"
 
 
 async def test_a_slow_network_is_given_up_in_time_and_tried_again(tmp_path: Path) -> None:
-    async with standing(tmp_path, http={"timeout_s": 0.2}) as stand:
-        stand.peer.faults = ["slow"]
-        await stand.send(event())
-        await stand.settled()
-        assert len(stand.peer.of("final")) == 1
+    async with open_harness(tmp_path, http={"timeout_s": 0.2}) as harness:
+        harness.peer.faults = ["slow"]
+        await harness.send(event())
+        await harness.settled()
+        assert len(harness.peer.of("final")) == 1
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ async def test_a_definite_refusal_is_recorded_and_not_repeated(
         await sink.finish(reply)
         return reply
 
-    async with standing(tmp_path, without_sign) as stand:
-        stand.peer.location = f"http://127.0.0.1:{stand.peer.port}/elsewhere"
-        stand.peer.faults = [status]
-        await stand.send(event())
-        await stand.settled()
-        assert stand.peer.callbacks == []
-        assert stand.peer.tries == 1
-        found, why = await stand.state()
+    async with open_harness(tmp_path, without_sign) as harness:
+        harness.peer.location = f"http://127.0.0.1:{harness.peer.port}/elsewhere"
+        harness.peer.faults = [status]
+        await harness.send(event())
+        await harness.settled()
+        assert harness.peer.callbacks == []
+        assert harness.peer.tries == 1
+        found, why = await harness.state()
         assert found == state
         assert reason in why
 
@@ -64,40 +64,40 @@ async def test_the_reply_is_known_by_the_networks_own_id(tmp_path: Path) -> None
     async def two_states(question: Question, sink: Sink) -> Reply:
         await sink.open()
         await sink.update("Yes, so")
-        await stand.peer.until("partial")
+        await harness.peer.until("partial")
         await sink.update("Yes, so far")
-        await stand.peer.until("partial", 2)
+        await harness.peer.until("partial", 2)
         reply = Reply("Yes, so far so good. [1]", CITED)
         await sink.finish(reply)
         return reply
 
-    async with standing(tmp_path, two_states, http={"partials": True}) as stand:
-        await stand.send(event())
-        await stand.settled()
-        first, second = stand.peer.of("partial")
-        (final,) = stand.peer.of("final")
+    async with open_harness(tmp_path, two_states, http={"partials": True}) as harness:
+        await harness.send(event())
+        await harness.settled()
+        first, second = harness.peer.of("partial")
+        (final,) = harness.peer.of("final")
         assert [first["text"], second["text"]] == ["Yes, so", "Yes, so far"]
-        given = f"r{[one['state'] for one in stand.peer.callbacks].index('partial')}"
+        given = f"r{[one['state'] for one in harness.peer.callbacks].index('partial')}"
         assert first["reply_id"] != given
         assert second["reply_id"] == final["reply_id"] == given
 
 
 async def test_without_partials_only_the_beginning_and_the_end_are_sent(tmp_path: Path) -> None:
-    async with standing(tmp_path) as stand:
-        stand.peer.own_ids = False
-        await stand.send(event())
-        await stand.settled()
-        assert [one["state"] for one in stand.peer.callbacks] == ["started", "final"]
+    async with open_harness(tmp_path) as harness:
+        harness.peer.own_ids = False
+        await harness.send(event())
+        await harness.settled()
+        assert [one["state"] for one in harness.peer.callbacks] == ["started", "final"]
 
 
 async def test_a_failure_is_told_as_one(tmp_path: Path) -> None:
     async def fail(question: Question, sink: Sink) -> Reply:
         raise ValueError("a bug with details")
 
-    async with standing(tmp_path, fail) as stand:
-        await stand.send(event())
-        await stand.settled()
-        (told,) = stand.peer.callbacks
+    async with open_harness(tmp_path, fail) as harness:
+        await harness.send(event())
+        await harness.settled()
+        (told,) = harness.peer.callbacks
         assert told["state"] == "failed"
         assert "details" not in told["text"]
 
@@ -106,25 +106,25 @@ async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(t
     async def hang(question: Question, sink: Sink) -> Reply:
         await sink.open()
         await sink.update("Half")
-        await stand.peer.until("partial")
+        await harness.peer.until("partial")
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with standing(tmp_path, hang, http={"partials": True}) as stand:
-        await stand.send(event())
-        await stand.peer.until("partial")
-        half = stand.peer.of("partial")[0]
+    async with open_harness(tmp_path, hang, http={"partials": True}) as harness:
+        await harness.send(event())
+        await harness.peer.until("partial")
+        half = harness.peer.of("partial")[0]
         # Its outcome is written down a moment after the network has it.
         async with asyncio.timeout(30):
-            while not [previous for _, previous in await stand.journal.get_pending("http") if previous]:
+            while not [previous for _, previous in await harness.journal.get_pending("http") if previous]:
                 await asyncio.sleep(0.01)
-        assert await stand.intake.drain(0) == 1
-    async with standing(tmp_path, echo) as stand:
-        final = (await stand.peer.until("final"))[0]
-        await stand.settled()
+        assert await harness.intake.drain(0) == 1
+    async with open_harness(tmp_path, echo) as harness:
+        final = (await harness.peer.until("final"))[0]
+        await harness.settled()
         assert final["event_id"] == half["event_id"]
         assert final["reply_id"] == "r1"
-        assert (await stand.state())[0] == "answered"
+        assert (await harness.state())[0] == "answered"
 
 
 def test_memories_are_bounded() -> None:

@@ -25,9 +25,9 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.text.feedback_messages import ENGLISH
 from core.types import ConversationKey
-from tests.bots import discord_stand, slack_stand
+from tests.bots import discord_helpers, slack_helpers
 from tests.conformance.bot import Script
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.core.test_feedback import ASKED
 from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
@@ -50,7 +50,9 @@ async def discord(journal: Journal, tmp_path: Path) -> AsyncIterator[DiscordPeer
     async with DiscordPeer() as peer, AsyncExitStack() as stack:
         # A busy machine is late with its acknowledgements; other tests look at those.
         peer.acknowledge_s = 30
-        adapter = DiscordAdapter(discord_stand.settings(peer, tmp_path), discord_stand.Positions(), discord_stand.PACE)
+        adapter = DiscordAdapter(
+            discord_helpers.settings(peer, tmp_path), discord_helpers.Positions(), discord_helpers.PACE
+        )
         await listening(adapter, journal, stack)
         await peer.connected()
         yield peer
@@ -59,8 +61,8 @@ async def discord(journal: Journal, tmp_path: Path) -> AsyncIterator[DiscordPeer
 @pytest.fixture(params=[False, True], ids=["socket", "http"])
 async def slack(journal: Journal, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SlackPeer]:
     async with SlackPeer() as peer, AsyncExitStack() as stack:
-        place = slack_stand.settings(peer, tmp_path, http=request.param)
-        adapter = SlackAdapter(place, slack_stand.Threads().answered_in, slack_stand.PACE)
+        place = slack_helpers.settings(peer, tmp_path, http=request.param)
+        adapter = SlackAdapter(place, slack_helpers.Threads().answered_in, slack_helpers.PACE)
         await listening(adapter, journal, stack)
         if request.param:
             await peer.wait_until(lambda: adapter.port > 0, 30)

@@ -33,10 +33,10 @@ from core.settings.loader import load_settings
 from core.storage.messages import Journal
 from core.types import Passage, SourceState
 from knowledge.live.search import LiveSources
-from tests.bots import discord_stand, slack_stand
-from tests.bots.http_stand import echo
+from tests.bots import discord_helpers, slack_helpers
+from tests.bots.http_helpers import echo
 from tests.bots.ports import free_port
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.core.test_metrics import documented
 from tests.deployment import README, Deployment
 from tests.knowledge.test_sources_feed import rss
@@ -434,10 +434,12 @@ async def until(true: Callable[[], bool]) -> None:
 
 async def test_discord_tells_whether_its_gateway_is_there(tmp_path: Path) -> None:
     async with DiscordPeer() as peer:
-        adapter = DiscordAdapter(discord_stand.settings(peer, tmp_path), discord_stand.Positions(), discord_stand.PACE)
+        adapter = DiscordAdapter(
+            discord_helpers.settings(peer, tmp_path), discord_helpers.Positions(), discord_helpers.PACE
+        )
         line = adapter.connection
         assert not line.is_connected
-        async with discord_stand.listening(peer, adapter, discord_stand.Inbox().receive):
+        async with discord_helpers.listening(peer, adapter, discord_helpers.Inbox().receive):
             await until(lambda: line.is_connected)
             await peer.gateway.tell(RECONNECT)
             await until(lambda: not line.is_connected)
@@ -453,11 +455,11 @@ async def test_discord_tells_whether_its_gateway_is_there(tmp_path: Path) -> Non
 async def test_slack_tells_whether_its_socket_is_there(tmp_path: Path) -> None:
     async with SlackPeer() as peer:
         adapter = SlackAdapter(
-            slack_stand.settings(peer, tmp_path), slack_stand.Threads().answered_in, slack_stand.PACE
+            slack_helpers.settings(peer, tmp_path), slack_helpers.Threads().answered_in, slack_helpers.PACE
         )
         line = adapter.connection
         assert not line.is_connected
-        async with slack_stand.listening(adapter, slack_stand.Inbox()):
+        async with slack_helpers.listening(adapter, slack_helpers.Inbox()):
             await until(lambda: line.is_connected)
             await peer.deliveries.disconnect("refresh_requested")
             await peer.wait_until(lambda: peer.deliveries.opened == 2, SOON_S)

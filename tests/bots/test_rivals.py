@@ -20,8 +20,8 @@ from core.ports import Adapter, Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Citation, Question, Reply
-from tests.bots import discord_stand, slack_stand
-from tests.core.stand import ShelfLibrary, settings
+from tests.bots import discord_helpers, slack_helpers
+from tests.core.fixtures import ShelfLibrary, settings
 from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
 
@@ -100,8 +100,8 @@ async def on_discord(
 ) -> AsyncIterator[tuple[Board, DiscordPeer, str]]:
     async with DiscordPeer() as peer:
         room = peer.channel(kind)
-        given = discord_stand.settings(peer, folder)
-        adapter = DiscordAdapter(given, discord_stand.Positions(), discord_stand.PACE, bot_message_chats={room})
+        given = discord_helpers.settings(peer, folder)
+        adapter = DiscordAdapter(given, discord_helpers.Positions(), discord_helpers.PACE, bot_message_chats={room})
         async with board(folder, adapter, f"discord:{room}", **changes) as one:
             await peer.connected()
             yield one, peer, room
@@ -112,8 +112,8 @@ async def on_slack(folder: Path, **changes: object) -> AsyncIterator[tuple[Board
     async with SlackPeer() as peer:
         # A post's age counts from its timestamp.
         peer._clock = int(time.time() * 1e6)
-        given = slack_stand.settings(peer, folder)
-        adapter = SlackAdapter(given, slack_stand.Threads().answered_in, slack_stand.PACE, bot_message_chats={"C1"})
+        given = slack_helpers.settings(peer, folder)
+        adapter = SlackAdapter(given, slack_helpers.Threads().answered_in, slack_helpers.PACE, bot_message_chats={"C1"})
         async with board(folder, adapter, "slack:C1", **changes) as one:
             yield one, peer
 

@@ -31,7 +31,7 @@ from core.storage.chat_history import SHARED_THREAD, ChatHistory
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Reply
 from tests.bots.ports import free_port
-from tests.core.stand import MemorySink
+from tests.core.fixtures import MemorySink
 from tests.deployment import ROOT, Deployment, make_repository
 from tests.peers.callback import SECRET, CallbackPeer
 from tests.peers.discord import PRIVATE, DiscordPeer

@@ -13,7 +13,7 @@ import pytest
 from bots.slack.adapter import SlackAdapter, identify
 from core.errors import PlatformError
 from core.types import ConversationKey
-from tests.bots.slack_stand import PACE, Inbox, Threads, listening, settings
+from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import BOT, BOT_ID, SlackPeer
 
 

@@ -19,9 +19,9 @@ from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
-from tests.bots import slack_stand
+from tests.bots import slack_helpers
 from tests.conformance.bot import Script
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.peers.slack import SlackPeer
 
 ANN, BOSS, OWNER = "U1ANN", "U3BOSS", "U9OWNER"
@@ -44,8 +44,8 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
         async def started(**administration: object) -> CommandDispatcher:
             journal = await Journal.open(tmp_path / "journal.db")
             stack.push_async_callback(journal.close)
-            threads = slack_stand.Threads()
-            adapter = SlackAdapter(slack_stand.settings(peer, tmp_path), threads.answered_in, slack_stand.PACE)
+            threads = slack_helpers.Threads()
+            adapter = SlackAdapter(slack_helpers.settings(peer, tmp_path), threads.answered_in, slack_helpers.PACE)
             await adapter.open()
             stack.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"slack:{OWNER}"], **administration})

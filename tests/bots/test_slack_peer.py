@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.bots.sink_stand import until
+from tests.bots.sink_helpers import until
 from tests.peers.slack import SlackPeer
 
 MISSING = "no such thing"

@@ -22,9 +22,9 @@ from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.text.feedback_messages import ENGLISH
 from core.types import ConversationKey, Message
-from tests.bots import slack_stand
+from tests.bots import slack_helpers
 from tests.conformance.bot import Gate, Script
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.peers.slack import SlackPeer
 from tests.peers.slack_events import Envelope
 from tests.peers.slack_views import View
@@ -105,8 +105,8 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             running = AsyncExitStack()
             journal = await Journal.open(tmp_path / "journal.db")
             running.push_async_callback(journal.close)
-            pace = replace(slack_stand.PACE, submit_timeout_s=submit_s)
-            place, threads = slack_stand.settings(peer, tmp_path, http=http), slack_stand.Threads()
+            pace = replace(slack_helpers.PACE, submit_timeout_s=submit_s)
+            place, threads = slack_helpers.settings(peer, tmp_path, http=http), slack_helpers.Threads()
             adapter = SlackAdapter(place, threads.answered_in, pace, read_only=mute)
             await adapter.open()
             running.push_async_callback(adapter.close)
@@ -409,10 +409,10 @@ async def test_a_form_does_not_wait_for_answers_in_the_making(start: Start) -> N
 
 
 async def test_what_cannot_be_kept_is_not_acknowledged(peer: SlackPeer, tmp_path: Path) -> None:
-    pace = replace(slack_stand.PACE, submit_timeout_s=0.05)
-    adapter = SlackAdapter(slack_stand.settings(peer, tmp_path), slack_stand.Threads().answered_in, pace)
-    inbox = slack_stand.Inbox()
-    async with slack_stand.listening(adapter, inbox):
+    pace = replace(slack_helpers.PACE, submit_timeout_s=0.05)
+    adapter = SlackAdapter(slack_helpers.settings(peer, tmp_path), slack_helpers.Threads().answered_in, pace)
+    inbox = slack_helpers.Inbox()
+    async with slack_helpers.listening(adapter, inbox):
         peer.command("settings", user=OWNER)
         command = await inbox.until(1)
         await adapter.show_form(command, SettingsForm((FormField("pause {}", "Minutes of silence", "5"),)))

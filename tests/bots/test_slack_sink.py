@@ -16,8 +16,8 @@ from bots.slack.render import MAX_CHARS
 from core.errors import MessageDeleted, PlatformError
 from core.ports import Sink
 from core.types import Citation, Reply
-from tests.bots.sink_stand import Delivered, until
-from tests.bots.slack_stand import PACE, Inbox, Threads, listening, settings
+from tests.bots.sink_helpers import Delivered, until
+from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import BOT, SlackPeer
 
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install?a=1&b=2"),)

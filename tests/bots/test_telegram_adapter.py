@@ -18,7 +18,7 @@ from bots.telegram.errors import TelegramIntervals
 from core.errors import PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Message
-from tests.bots.sink_stand import until
+from tests.bots.sink_helpers import until
 from tests.peers.telegram import TelegramPeer
 
 PACE = TelegramIntervals(

@@ -23,7 +23,7 @@ from core.types import ConversationKey, Message
 from tests.bots.test_telegram_adapter import settings as telegram_settings
 from tests.conformance.bot import Script
 from tests.conformance.platforms import TELEGRAM_PACE
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.peers.telegram import Author, TelegramPeer
 
 GROUP = -1005

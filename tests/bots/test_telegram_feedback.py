@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.text.feedback_messages import ENGLISH
-from tests.bots.feedback_stand import answered, votes
+from tests.bots.feedback_helpers import answered, votes
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Telegram, until
 from tests.peers.telegram import Author, TelegramPeer

@@ -17,7 +17,7 @@ from bots.telegram.sink import TelegramSink
 from core.errors import MessageDeleted, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, ConversationKey, Message, Reply
-from tests.bots.sink_stand import Delivered, told_by, until, written_until
+from tests.bots.sink_helpers import Delivered, told_by, until, written_until
 from tests.bots.test_telegram_convert import convert
 from tests.peers.telegram import TelegramPeer
 

@@ -20,7 +20,7 @@ from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.tables import feedback, messages
 from core.types import Citation, Question, Reply, Trace
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.core.test_administration import FolderUpkeep
 
 

@@ -22,9 +22,9 @@ from core.ports import Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import ConversationKey, Question, Reply
-from tests.bots import discord_stand
+from tests.bots import discord_helpers
 from tests.bots.test_several_bots import Plain, message
-from tests.core.stand import ShelfLibrary, settings
+from tests.core.fixtures import ShelfLibrary, settings
 from tests.peers.discord import Author, DiscordPeer
 
 QUESTION = "How do I install the package with pip?"
@@ -97,11 +97,11 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
         stack.push_async_callback(journal.close)
         configured = settings(gate={"mode": "auto", "wait_s": WAIT_S})
         intake = MessageProcessor(configured, journal, answer, ShelfLibrary())
-        pace = replace(discord_stand.PACE, typing_ttl_s=typed_s)
-        adapter = Watched(discord_stand.settings(peer, tmp_path), discord_stand.Positions(), pace)
+        pace = replace(discord_helpers.PACE, typing_ttl_s=typed_s)
+        adapter = Watched(discord_helpers.settings(peer, tmp_path), discord_helpers.Positions(), pace)
         adapter.waiting = asyncio.Event()
         room = peer.channel()
-        await stack.enter_async_context(discord_stand.listening(peer, adapter, intake.handler_for(adapter)))
+        await stack.enter_async_context(discord_helpers.listening(peer, adapter, intake.handler_for(adapter)))
         stack.push_async_callback(intake.drain, 0)
         yield Channel(peer, journal, intake, adapter, room)
 

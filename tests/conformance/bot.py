@@ -22,7 +22,7 @@ from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
 from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skipping, until
 from tests.conformance.played import Played, printed
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 
 GRACE_S = 60
 ELSEWHERE = Person(77, "Elsewhere")

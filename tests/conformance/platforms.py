@@ -22,7 +22,7 @@ from bots.telegram.errors import TelegramIntervals as TelegramPace
 from core.ports import Adapter
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.bots import discord_stand, slack_stand
+from tests.bots import discord_helpers, slack_helpers
 from tests.bots.test_telegram_adapter import settings as telegram_settings
 from tests.peers import discord, slack, telegram
 
@@ -323,8 +323,8 @@ class Discord(Driver):
         self._rooms: dict[str, Room] = {}
 
     def adapter(self, journal: Journal, folder: Path) -> DiscordAdapter:
-        settings = discord_stand.settings(self.peer, folder)
-        return DiscordAdapter(settings, JournalPositions(journal, "discord"), discord_stand.PACE)
+        settings = discord_helpers.settings(self.peer, folder)
+        return DiscordAdapter(settings, JournalPositions(journal, "discord"), discord_helpers.PACE)
 
     async def ready(self) -> None:
         await until(lambda: bool(self.peer.gateway.live), "a session with Discord's gateway")
@@ -447,7 +447,7 @@ class Slack(Driver):
         async def answered_in(key: ConversationKey) -> bool:
             return bool(await journal.get_history(key, 1))
 
-        return SlackAdapter(slack_stand.settings(self.peer, folder), answered_in, slack_stand.PACE)
+        return SlackAdapter(slack_helpers.settings(self.peer, folder), answered_in, slack_helpers.PACE)
 
     async def ready(self) -> None:
         await until(lambda: bool(self.peer.deliveries.connections), "a connection to Slack")

@@ -16,8 +16,8 @@ from core.types import Question, Reply
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
 from tests.conformance.scenarios import WHOLE, alone, cannot
+from tests.core.fixtures import ShelfLibrary, parts, settings
 from tests.core.scripted import models
-from tests.core.stand import ShelfLibrary, parts, settings
 from tests.peers.language_model import LanguageModelPeer
 
 INSTALL = "How do I install the package with pip?"

@@ -26,7 +26,7 @@ FORM = ResponseSchema("answer", "What a tree has.", {"type": "object", "properti
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class Harness:
     """A model, the peer that answers for it, and all peers that it may talk to."""
 
     model: ChatModel
@@ -41,7 +41,7 @@ class Stand:
 
 
 @pytest.fixture(params=["one endpoint", "the second endpoint", "hedged"])
-async def stand(request: pytest.FixtureRequest) -> AsyncIterator[Stand]:
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     async with LanguageModelPeer(reply=REPLY) as peer, LanguageModelPeer() as broken:
         broken.status = 500
         known = {"base_url": peer.base_url, "model": "good"}
@@ -53,7 +53,7 @@ async def stand(request: pytest.FixtureRequest) -> AsyncIterator[Stand]:
         assert models is not None
         # The first client takes a second to load, which is not what is measured here.
         await models.warm_up()
-        yield Stand(models, peer, (peer, broken))
+        yield Harness(models, peer, (peer, broken))
         await models.close()
         await models.close()
 
@@ -71,33 +71,33 @@ async def completed(model: ChatModel, within: Budget, role: ModelRole = "main", 
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_the_pieces_joined_are_the_whole_reply(stand: Stand, role: ModelRole) -> None:
-    pieces = await streamed(stand.model, budget(), role)
+async def test_the_pieces_joined_are_the_whole_reply(harness: Harness, role: ModelRole) -> None:
+    pieces = await streamed(harness.model, budget(), role)
     assert all(pieces)
-    assert "".join(pieces) == await completed(stand.model, budget(), role) == REPLY
+    assert "".join(pieces) == await completed(harness.model, budget(), role) == REPLY
 
 
-async def test_pieces_come_as_they_are_made(stand: Stand) -> None:
-    stand.peer.tokens_per_s = 5
+async def test_pieces_come_as_they_are_made(harness: Harness) -> None:
+    harness.peer.tokens_per_s = 5
     within, arrivals = budget(), list[float]()
-    async for _ in stand.model.stream("", ASK, role="main", budget=within):
+    async for _ in harness.model.stream("", ASK, role="main", budget=within):
         arrivals.append(within.elapsed_ms())
     assert len(arrivals) > 3
     assert arrivals[-1] - arrivals[0] > 200
 
 
-async def test_the_instructions_and_the_turns_arrive_in_order(stand: Stand) -> None:
-    await completed(stand.model, budget())
-    said = [(message["role"], message["content"]) for message in stand.peer.requests[-1]["messages"]]
+async def test_the_instructions_and_the_turns_arrive_in_order(harness: Harness) -> None:
+    await completed(harness.model, budget())
+    said = [(message["role"], message["content"]) for message in harness.peer.requests[-1]["messages"]]
     assert said == [("system", "Be brief."), *((turn.role, turn.text) for turn in ASK)]
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_tokens_are_counted_by_agent_or_role(stand: Stand, role: ModelRole) -> None:
+async def test_tokens_are_counted_by_agent_or_role(harness: Harness, role: ModelRole) -> None:
     within = budget()
-    await completed(stand.model, within, role, "rewrite")
-    await streamed(stand.model, within, role, "summarizer")
-    await completed(stand.model, within, role)
+    await completed(harness.model, within, role, "rewrite")
+    await streamed(harness.model, within, role, "summarizer")
+    await completed(harness.model, within, role)
     assert set(within.tokens) == {
         f"{name}.{kind}" for name in ("rewrite", "summarizer", role) for kind in ("prompt", "completion")
     }
@@ -105,27 +105,27 @@ async def test_tokens_are_counted_by_agent_or_role(stand: Stand, role: ModelRole
     assert within.tokens["rewrite.completion"] == within.tokens["summarizer.completion"]
 
 
-async def test_a_form_is_a_wish(stand: Stand) -> None:
+async def test_a_form_is_a_wish(harness: Harness) -> None:
     for form in (FORM, ResponseSchema("search", "Searches.", FORM.schema, is_tool=True)):
-        assert await stand.model.complete("", ASK, role="light", budget=budget(), response_schema=form) == REPLY
+        assert await harness.model.complete("", ASK, role="light", budget=budget(), response_schema=form) == REPLY
 
 
-async def test_both_calls_end_by_the_deadline(stand: Stand) -> None:
-    stand.peer.hang = True
+async def test_both_calls_end_by_the_deadline(harness: Harness) -> None:
+    harness.peer.hang = True
     for call in (streamed, completed):
         within = budget(0.7)
-        with pytest.raises(ModelError, match=stand.peer.base_url):
-            await call(stand.model, within)
+        with pytest.raises(ModelError, match=harness.peer.base_url):
+            await call(harness.model, within)
         assert 700 <= within.elapsed_ms() < 30_000
-    await stand.idle()
+    await harness.idle()
 
 
-async def test_a_reply_that_is_too_long_for_the_deadline_ends_with_it(stand: Stand) -> None:
-    stand.peer.tokens_per_s = 2
+async def test_a_reply_that_is_too_long_for_the_deadline_ends_with_it(harness: Harness) -> None:
+    harness.peer.tokens_per_s = 2
     within, got = budget(1.5), list[str]()
 
     async def read() -> None:
-        async for piece in stand.model.stream("", ASK, role="main", budget=within):
+        async for piece in harness.model.stream("", ASK, role="main", budget=within):
             got.append(piece)
 
     with pytest.raises(ModelError, match="did not finish in time"):
@@ -133,63 +133,63 @@ async def test_a_reply_that_is_too_long_for_the_deadline_ends_with_it(stand: Sta
     assert got
     assert REPLY.startswith("".join(got))
     assert within.elapsed_ms() < 30_000
-    await stand.idle()
+    await harness.idle()
 
 
-async def test_a_budget_that_is_spent_is_an_error(stand: Stand) -> None:
+async def test_a_budget_that_is_spent_is_an_error(harness: Harness) -> None:
     within = budget(0.001)
     await asyncio.sleep(0.01)
     for call in (streamed, completed):
         with pytest.raises(ModelError):
-            await call(stand.model, within)
-    await stand.idle()
+            await call(harness.model, within)
+    await harness.idle()
 
 
 @pytest.mark.parametrize(
     "fault", [{"status": 500}, {"status": 401}, {"drop_after": 0}, {"malformed_after": 1}], ids=str
 )
-async def test_failures_are_model_errors(stand: Stand, fault: dict[str, int]) -> None:
+async def test_failures_are_model_errors(harness: Harness, fault: dict[str, int]) -> None:
     for name, value in fault.items():
-        setattr(stand.peer, name, value)
-    with pytest.raises(ModelError, match=stand.peer.base_url):
-        await streamed(stand.model, budget())
-    await stand.idle()
+        setattr(harness.peer, name, value)
+    with pytest.raises(ModelError, match=harness.peer.base_url):
+        await streamed(harness.model, budget())
+    await harness.idle()
 
 
-async def test_cancellation_leaves_no_connection_open(stand: Stand) -> None:
-    stand.peer.hang = True
+async def test_cancellation_leaves_no_connection_open(harness: Harness) -> None:
+    harness.peer.hang = True
     for call in (streamed, completed):
-        before = len(stand.peer.requests)
-        asked = asyncio.create_task(call(stand.model, budget()))
-        while len(stand.peer.requests) == before:
+        before = len(harness.peer.requests)
+        asked = asyncio.create_task(call(harness.model, budget()))
+        while len(harness.peer.requests) == before:
             await asyncio.sleep(0.005)
         # Past the moment at which a second request may have been started.
         await asyncio.sleep(0.1)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
-        await stand.idle()
+        await harness.idle()
     assert [task for task in asyncio.all_tasks() if f"{ROOT}/core/" in repr(task)] == []
 
 
-async def test_a_reader_who_leaves_leaves_no_connection_open(stand: Stand) -> None:
-    stand.peer.stall_after = 2
-    async with aclosing(stand.model.stream("", ASK, role="main", budget=budget())) as pieces:
+async def test_a_reader_who_leaves_leaves_no_connection_open(harness: Harness) -> None:
+    harness.peer.stall_after = 2
+    async with aclosing(harness.model.stream("", ASK, role="main", budget=budget())) as pieces:
         assert REPLY.startswith(await anext(pieces))
         # A hedge that lost is let go.
-        await stand.idle(but=1)
-    await stand.idle()
+        await harness.idle(but=1)
+    await harness.idle()
 
 
-async def test_calls_at_once_do_not_mix(stand: Stand) -> None:
-    stand.peer.reply = lambda body: f"You said {body['messages'][-1]['content']}"
-    stand.peer.ttft_s = 0.01
+async def test_calls_at_once_do_not_mix(harness: Harness) -> None:
+    harness.peer.reply = lambda body: f"You said {body['messages'][-1]['content']}"
+    harness.peer.ttft_s = 0.01
 
     async def ask(number: int) -> str:
         turns = [Turn("user", f"number {number}")]
         if number % 2:
-            return await stand.model.complete("", turns, role="light", budget=budget())
-        return "".join([piece async for piece in stand.model.stream("", turns, role="main", budget=budget())])
+            return await harness.model.complete("", turns, role="light", budget=budget())
+        return "".join([piece async for piece in harness.model.stream("", turns, role="main", budget=budget())])
 
     replies = await asyncio.gather(*(ask(number) for number in range(24)))
     assert replies == [f"You said number {number}" for number in range(24)]

@@ -15,8 +15,8 @@ from core.settings import SearchSettings
 from core.types import Passage
 from knowledge.reranking.api import ApiReranker
 from knowledge.reranking.rerankers import FusionReranker, NoOpReranker, WeightedReranker, make_reranker
+from tests.core.fixtures import ShelfLibrary, settings
 from tests.core.scripted import models
-from tests.core.stand import ShelfLibrary, settings
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.reranker import KEY, RerankPeer
 

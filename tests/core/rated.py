@@ -13,7 +13,7 @@ from core.messaging.processor import MessageProcessor
 from core.ports import Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
-from tests.core.stand import MemorySink, settings
+from tests.core.fixtures import MemorySink, settings
 
 _NUMBERS = count(1)
 

@@ -45,7 +45,7 @@ from core.storage.tables import messages, overrides
 from core.storage.usage import TokenUsage, UsageRepository
 from core.text.formatting import INDEFINITELY, format_code, format_duration
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
-from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
 
 GROUP = ConversationKey("test", "room")
 PRIVATE = ConversationKey("test", "1")

@@ -11,8 +11,8 @@ from core.errors import ServiceError, UsageError
 from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
 from core.types import Passage, Question, Turn
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 from tests.core.scripted import ScriptedPeer
-from tests.core.stand import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 from tests.peers.language_model import LanguageModelPeer
 
 HOW = Question("How do I install the package with pip?")

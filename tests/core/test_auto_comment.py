@@ -17,7 +17,7 @@ from core.messaging.processor import AnswerFunction, MessageProcessor
 from core.ports import Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
-from tests.core.stand import ShelfLibrary, settings
+from tests.core.fixtures import ShelfLibrary, settings
 
 CHAT = "test:channel"
 CITED = (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),)

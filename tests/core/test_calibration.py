@@ -27,8 +27,8 @@ from core.settings.platforms import GateWeightSettings
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey
+from tests.core.fixtures import ShelfLibrary
 from tests.core.rated import rate
-from tests.core.stand import ShelfLibrary
 from tests.core.test_administration import (  # noqa: F401 (empty_journal is what journal is copied from)
     ANN,
     BOSS,

@@ -12,7 +12,7 @@ from core.grounding.citations import (
     trim_partial_marker,
 )
 from core.grounding.support import find_support_by_overlap
-from tests.core.stand import INSTALL, MEMORY, passage
+from tests.core.fixtures import INSTALL, MEMORY, passage
 
 PASSAGES = (INSTALL, MEMORY)
 

@@ -14,8 +14,8 @@ from core.answering.agents.history_selection import is_unparseable, parse_select
 from core.answering.pipeline import answer
 from core.text.keywords import content_words
 from core.types import Question, Reply, Turn
+from tests.core.fixtures import MemorySink, ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.stand import MemorySink, ShelfLibrary, parts, settings
 
 GROUP = (
     Turn("user", "What does the memory module do?", "Ann", "1"),

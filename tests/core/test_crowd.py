@@ -7,8 +7,8 @@ import re
 
 from core.answering.pipeline import answer
 from core.types import Question
+from tests.core.fixtures import MemorySink, parts
 from tests.core.scripted import Body, models
-from tests.core.stand import MemorySink, parts
 from tests.peers.language_model import LanguageModelPeer
 
 SIZE = 200

@@ -11,8 +11,8 @@ from bots.evaluation.citations import CITATION_CASE_FORMAT, CitationCase, evalua
 from bots.evaluation.datasets import read_cases
 from core.errors import UsageError
 from core.messaging.gate.scores import Counts, compute_scores
+from tests.core.fixtures import ShelfLibrary, parts
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.stand import ShelfLibrary, parts
 
 GOOD = {
     "id": "a",

@@ -12,7 +12,7 @@ import pytest
 
 from core.grounding.evidence import escape_delimiters, estimate_tokens, render_passages
 from core.grounding.selection import select
-from tests.core.stand import INSTALL, MEMORY, passage
+from tests.core.fixtures import INSTALL, MEMORY, passage
 
 ROOT = Path(__file__).parents[2]
 

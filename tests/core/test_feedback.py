@@ -32,8 +32,8 @@ from core.storage.messages import Journal
 from core.storage.retention import erase_expired
 from core.text.feedback_messages import CHINESE, ENGLISH
 from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, Trace, Turn
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 
 CHAT = ConversationKey("test", "room")
 ASKED = Message("1", CHAT, "42", "Ann", "How do I install it?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)

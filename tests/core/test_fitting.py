@@ -11,8 +11,8 @@ from core.grounding.evidence import estimate_tokens, max_length_within, render_t
 from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
 from core.types import Passage, Question
+from tests.core.fixtures import MemorySink, ShelfLibrary, parts, passage, settings
 from tests.core.scripted import ScriptedPeer
-from tests.core.stand import MemorySink, ShelfLibrary, parts, passage, settings
 
 LIGHT_TOKENS, MAIN_TOKENS = 600, 6000
 # About 700 tokens each.

@@ -35,7 +35,7 @@ from core.text.question_detection import (
     unanswerable_reason,
 )
 from core.types import RETRY_SUFFIX, AgentScore, Citation, ConversationKey, Message, Passage, Reply
-from tests.core.stand import INSTALL, ShelfLibrary, settings
+from tests.core.fixtures import INSTALL, ShelfLibrary, settings
 
 CHAT = ConversationKey("test", "room")
 QUESTION = "How do I install the package with pip?"

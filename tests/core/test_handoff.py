@@ -21,7 +21,7 @@ from core.storage.retention import erase_expired
 from core.text.feedback_messages import ENGLISH
 from core.types import Citation, Message, Passage, Question, Reply, Trace
 from knowledge.sources.taught import TaughtAnswers
-from tests.core.stand import INSTALL, settings
+from tests.core.fixtures import INSTALL, settings
 from tests.core.test_feedback import ASKED, CHAT, CITED, deliver
 
 HELPER = {"people": ["test:@helper", "other:@nobody"], "cooldown_minutes": 0}

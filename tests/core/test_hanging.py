@@ -17,9 +17,9 @@ from core.settings import BudgetSettings, Settings
 from core.storage.answer_cache import AnswerCache
 from core.storage.engine import Database
 from core.types import AgentScore, Passage, Question, Reply, Turn
-from tests.core.pictures import png
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
+from tests.core.images import png
 from tests.core.scripted import LIGHT, ScriptedPeer, models
-from tests.core.stand import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 from tests.core.test_strategies import left_behind
 
 DEADLINE_S = 6.0

@@ -6,7 +6,7 @@ import pytest
 
 from core.llm.images import MAX_BYTES, MAX_SIDE, ImageFormat, UnusableImage, detect_format, validate_image
 from core.text.formatting import with_image_description
-from tests.core.pictures import SVG, gif, jpeg, png, webp
+from tests.core.images import SVG, gif, jpeg, png, webp
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from core.messaging.processor import MAX_QUOTED_CHARS, AnswerFunction, MessagePr
 from core.ports import Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, Turn
-from tests.core.stand import MemorySink, ShelfLibrary, settings
+from tests.core.fixtures import MemorySink, ShelfLibrary, settings
 
 CHAT = ConversationKey("test", "room")
 ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)

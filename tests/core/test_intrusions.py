@@ -27,7 +27,7 @@ from core.text.feedback_messages import ENGLISH
 from core.types import ESCALATION_COMMAND as CALL_COMMAND
 from core.types import ConversationKey, Message, Question, Reply, Trace
 from tests.core import test_administration as administration
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.core.test_administration import ADMIN, ANN, BOSS, Bot, says
 from tests.core.test_feedback import ASKED, Room, deliver
 from tests.core.test_handoff import HELPER, TRUSTED, escalated

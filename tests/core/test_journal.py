@@ -24,7 +24,7 @@ from core.storage.retention import erase_expired
 from core.storage.tables import cursors
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Citation, ConversationKey, Message, Question, Reply, Turn
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 
 CHAT = ConversationKey("telegram", "-100", "7")
 ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), reference={"chat_id": -100})

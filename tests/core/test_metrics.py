@@ -31,7 +31,7 @@ from core.settings import BudgetSettings, ModelsSettings
 from core.storage.messages import Journal
 from core.text.question_detection import no_question_reason
 from core.types import ConversationKey, Message, Question, Reply, SourceState, Trace, Turn
-from tests.core.stand import MemorySink
+from tests.core.fixtures import MemorySink
 from tests.peers.language_model import LanguageModelPeer
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from core.llm.prompts import Prompts
 from core.text.language import detect_language
 from core.text.messages import CHINESE, ENGLISH, messages_for
 from core.types import Question
+from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.stand import MemorySink, parts, settings
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from core.runtime.budget import Budget
 from core.settings import Settings
 from core.types import Passage
 from knowledge.reranking.rerankers import FusionReranker
+from tests.core.fixtures import ShelfLibrary, passage, settings
 from tests.core.scripted import models
-from tests.core.stand import ShelfLibrary, passage, settings
 from tests.peers.language_model import LanguageModelPeer
 
 # As two searches give them: each one's best has a score of 1.

@@ -27,8 +27,8 @@ from core.settings.answering import BUILT_IN_REWRITES
 from core.settings.loader import load_settings
 from core.text.keywords import extract_noun_phrases, strip_fillers
 from core.types import Passage, Question
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
 from tests.core.scripted import Body, ScriptedPeer, models
-from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
 from tests.peers.language_model import BODY, Refusal
 
 ROOT = Path(__file__).parents[2]

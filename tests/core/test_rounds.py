@@ -14,8 +14,8 @@ from core.messaging.commands.explain_command import MessageOutcome, format_expla
 from core.settings import Settings
 from core.storage.messages import _trace_to_json
 from core.types import Question, Reply, SearchRound, Turn
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, flat, models
-from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
 
 VECTOR = passage("vector", "A vector database keeps embeddings on disk.")
 ASKED = Question("Where does memory keep messages?")

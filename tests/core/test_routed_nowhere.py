@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from core.answering.pipeline import answer
 from core.types import AgentScore, Question
+from tests.core.fixtures import MemorySink, ShelfLibrary, parts
 from tests.core.scripted import Body, ScriptedPeer, models
-from tests.core.stand import MemorySink, ShelfLibrary, parts
 
 
 class NobodyKnows(ShelfLibrary):

@@ -9,7 +9,7 @@ import pytest
 from core.grounding.evidence import estimate_tokens
 from core.grounding.selection import apply_source_weights, lost_in_the_middle_order, merge_adjacent, select
 from core.types import Passage
-from tests.core.stand import INSTALL, MEMORY, passage
+from tests.core.fixtures import INSTALL, MEMORY, passage
 
 LINK = "https://git.example/tern/blob/abc/guide.md"
 

@@ -11,7 +11,7 @@ from core.grounding.extractive import extract_answer
 from core.llm.prompts import Prompts
 from core.runtime.tasks import CpuTurnstile, task_group
 from core.runtime.timers import run_periodically
-from tests.core.stand import INSTALL, ShelfLibrary, passage
+from tests.core.fixtures import INSTALL, ShelfLibrary, passage
 
 
 async def test_the_first_failure_of_a_group_leaves_as_itself() -> None:

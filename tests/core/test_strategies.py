@@ -17,8 +17,8 @@ from core.errors import ServiceError
 from core.settings import Settings
 from core.settings.loader import load_settings
 from core.types import Passage, Question, Reply, Turn
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 from tests.core.scripted import LIGHT, Body, ScriptedPeer, agent_of, flat, models
-from tests.core.stand import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 
 ROOT = Path(__file__).parents[2]
 HOW = Question("How do I install the package with pip?")

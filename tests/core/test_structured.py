@@ -20,8 +20,8 @@ from core.llm.structured_output import CallBudget, DecisionRequest, decide, pars
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings
 from core.types import Turn
+from tests.core.fixtures import parts
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.stand import parts
 
 REPLIES = [
     json.loads(line) for line in (Path(__file__).parent / "data/replies.jsonl").read_text("utf-8").splitlines() if line

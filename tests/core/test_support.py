@@ -29,8 +29,8 @@ from core.types import Passage, Question, Reply
 from knowledge.chunking import chunk
 from knowledge.embedding import LocalEmbedder
 from knowledge.ports import Document
+from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.stand import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data" / "citations.jsonl"

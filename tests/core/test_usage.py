@@ -23,8 +23,8 @@ from core.settings import BudgetSettings, LimitsSettings
 from core.storage.engine import Database
 from core.storage.usage import AgentUsage, TokenUsage, UsageRepository, group_by_agent
 from core.types import ConversationKey, Question, Reply, Turn
+from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
-from tests.core.stand import MemorySink, parts, settings
 from tests.deployment import Deployment
 
 GROUP, OTHER = ConversationKey("telegram", "-100"), ConversationKey("telegram", "-200")

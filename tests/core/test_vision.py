@@ -18,9 +18,9 @@ from core.settings import ModelsSettings, Settings
 from core.settings.loader import load_settings
 from core.text.messages import CHINESE, ENGLISH
 from core.types import ImageLoader, Question, Turn
-from tests.core.pictures import SVG, png
+from tests.core.fixtures import MemorySink, parts, settings
+from tests.core.images import SVG, png
 from tests.core.scripted import ScriptedPeer
-from tests.core.stand import MemorySink, parts, settings
 from tests.test_injections import CANARY, gullible, unfenced
 
 SEEN = "ModuleNotFoundError: No module named 'kimas'. A terminal."

@@ -15,7 +15,7 @@ from core.types import Passage, Question
 from knowledge.ingestion.sync import refresh
 from knowledge.ports import Store, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
-from tests.core.stand import MemorySink, OrderKeeper
+from tests.core.fixtures import MemorySink, OrderKeeper
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
 FRUIT = {f"fruit{n}.md": f"The apple and the pear are sweet fruit, number {n}." for n in range(12)}

@@ -32,8 +32,8 @@ from core.settings.yaml_file import read_yaml
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import BY_BOT, Message, Passage, Question, Reply
+from tests.core.fixtures import ShelfLibrary, parts, passage
 from tests.core.scripted import Body, ScriptedPeer
-from tests.core.stand import ShelfLibrary, parts, passage
 from tests.peers.language_model import BODY, pieces_of
 
 PRESET = Path(__file__).parents[2] / "config/presets/olympic-bot.yaml"

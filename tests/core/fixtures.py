@@ -1,4 +1,4 @@
-"""A small stand for the line: a library over given passages with controlled delays, and a sink that remembers."""
+"""What tests of the pipeline need: a library over given passages with controlled delays, and a sink that remembers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand for the HTTP adapter: the network as a peer, the real intake and journal, an answer function."""
+"""A harness for the HTTP adapter: the network as a peer, the real processor and journal, an answer function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core.ports import Library, Sink
 from core.settings import HttpSettings, Settings
 from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
-from tests.core.stand import settings
+from tests.core.fixtures import settings
 from tests.peers.callback import SECRET, CallbackPeer
 
 QUICK = HttpIntervals(partial_s=0.01, retry_s=0.01, max_retry_s=0.05, retry_timeout_s=30, shutdown_grace_s=0.5)
@@ -46,7 +46,7 @@ async def echo(question: Question, sink: Sink) -> Reply:
 
 
 @dataclass
-class Stand:
+class Harness:
     peer: CallbackPeer
     adapter: HttpAdapter
     intake: MessageProcessor
@@ -73,7 +73,7 @@ def http_settings(peer: CallbackPeer, folder: Path, **changes: object) -> HttpSe
 
 
 @asynccontextmanager
-async def standing(
+async def open_harness(
     folder: Path,
     answer: AnswerFunction = echo,
     *,
@@ -82,7 +82,7 @@ async def standing(
     library: Library | None = None,
     peer: CallbackPeer | None = None,
     **changes: object,
-) -> AsyncIterator[Stand]:
+) -> AsyncIterator[Harness]:
     journal = await Journal.open(folder / "journal.db")
     try:
         async with peer or CallbackPeer() as network:
@@ -94,7 +94,7 @@ async def standing(
             try:
                 async with asyncio.timeout(30):
                     await adapter.ready.wait()
-                yield Stand(network, adapter, intake, journal)
+                yield Harness(network, adapter, intake, journal)
             finally:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)

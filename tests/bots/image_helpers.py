@@ -1,4 +1,4 @@
-"""A stand for messages with attachments: a real adapter on its peer, the real intake and line, a model that sees."""
+"""Messages with attachments: a real adapter on its peer, the real processor and pipeline, a model that sees."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Question, Reply
+from tests.core.fixtures import ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer
-from tests.core.stand import ShelfLibrary, parts, settings
 
 SEEN = "ModuleNotFoundError: No module named 'kimas'"
 
 
 @dataclass
-class Stand:
+class Harness:
     model: ScriptedPeer
     journal: Journal
     intake: MessageProcessor
@@ -47,7 +47,9 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(folder: Path, adapter: Adapter, *, sees: bool = True, **changes: object) -> AsyncIterator[Stand]:
+async def open_harness(
+    folder: Path, adapter: Adapter, *, sees: bool = True, **changes: object
+) -> AsyncIterator[Harness]:
     async with ScriptedPeer(see=SEEN, write="Install it [p1].") as model:
         endpoint = {"base_url": model.base_url, "model": "peer"}
         configuration: Settings = settings(
@@ -63,7 +65,7 @@ async def standing(folder: Path, adapter: Adapter, *, sees: bool = True, **chang
         await adapter.open()
         listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
         try:
-            yield Stand(model, journal, intake)
+            yield Harness(model, journal, intake)
             assert not listening.done(), listening.exception()
         finally:
             listening.cancel()

@@ -1,6 +1,6 @@
 """More of the guide's pictures: the same exchange in Discord and in Slack, and the demo in a terminal.
 
-`python -m tests.pictures` makes them too. What the peers received is drawn as these clients show it; the terminal is
+`python -m tests.screenshots` makes them too. What the peers received is drawn as these clients show it; the terminal is
 drawn by what prints there.
 """
 
@@ -26,7 +26,19 @@ from core.types import Citation, Reply
 from tests.deployment import ROOT, Deployment
 from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
-from tests.pictures import GAP, LINE, MARGIN, PATIENCE_S, QUESTION, SIGNS, THUMB, WIDTH, Run, lines_of, written
+from tests.screenshots.telegram import (
+    GAP,
+    LINE,
+    MARGIN,
+    PATIENCE_S,
+    QUESTION,
+    SIGNS,
+    THUMB,
+    WIDTH,
+    Run,
+    lines_of,
+    written,
+)
 
 YOU = Author("1001", "you", "You")
 CHANNEL = "C1"

@@ -11,8 +11,7 @@ import pytest
 from core.types import Citation, Reply
 from tests.deployment import ROOT
 from tests.peers.telegram_text import parse_html
-from tests.pictures import BUBBLE, PICTURES, WIDTH, Bubble, draw, lines_of, runs_in
-from tests.windows import (
+from tests.screenshots.clients import (
     BLOCK,
     DISCORD,
     IN_DISCORD,
@@ -26,6 +25,7 @@ from tests.windows import (
     terminal,
     with_transcript,
 )
+from tests.screenshots.telegram import BUBBLE, PICTURES, WIDTH, Bubble, draw, lines_of, runs_in
 
 SVG = "{http://www.w3.org/2000/svg}"
 PAGES = {

@@ -19,11 +19,11 @@ from core.llm.images import MAX_BYTES
 from core.settings import Secret, TelegramSettings
 from core.text.messages import CHINESE, ENGLISH
 from core.types import Attachment
-from tests.bots import discord_stand, slack_stand
-from tests.bots.http_stand import QUICK, event, http_settings
-from tests.bots.pictures_stand import SEEN, Stand, standing
+from tests.bots import discord_helpers, slack_helpers
+from tests.bots.http_helpers import QUICK, event, http_settings
+from tests.bots.image_helpers import SEEN, Harness, open_harness
 from tests.bots.test_telegram_adapter import PACE, Offsets
-from tests.core.pictures import png
+from tests.core.images import png
 from tests.peers.callback import CallbackPeer
 from tests.peers.discord import DiscordPeer
 from tests.peers.slack import SlackPeer
@@ -48,12 +48,12 @@ def photo(peer: TelegramPeer, name: str = "big", **more: Any) -> dict[str, Any]:
     return {"photo": shown, **more}
 
 
-def shown_pictures(stand: Stand) -> int:
-    return sum(len(body["messages"][-1]["content"]) - 1 for body in stand.model.sent("see"))
+def shown_pictures(harness: Harness) -> int:
+    return sum(len(body["messages"][-1]["content"]) - 1 for body in harness.model.sent("see"))
 
 
 async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> None:
-    async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
+    async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         entity = [{"type": "mention", "offset": 0, "length": 10}]
         peer.say(GROUP, "", **photo(peer, caption="@kimas_bot what is this?", caption_entities=entity))
         await peer.wait_for_reply(GROUP, 30, containing="Install it")
@@ -68,10 +68,10 @@ async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> N
         about |= {"from": Author(2002, "Bea", "bea").user(), **photo(peer, "hers")}
         peer.say(GROUP, "@kimas_bot what does she see?", reply_to_message=about)
         await peer.wait_for_reply(GROUP, 30, count=2)
-        found = await stand.settled(4)
+        found = await harness.settled(4)
         assert peer.fetched == ["big", "doc", "hers"]
         assert found[2] == ("silent", "a picture without words, and the bot was not addressed")
-        assert f"> {SEEN}" in stand.model.sent("write")[0]["messages"][-1]["content"]
+        assert f"> {SEEN}" in harness.model.sent("write")[0]["messages"][-1]["content"]
 
 
 async def test_a_telegram_album_is_one_question(tmp_path: Path) -> None:
@@ -79,22 +79,22 @@ async def test_a_telegram_album_is_one_question(tmp_path: Path) -> None:
         for name, caption in (("a", None), ("b", "What do these say?"), ("c", None)):
             more = {"media_group_id": "album", **({"caption": caption} if caption else {})}
             peer.say(ANN, "", **photo(peer, name, **more))
-        async with standing(tmp_path, telegram(peer, tmp_path)) as stand:
+        async with open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
             await peer.wait_for_reply(ANN, 30)
-            assert await stand.settled(1) == [("answered", "")]
-            assert (sorted(peer.fetched), shown_pictures(stand)) == (["a", "b", "c"], 3)
-            assert "What do these say?" in str(stand.model.sent("see")[0]["messages"][-1]["content"])
+            assert await harness.settled(1) == [("answered", "")]
+            assert (sorted(peer.fetched), shown_pictures(harness)) == (["a", "b", "c"], 3)
+            assert "What do these say?" in str(harness.model.sent("see")[0]["messages"][-1]["content"])
 
 
 async def test_the_parts_of_an_album_may_come_one_by_one(tmp_path: Path) -> None:
-    async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
+    async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         await peer.wait_until(lambda: bool(peer.called("getMe")), 30)
         asked = len(peer.called("getUpdates"))
         peer.say(ANN, "", **photo(peer, "a", caption="What do these say?", media_group_id="album"))
         await peer.wait_until(lambda: len(peer.called("getUpdates")) > asked, 30)
         peer.say(ANN, "", **photo(peer, "b", media_group_id="album"))
         await peer.wait_for_reply(ANN, 30)
-        assert await stand.settled(1) == [("answered", "")]
+        assert await harness.settled(1) == [("answered", "")]
         assert (sorted(peer.fetched), peer.pending()) == (["a", "b"], [])
 
 
@@ -110,34 +110,34 @@ async def test_the_parts_of_an_album_may_come_one_by_one(tmp_path: Path) -> None
     ],
 )
 async def test_telegram_says_plainly_what_it_cannot_read_once(tmp_path: Path, media: dict[str, Any], said: str) -> None:
-    async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
+    async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         peer.say(ANN, "", **media)
         peer.say(ANN, "", **media)
         peer.say(GROUP, "", **media)
         peer.say(GROUP, "", new_chat_title="Rockets")
-        (told, *_), again, unaddressed = await stand.settled(3)
+        (told, *_), again, unaddressed = await harness.settled(3)
         assert [one.text for one in peer.messages(ANN)] == [said]
         assert peer.messages(GROUP) == []
         assert told == "answered"
         assert again[1].endswith("was told lately that it cannot be read")
         assert unaddressed[1].endswith("without words, and the bot was not addressed")
-        assert stand.model.requests == []
+        assert harness.model.requests == []
 
 
 async def test_a_sticker_in_answer_to_the_bot_is_a_gesture(tmp_path: Path) -> None:
-    async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
+    async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         asked = peer.say(GROUP, "@kimas_bot How do I install it?")
         reply = await peer.wait_for_reply(GROUP, 30)
-        await stand.settled(1)
+        await harness.settled(1)
         kind = {"type": "regular", "width": 9, "height": 9, "is_animated": False, "is_video": False}
         sticker = {"file_id": "s", "file_unique_id": "s", **kind}
         peer.say(GROUP, "", reply_to=reply.id, sticker=sticker)
-        assert (await stand.settled(2))[1] == ("silent", "a sticker")
+        assert (await harness.settled(2))[1] == ("silent", "a sticker")
         assert asked in peer.chats[GROUP].messages
 
 
 async def test_telegram_without_eyes_says_so_in_the_askers_language(tmp_path: Path) -> None:
-    async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path), sees=False) as stand:
+    async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path), sees=False) as harness:
         chinese = {**Author(ANN, "Li").user(), "language_code": "zh-hans"}
         peer.say(ANN, "", **photo(peer), **{"from": chinese})
         await peer.wait_for_reply(ANN, 30)
@@ -146,17 +146,17 @@ async def test_telegram_without_eyes_says_so_in_the_askers_language(tmp_path: Pa
         first, second = [one.text for one in peer.messages(ANN)]
         assert first == CHINESE.picture
         assert ENGLISH.images_unsupported.strip("*") in second
-        assert (peer.fetched, await stand.settled(2)) == ([], [("answered", "")] * 2)
+        assert (peer.fetched, await harness.settled(2)) == ([], [("answered", "")] * 2)
 
 
 async def test_what_a_picture_showed_is_remembered(tmp_path: Path) -> None:
-    async with TelegramPeer() as peer, standing(tmp_path, telegram(peer, tmp_path)) as stand:
+    async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         peer.say(ANN, "", **photo(peer, caption="What is this?"))
         await peer.wait_for_reply(ANN, 30)
-        await stand.settled(1)
+        await harness.settled(1)
         peer.say(ANN, "And how do I get rid of it?")
         await peer.wait_for_reply(ANN, 30, count=2)
-        assert any(SEEN in str(turn["content"]) for turn in stand.model.sent("write")[-1]["messages"][1:-1])
+        assert any(SEEN in str(turn["content"]) for turn in harness.model.sent("write")[-1]["messages"][1:-1])
         assert peer.fetched == ["big"]
 
 
@@ -178,9 +178,9 @@ async def test_telegram_hands_over_no_more_than_asked_for_and_no_token_in_errors
 
 async def test_discord_attachments(tmp_path: Path) -> None:
     async with DiscordPeer() as peer:
-        settings = discord_stand.settings(peer, tmp_path)
-        adapter = DiscordAdapter(settings, discord_stand.Positions(), discord_stand.PACE)
-        async with standing(tmp_path, adapter) as stand:
+        settings = discord_helpers.settings(peer, tmp_path)
+        adapter = DiscordAdapter(settings, discord_helpers.Positions(), discord_helpers.PACE)
+        async with open_harness(tmp_path, adapter) as harness:
             await peer.connected()
             room, home = peer.channel(), peer.channel(private=True)
             shot = peer.attached("shot.png", png())
@@ -194,7 +194,7 @@ async def test_discord_attachments(tmp_path: Path) -> None:
             await peer.say(home, "", attachments=[peer.attached("a.ogg", b"", "audio/ogg")])
             await peer.wait_for_reply(home, 30, count=2)
             await peer.say(room, "", attachments=[peer.attached("a.log", b"", "text/plain")])
-            found = await stand.settled(6)
+            found = await harness.settled(6)
             assert peer.fetched == ["shot.png", "only.png", "hers.png"]
             assert peer.messages(home)[-1].content == ENGLISH.voice
             assert found[-1] == ("silent", "a file without words, and the bot was not addressed")
@@ -202,9 +202,9 @@ async def test_discord_attachments(tmp_path: Path) -> None:
 
 async def test_slack_files(tmp_path: Path) -> None:
     async with SlackPeer() as peer:
-        settings = slack_stand.settings(peer, tmp_path)
-        adapter = SlackAdapter(settings, slack_stand.Threads().answered_in, slack_stand.PACE)
-        async with standing(tmp_path, adapter) as stand:
+        settings = slack_helpers.settings(peer, tmp_path)
+        adapter = SlackAdapter(settings, slack_helpers.Threads().answered_in, slack_helpers.PACE)
+        async with open_harness(tmp_path, adapter) as harness:
             share = {"subtype": "file_share"}
             peer.say("C1", "<@UBOT> what is this?", files=[peer.attached("F1", png())], **share)
             await peer.wait_for_reply("C1", 30, containing="Install")
@@ -217,13 +217,13 @@ async def test_slack_files(tmp_path: Path) -> None:
             peer.lacking.add("files:read")
             peer.say("D2", "How do I install it?", files=[peer.attached("F4", png())], **share)
             await peer.wait_for_reply("D2", 30, containing=ENGLISH.image_failed_text_only.strip("*"))
-            assert {state for state, _ in await stand.settled(4)} == {"answered"}
+            assert {state for state, _ in await harness.settled(4)} == {"answered"}
 
 
 async def test_http_events_carry_their_pictures(tmp_path: Path) -> None:
     async with CallbackPeer() as peer:
         adapter = HttpAdapter(http_settings(peer, tmp_path), QUICK)
-        async with standing(tmp_path, adapter) as stand:
+        async with open_harness(tmp_path, adapter) as harness:
             await adapter.ready.wait()
             data = base64.b64encode(png()).decode()
 
@@ -236,8 +236,8 @@ async def test_http_events_carry_their_pictures(tmp_path: Path) -> None:
                 == 202
             )
             assert await send("3", text="", attachments=[{"kind": "voice"}]) == 202
-            assert await stand.settled(3) == [("answered", "")] * 3
-            assert shown_pictures(stand) == 2
+            assert await harness.settled(3) == [("answered", "")] * 3
+            assert shown_pictures(harness) == 2
             bad = [
                 [{"kind": "picture", "url": "https://example.org/a.png"}],
                 [{"kind": "picture", "data": "https://example.org/a.png"}],

@@ -1,20 +1,17 @@
 """The guide's pictures of a chat: a real exchange of the daemon with the Telegram peer, drawn as a chat window.
 
-    python -m tests.pictures
+    python -m tests.screenshots
 
 asks this repository's own guide, without a language model, and draws what the peer received: the text and the entities
 that Telegram would show, and the buttons below. Nothing is written by hand but the question. Those of
-Discord, Slack and the terminal are made in `windows`.
+Discord, Slack and the terminal are made in `clients`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
 from tests.deployment import ROOT, Deployment
 from tests.peers.telegram import Author, Chat, TelegramPeer
@@ -220,32 +217,3 @@ async def exchange(deployment: Deployment) -> dict[str, str]:
             await peer.wait_until(lambda: len(peer.messages(GROUP)[-1].buttons) > rows, PATIENCE_S)
             pressed = draw(bubbles(peer.chat(GROUP))[1:], "The bot's answer after thumbs down: buttons that ask why")
     return {"group": asked, "feedback": pressed}
-
-
-def main() -> None:
-    """Read the guide, ask, and write the pictures, and the demo's answer into the page that shows it."""
-    # It draws with what is here.
-    from tests.windows import demo, discord, slack, with_transcript
-
-    documents = {
-        "kind": "files",
-        "path": str(ROOT),
-        "include": ["/docs/*.md"],
-        "exclude": ["/docs/design.md"],
-        "link": "https://example.org/kimas/{path}#L{start}",
-    }
-    with tempfile.TemporaryDirectory(prefix="kimas-pictures-") as folder:
-        deployment = Deployment(Path(folder), {"sources": {"guide": documents}})
-        deployment.kimas("ingest")
-        drawn = asyncio.run(exchange(deployment))
-        del deployment.settings["telegram"]
-        drawn |= {"discord": asyncio.run(discord(deployment)), "slack": asyncio.run(slack(deployment))}
-        drawn["ask"], transcript = demo(Path(folder) / "demo")
-    for name, picture in drawn.items():
-        (PICTURES / f"{name}.svg").write_text(picture, "utf-8")
-    page = ROOT / "README.md"
-    page.write_text(with_transcript(page.read_text("utf-8"), transcript), "utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from bots.slack.adapter import SlackAdapter
-from tests.bots import slack_stand
-from tests.bots.pictures_stand import standing
-from tests.core.pictures import png
+from tests.bots import slack_helpers
+from tests.bots.image_helpers import open_harness
+from tests.core.images import png
 from tests.peers.slack import SlackPeer
 
 
 async def test_a_question_in_a_thread_is_about_the_picture_that_it_began_with(tmp_path: Path) -> None:
     async with SlackPeer() as peer:
-        settings = slack_stand.settings(peer, tmp_path)
-        adapter = SlackAdapter(settings, slack_stand.Threads().answered_in, slack_stand.PACE)
-        async with standing(tmp_path, adapter) as stand:
+        settings = slack_helpers.settings(peer, tmp_path)
+        adapter = SlackAdapter(settings, slack_helpers.Threads().answered_in, slack_helpers.PACE)
+        async with open_harness(tmp_path, adapter) as harness:
             share = {"subtype": "file_share"}
             began = peer.say("C1", "It broke", files=[peer.attached("F1", png())], **share)
-            await stand.settled(1)
+            await harness.settled(1)
             peer.say("C1", "<@UBOT> what is this?", thread=began, user="U2")
             await peer.wait_for_reply("C1", 30, containing="Install")
             assert peer.fetched == ["F1"]
@@ -38,9 +38,9 @@ async def test_a_question_in_a_thread_is_about_the_picture_that_it_began_with(tm
 
 async def test_a_mention_alone_below_a_picture_asks_about_it(tmp_path: Path) -> None:
     async with SlackPeer() as peer:
-        settings = slack_stand.settings(peer, tmp_path)
-        adapter = SlackAdapter(settings, slack_stand.Threads().answered_in, slack_stand.PACE)
-        async with standing(tmp_path, adapter):
+        settings = slack_helpers.settings(peer, tmp_path)
+        adapter = SlackAdapter(settings, slack_helpers.Threads().answered_in, slack_helpers.PACE)
+        async with open_harness(tmp_path, adapter):
             began = peer.say("C1", "", files=[peer.attached("F1", png())], subtype="file_share")
             peer.say("C1", "<@UBOT>", thread=began, user="U2")
             await peer.wait_for_reply("C1", 30, containing="Install")

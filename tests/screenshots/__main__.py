@@ -1,0 +1,37 @@
+"""Draw the guide's pictures again: `python -m tests.screenshots`."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from tests.deployment import ROOT, Deployment
+from tests.screenshots.clients import demo, discord, slack, with_transcript
+from tests.screenshots.telegram import PICTURES, exchange
+
+
+def main() -> None:
+    """Read the guide, ask, and write the pictures, and the demo's answer into the page that shows it."""
+    documents = {
+        "kind": "files",
+        "path": str(ROOT),
+        "include": ["/docs/*.md"],
+        "exclude": ["/docs/design.md"],
+        "link": "https://example.org/kimas/{path}#L{start}",
+    }
+    with tempfile.TemporaryDirectory(prefix="kimas-pictures-") as folder:
+        deployment = Deployment(Path(folder), {"sources": {"guide": documents}})
+        deployment.kimas("ingest")
+        drawn = asyncio.run(exchange(deployment))
+        del deployment.settings["telegram"]
+        drawn |= {"discord": asyncio.run(discord(deployment)), "slack": asyncio.run(slack(deployment))}
+        drawn["ask"], transcript = demo(Path(folder) / "demo")
+    for name, picture in drawn.items():
+        (PICTURES / f"{name}.svg").write_text(picture, "utf-8")
+    page = ROOT / "README.md"
+    page.write_text(with_transcript(page.read_text("utf-8"), transcript), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
