@@ -28,7 +28,7 @@ class ResponseSchema:
     is_tool: bool = False
 
 
-class CallBudget(Protocol):
+class RequestBudget(Protocol):
     """What one call of a language model may take, and where its consumption is counted."""
 
     @property
@@ -58,7 +58,7 @@ class ChatModel(Protocol):
     """
 
     def stream(
-        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: CallBudget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece; the pieces joined are the whole reply. Never retried after the first."""
         ...
@@ -69,7 +69,7 @@ class ChatModel(Protocol):
         turns: Sequence[Turn],
         *,
         role: ModelRole,
-        budget: CallBudget,
+        budget: RequestBudget,
         response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger
-from core.ports import CallBudget, ChatModel, ModelRole, ResponseSchema, Sink
+from core.ports import ChatModel, ModelRole, RequestBudget, ResponseSchema, Sink
 from core.settings import LimitsSettings, Settings
 from core.text.language import detect_language
 from core.text.messages import Messages, messages_for
@@ -175,10 +175,10 @@ class UsageTrackingModel:
     """
 
     model: ChatModel
-    _budgets: dict[int, CallBudget] = field(default_factory=dict)
+    _budgets: dict[int, RequestBudget] = field(default_factory=dict)
 
     def stream(
-        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: CallBudget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Stream as the model does."""
         self._budgets[id(budget)] = budget
@@ -190,7 +190,7 @@ class UsageTrackingModel:
         turns: Sequence[Turn],
         *,
         role: ModelRole,
-        budget: CallBudget,
+        budget: RequestBudget,
         response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:

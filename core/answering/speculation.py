@@ -21,7 +21,7 @@ from core.answering.agents.search import capture_error
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.context.retrieval_result import RetrievalResult
 from core.errors import KimasError, ServiceError
-from core.ports import CallBudget, ChatModel, ModelRole, ResponseSchema
+from core.ports import ChatModel, ModelRole, RequestBudget, ResponseSchema
 from core.runtime.budget import Budget
 from core.types import Question, Turn
 
@@ -97,7 +97,7 @@ class SpeculativeAnswer:
         self._turns = []
 
     async def stream(
-        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: CallBudget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Yield the begun reply when it is the same request, else a new one. Raises `ModelError`."""
         if self._evidence is not None and self._turns == list(turns):
@@ -126,7 +126,7 @@ class SpeculativeAnswer:
         turns: Sequence[Turn],
         *,
         role: ModelRole,
-        budget: CallBudget,
+        budget: RequestBudget,
         response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:

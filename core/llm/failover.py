@@ -14,7 +14,7 @@ from core.llm.circuit_breaker import CircuitBreaker
 from core.llm.client import OpenAIClient
 from core.observability.logs import get_logger
 from core.observability.recorder import MetricsRecorder, ModelCallOutcome, NullMetrics
-from core.ports import CallBudget
+from core.ports import RequestBudget
 from core.runtime.tasks import task_group
 from core.settings.models import FallbackSettings, ModelSettings
 
@@ -38,7 +38,7 @@ class Deployment:
     circuit_breaker: CircuitBreaker
     metrics_recorder: MetricsRecorder = field(default_factory=NullMetrics)
 
-    def begin_attempt(self, start_timeout_s: float, budget: CallBudget) -> Attempt:
+    def begin_attempt(self, start_timeout_s: float, budget: RequestBudget) -> Attempt:
         """Start a call on it. A silence that `patience_s` (or `FAIR_CHANCE_S`) does not cover is held against it."""
         deadline = time.monotonic() + min(self.settings.timeout_s, budget.remaining())
         return Attempt(self, self.circuit_breaker.begin_call(), deadline, min(TIMEOUT_GRACE_S, start_timeout_s))
@@ -131,7 +131,7 @@ class FailoverClient:
         self._settings = settings
         self._hedge_credits = 1.0
 
-    async def first_success(self, call: FailoverCall[T], budget: CallBudget) -> T:
+    async def first_success(self, call: FailoverCall[T], budget: RequestBudget) -> T:
         """Return the first good start. Raises `ModelError` with what every endpoint tried had to say.
 
         Endpoints whose circuit is open come last, the one that failed longest ago first.
@@ -165,7 +165,7 @@ class FailoverClient:
         call: FailoverCall[T],
         deployment: Deployment,
         alternatives: Sequence[Deployment],
-        budget: CallBudget,
+        budget: RequestBudget,
         hedge_after_s: float,
     ) -> tuple[list[Deployment], _Success[T] | _Failure]:
         """Make one attempt, and a second one beside it when it is slow. Return who was tried, and what came of it."""
@@ -209,7 +209,7 @@ class FailoverClient:
         call: FailoverCall[T],
         deployment: Deployment,
         alternatives: Sequence[Deployment],
-        budget: CallBudget,
+        budget: RequestBudget,
         attempts: list[Attempt],
     ) -> _Success[T] | _Failure:
         """Make one attempt, and put it with the `attempts` for whoever wants to excuse it."""
@@ -249,7 +249,7 @@ def _choose_deployment(candidates: Sequence[Deployment]) -> tuple[Deployment, Se
     return ranked[0], ranked[1:]
 
 
-async def _wait_before_retry(error: ModelError, budget: CallBudget) -> bool:
+async def _wait_before_retry(error: ModelError, budget: RequestBudget) -> bool:
     """Wait as long as an endpoint asks for, or a moment, if it is overloaded and at least as much time is left then."""
     if error.status is None or not (error.status == 429 or error.status >= 500):
         return False

@@ -12,7 +12,7 @@ from core.llm.failover import Attempt, Deployment, FailoverCall, FailoverClient
 from core.llm.sse import StreamChunk
 from core.llm.streaming import ModelStream
 from core.observability.recorder import MetricsRecorder, NullMetrics
-from core.ports import CallBudget, ModelRole, ResponseSchema
+from core.ports import ModelRole, RequestBudget, ResponseSchema
 from core.settings.models import CircuitSettings, FallbackSettings, ModelSettings, ModelsSettings
 from core.types import Turn
 
@@ -45,7 +45,7 @@ class RoleChatModel:
         return cls({"main": clients[id(main)], "light": clients[id(light)], "vision": clients[id(vision)]})
 
     async def stream(
-        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: CallBudget, agent: str = ""
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
         """Yield the reply piece by piece. Raises `ModelError`, also when the budget's deadline passes."""
         client, settings = self._roles[role]
@@ -71,7 +71,7 @@ class RoleChatModel:
         turns: Sequence[Turn],
         *,
         role: ModelRole,
-        budget: CallBudget,
+        budget: RequestBudget,
         response_schema: ResponseSchema | None = None,
         agent: str = "",
     ) -> str:
@@ -130,7 +130,7 @@ def _open_deployment(
     )
 
 
-def _record_usage(budget: CallBudget, agent: str, attempt: Attempt, usage: StreamChunk) -> None:
+def _record_usage(budget: RequestBudget, agent: str, attempt: Attempt, usage: StreamChunk) -> None:
     settings = attempt.deployment.settings
     scaled_price = usage.prompt_tokens * (settings.price_prompt or 0) + usage.completion_tokens * (
         settings.price_completion or 0

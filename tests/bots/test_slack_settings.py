@@ -374,7 +374,7 @@ async def test_a_form_holds_what_a_modal_can(start: Start) -> None:
 
 
 async def test_a_dry_run_opens_nothing(start: Start) -> None:
-    bot = await start(read_only=True)
+    bot = await start(mute=True)
     bot.peer.command("settings", user=OWNER)
     await bot.peer.wait_until(bot.peer.deliveries.envelopes[0].acknowledged.is_set, 30)
     await bot.intake.drain(30)

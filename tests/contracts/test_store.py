@@ -97,9 +97,9 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture(params=["lance-in-memory", "lance-on-disk", "weaviate"])
 async def place(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     if request.param != "weaviate":
-        yield Place(directory, {"memory": MAX_VECTOR_BYTES if request.param == "lance-in-memory" else 0})
+        yield Place(directory, {"memory_bytes": MAX_VECTOR_BYTES if request.param == "lance-in-memory" else 0})
         return
-    place = Place(weaviate_settings(), {"claim_seconds": 1.5})
+    place = Place(weaviate_settings(), {"lease_duration_s": 1.5})
     yield place
     assert isinstance(place.where, WeaviateSettings)
     await forget(place.where)
@@ -435,7 +435,7 @@ async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_
 @pytest.mark.parametrize("damage", ["cut", "gone"])
 async def test_damage_is_reported_with_the_way_out(directory: Path, folder: str, damage: str) -> None:
     # A table in memory does without its indexes: only one that is searched on the disk notices all of this.
-    async with opened(directory, memory=0) as store:
+    async with opened(directory, memory_bytes=0) as store:
         await put(store, random_rows(50))
         await store.optimise()
     for path in [path for path in (directory / "passages.lance" / folder).rglob("*") if path.is_file()]:
@@ -460,7 +460,7 @@ async def test_a_file_in_the_place_of_the_folder_is_reported(tmp_path: Path) -> 
 
 async def use(directory: Path) -> None:
     # Some damage makes LanceDB wait for ever: patience ends it.
-    async with opened(directory, read_seconds=2, memory=0) as store:
+    async with opened(directory, read_timeout_s=2, memory_bytes=0) as store:
         await store.search("word1", unit(1), ["docs"], 5)
         await store.vectors("docs")
         await put(store, [row("a", "a.md")])

@@ -185,7 +185,7 @@ async def test_what_was_received_survives_a_kill(tmp_path: Path) -> None:
         "from tests.core.test_journal import ASKED, Journal, Path\n"
         "async def main():\n"
         "    journal = await Journal.open(Path(sys.argv[1]))\n"
-        "    await journal.received(ASKED)\n"
+        "    await journal.record_message(ASKED)\n"
         "    print('received', flush=True)\n"
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"

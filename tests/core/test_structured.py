@@ -162,7 +162,7 @@ async def test_nonsense_twice_is_the_default_and_the_stage_is_cut() -> None:
 
 async def test_there_is_no_repair_without_calls_or_time() -> None:
     async with ScriptedPeer(decide="Hmm, well.", repair="[answer]") as peer:
-        assert (await decided(peer, asking(calls=CallBudget(1)), Budget(BudgetSettings()))).reason == "default"
+        assert (await decided(peer, asking(call_budget=CallBudget(1)), Budget(BudgetSettings()))).reason == "default"
         peer.ttft_s = 0.5
         short = Budget(BudgetSettings(deadline_s=8, step=0.1))
         assert (await decided(peer, asking(), short)).reason == "default"

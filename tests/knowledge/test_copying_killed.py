@@ -184,14 +184,14 @@ async def server() -> AsyncIterator[WeaviateSettings]:
 
 
 async def test_files_to_a_server(tmp_path: Path, server: WeaviateSettings) -> None:
-    target = Place(server, {"claim_seconds": 0.5})
+    target = Place(server, {"lease_duration_s": 0.5})
     # After many kills a server's BM25 was seen to be off by 0.2 for a while, probably by what it has deleted.
     origin = Place(tmp_path / "one", {})
     assert await _killed_over_and_over(origin, target, SERVER_MOMENTS, words=0.5) >= 4, MOSTLY
 
 
 async def test_a_server_to_files(tmp_path: Path, server: WeaviateSettings) -> None:
-    origin = Place(server, {"claim_seconds": 0.5})
+    origin = Place(server, {"lease_duration_s": 0.5})
     target = Place(tmp_path / "two", {})
     assert await _killed_over_and_over(origin, target, FILE_MOMENTS[::3]) >= 2, MOSTLY
 

@@ -278,7 +278,7 @@ async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(up
 async def test_what_another_process_did_is_seen_and_its_lock_respected(upkept: Upkept) -> None:
     settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
     often = timedelta(seconds=0.05)
-    async with upkept.keeper(settings, look_again=often, later=often) as keeper:
+    async with upkept.keeper(settings, poll_interval=often, retry_delay=often) as keeper:
         await until(keeper, "fruit", lambda one: one.last_success)
         await true(lambda: upkept.told)
         upkept.files("fruit", b="banana")

@@ -30,7 +30,7 @@ async def test_it_rests_many_times_as_long_as_it_cut_a_document(
     store: Store, embedder: WordEmbedder, markdown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So long a rest is told from any pause that a busy machine makes.
-    monkeypatch.setattr(sync, "REST", 40.0)
+    monkeypatch.setattr(sync, "THROTTLE_FACTOR", 40.0)
     text = "\n\n".join(markdown(f"apple{number}", "pear") for number in range(60))
 
     async def gap(name: str, *, gently: bool) -> float:
