@@ -108,10 +108,6 @@ class ChannelState:
         joined_id = time_snowflake(datetime.fromisoformat(joined_at)) if joined_at else 0
         return max(position, joined_id, time_snowflake(self._now() - self._max_age))
 
-    def last_read(self, channel_id: str) -> int:
-        """Return the id up to which this process has read a channel, 0 where it has read nothing there."""
-        return self._last_read.get(channel_id, 0)
-
     async def mark_read(self, location: Location, message_id: str) -> None:
         """Note that everything up to a message is safe. Private chats are remembered: nobody else can list them."""
         position = int(message_id)
@@ -179,6 +175,8 @@ class EventReader:
         self._follow_threads = follow_threads
         self._bot_message_chats = bot_message_chats
         self._unreadable_channels: set[str] = set()
+        # Private chats that were new to this process: the id up to which their history was read, 0 until it has been.
+        self._history_ends: dict[str, int] = {}
 
     async def run(self, events: asyncio.Queue[tuple[str, Json]], receive: MessageHandler) -> None:
         """Handle events until cancelled; what fails for now is tried again. Raises `TokenRefused`."""
@@ -238,12 +236,16 @@ class EventReader:
             return Location(channel_id, channel_id, "", guild_id)
 
     async def _handle_new_message(self, event: Json, location: Location, receive: MessageHandler) -> None:
-        """Take a message; in a private chat that is new to us, first what was written there while we were away."""
+        """Handle a message; in a private chat that is new, first what was written there while the bot was away."""
+        channel, message_id = location.channel, int(event["id"])
         if self._channel_state.is_new_private_chat(location):
-            await self._catch_up(location, await self._channel_state.resume_position(location.channel), receive)
-            if self._channel_state.last_read(location.channel) >= int(event["id"]):
-                return
-        await self._handle_message(event, location, receive)
+            self._history_ends[channel] = 0
+        if self._history_ends.get(channel) == 0:
+            # Not after this message: another one may arrive while history is fetched, and would mark this one as read.
+            after = min(await self._channel_state.resume_position(channel), message_id - 1)
+            self._history_ends[channel] = await self._catch_up(location, after, receive)
+        if message_id > self._history_ends.get(channel, 0):
+            await self._handle_message(event, location, receive)
 
     async def _handle_message(self, event: Json, location: Location, receive: MessageHandler) -> None:
         message_id = str(int(event["id"]))
@@ -305,19 +307,20 @@ class EventReader:
             for location, after in unread:
                 tasks.create_task(catch_up(location, after))
 
-    async def _catch_up(self, location: Location, after: int, receive: MessageHandler) -> None:
+    async def _catch_up(self, location: Location, after: int, receive: MessageHandler) -> int:
+        """Handle what was written after an id; return the id of the last message."""
         count = 0
         while True:
             page = await self._get_page(location.channel, after)
             for event in page:
                 await self._handle_message(event, location, receive)
             count += len(page)
-            next_after = int(page[-1]["id"]) if page else after
-            if len(page) < PAGE_SIZE or next_after <= after:
+            previous, after = after, int(page[-1]["id"]) if page else after
+            if len(page) < PAGE_SIZE or after <= previous:
                 break
-            after = next_after
         if count:
             get_logger(__name__).info("discord.caught_up", channel=location.channel, messages=count)
+        return after
 
     async def _get_page(self, channel_id: str, after: int) -> Sequence[Json]:
         retry_loop = make_retry_loop("reading", self._intervals)

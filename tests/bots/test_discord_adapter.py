@@ -14,6 +14,7 @@ import pytest
 
 from bots.discord.adapter import DiscordAdapter, identify
 from core.errors import PlatformError
+from core.types import Message
 from tests.bots.discord_helpers import PACE, Inbox, Positions, listening, settings
 from tests.bots.sink_helpers import until
 from tests.peers.discord import PRIVATE, Author, DiscordPeer
@@ -262,6 +263,43 @@ async def test_a_new_private_chat_is_heard_where_nothing_is_caught_up(peer: Disc
         await peer.say(private, "two")
         await inbox.until(2)
     assert inbox.texts == ["one", "two"]
+
+
+async def test_a_message_that_arrives_while_history_is_fetched_hides_none_before_it(
+    peer: DiscordPeer, make: Make
+) -> None:
+    private, inbox = peer.channel(private=True), Inbox()
+    peer.history_open.clear()
+    async with listening(peer, make(catch_up_hours=0), inbox.receive):
+        await peer.say(private, "one")
+        await peer.wait_until(lambda: peer.history_requests == 1, 30)
+        await peer.say(private, "two")
+        peer.history_open.set()
+        await inbox.until(2)
+        await peer.say(private, "three")
+        await inbox.until(3)
+    assert inbox.texts == ["one", "two", "three"]
+    assert inbox.twice == 0
+    assert peer.history_requests == 1
+
+
+async def test_a_new_private_chat_is_read_on_where_a_position_could_not_be_saved(
+    peer: DiscordPeer, make: Make, positions: Positions
+) -> None:
+    async with listening(peer, make(), Inbox().receive):
+        pass
+    private, inbox = peer.channel(private=True), Inbox()
+    for text in ("one", "two", "three"):
+        await peer.say(private, text)
+
+    async def receive(message: Message) -> None:
+        positions.refusals = int(message.text == "two" and "two" not in inbox.texts)
+        await inbox.receive(message)
+
+    async with listening(peer, make(), receive):
+        await peer.say(private, "four")
+        await inbox.until(4)
+    assert inbox.texts == ["one", "two", "three", "four"]
 
 
 async def test_what_is_too_old_is_not_read(peer: DiscordPeer, make: Make, positions: Positions) -> None:

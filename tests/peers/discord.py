@@ -196,6 +196,9 @@ class DiscordPeer:
         self.exceeded: Counter[str] = Counter()
         self.acknowledge_s, self.token_s = 3.0, 900.0
         self.sessions_left = 1000
+        # While this is cleared, requests for history wait; `history_requests` counts those that have arrived.
+        self.history_open, self.history_requests = asyncio.Event(), 0
+        self.history_open.set()
         self.gateway = Gateway(token, self._ready, self._welcome)
         self.joined_at = datetime.fromtimestamp(time.time() - 86400, UTC).isoformat()
         self._port = port
@@ -597,6 +600,9 @@ class DiscordPeer:
                     raise Refusal(404, 10008, "Unknown Message")
                 return self._object(shown)
             case "GET /channels/{}/messages":
+                self.history_requests += 1
+                self.gateway.changed.set()
+                await self.history_open.wait()
                 return self._history(self._seen(steps[1], "history"), request)
             case "POST /channels/{}/typing":
                 self._seen(steps[1], "send").typed.append(time.monotonic())
