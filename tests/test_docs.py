@@ -35,6 +35,8 @@ PAGES = sorted(
 )
 FENCE = re.compile(r"^( *)```([a-z]*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^()\s]+)\)")
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
+TOP_FOLDERS = ("bots", "core", "knowledge", "config", "tests", "systemd", "docs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +195,61 @@ def _default(key: SettingKey) -> str:
         return "none"
     text = str(default) if default != "" else '""'
     return f"`{text}`" if isinstance(default, str | Path) else f"`{json.dumps(default)}`"
+
+
+def tree_paths(text: str) -> Iterator[tuple[str, str]]:
+    """Yield every path of the tree that a page names, as (as it is written, from the root).
+
+    In a row of a table a bare name is in the folder that the row begins with; elsewhere it may be anywhere.
+    """
+    for line in FENCE.sub("", text).split("\n"):
+        spans = CODE_SPAN.findall(line)
+        folder = spans[0] if line.startswith("| `") and spans[0].endswith("/") else ""
+        for span in spans:
+            if re.fullmatch(rf"(?:{'|'.join(TOP_FOLDERS)})/[\w./-]*", span):
+                yield span, span
+            elif re.fullmatch(r"\w+(?:\.py|/)", span):
+                yield span, f"{folder}{span}"
+
+
+@pytest.mark.parametrize("name", ["docs/design.md", "CONTRIBUTING.md"])
+def test_paths_exist_in_the_tree(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8").partition("Good models to read:")[0]
+    missing = []
+    for written, path in tree_paths(text):
+        anywhere = "/" not in path.removesuffix("/") and any(
+            (ROOT / top).rglob(path.rstrip("/")) for top in TOP_FOLDERS
+        )
+        if not (ROOT / path).exists() and not anywhere:
+            missing.append(written)
+    assert missing == []
+
+
+def where_rows() -> list[str]:
+    table = (ROOT / "docs/design.md").read_text("utf-8").partition("### Where things are, and where they go")[2]
+    return [line for line in table.partition("\n## ")[0].split("\n") if line.startswith("| ") and "`" in line]
+
+
+@pytest.mark.parametrize("row", where_rows(), ids=lambda row: row.split("|")[1].strip())
+def test_names_in_the_table_of_places_are_in_the_files_beside_them(row: str) -> None:
+    spans = CODE_SPAN.findall(row)
+    files = [ROOT / path for written, path in tree_paths(row) if "/" in written]
+    texts = [file.read_text("utf-8") for file in files if file.is_file()]
+    for folder in files:
+        texts += [file.read_text("utf-8") for file in folder.rglob("*.py")] if folder.is_dir() else []
+    names = [span for span in spans if re.fullmatch(r"[A-Za-z_]+(?:\.[a-z_]+)?", span)]
+    assert [name for name in names if not any(re.search(rf"\b{name.split('.')[-1]}\b", text) for text in texts)] == []
+
+
+def test_there_are_places_to_check() -> None:
+    paths = [path for _, path in tree_paths((ROOT / "docs/design.md").read_text("utf-8"))]
+    assert len(paths) > 100
+    assert len(where_rows()) > 20
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lines_are_short_enough_to_read(page: Path) -> None:
+    """Lines of prose have at most 120 characters; rows of tables and blocks of code cannot be wrapped."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    long = [line for line in text.split("\n") if len(line) > 120 and not line.startswith(("|", "![", "- ["))]
+    assert [line for line in long if " " in line.strip() and not re.match(r" +\|", line)] == []
