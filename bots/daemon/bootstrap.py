@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bots.common.open_storage import open_database, open_journal, open_refresh_repository
 from core.answering.context.dependencies import AnswerDependencies
+from core.answering.rewriting.strategies import REWRITES
 from core.answering.service import AnswerService, make_answer_service
 from core.errors import StoreError, UsageError
 from core.llm.prompts import Prompts
@@ -151,9 +152,8 @@ async def open_app(
             else database
         )
         overridden_library = _apply_overrides(library, settings, database)
-        deps = AnswerDependencies(
-            settings, overridden_library, reranker, model or models, await _read_prompts(settings)
-        )
+        prompts = await _read_prompts(settings)
+        deps = AnswerDependencies(settings, overridden_library, reranker, model or models, prompts, REWRITES)
         answer_service = _make_answer_service(deps, store, database) if with_answers else AnswerService(deps)
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
         gc.freeze()

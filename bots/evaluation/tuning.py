@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -124,8 +124,8 @@ def check_enough_cases(cases: Sequence[QueryCase]) -> None:
 
 
 def without_model(deps: AnswerDependencies) -> AnswerDependencies:
-    """Return the parts without a model, for what is the same with one."""
-    return AnswerDependencies(deps.settings, deps.library, deps.reranker, None, deps.prompts)
+    """Return the dependencies without a model, for what does not depend on one."""
+    return replace(deps, model=None)
 
 
 async def _search_candidates(

@@ -8,6 +8,7 @@ import pytest
 
 from core.answering.agents.reranker import LLMReranker
 from core.answering.context.dependencies import AnswerDependencies
+from core.answering.rewriting.strategies import REWRITES
 from core.llm.prompts import Prompts
 from core.ports import Reranker
 from core.runtime.budget import Budget
@@ -62,7 +63,7 @@ async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         async with LanguageModelPeer(reply=named) as language:
             model = models(language)
             configuration = settings(knowledge={"search": {"rerank": "model"}})
-            parts = AnswerDependencies(configuration, ShelfLibrary(), NoOpReranker(), model, Prompts.read())
+            parts = AnswerDependencies(configuration, ShelfLibrary(), NoOpReranker(), model, Prompts.read(), REWRITES)
             yield LLMReranker(parts, Budget(configuration.budget))
             await model.close()
 

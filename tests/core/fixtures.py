@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from core.answering.context.dependencies import AnswerDependencies
+from core.answering.rewriting.strategies import REWRITES
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
 from core.ports import ChatModel
@@ -107,5 +108,10 @@ def parts(
     reranker: OrderKeeper | None = None,
 ) -> AnswerDependencies:
     return AnswerDependencies(
-        configuration or settings(), library or ShelfLibrary(), reranker or OrderKeeper(), model, Prompts.read()
+        configuration or settings(),
+        library or ShelfLibrary(),
+        reranker or OrderKeeper(),
+        model,
+        Prompts.read(),
+        REWRITES,
     )

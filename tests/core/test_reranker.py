@@ -10,6 +10,7 @@ import pytest
 
 from core.answering.agents.reranker import LLMReranker, rerank
 from core.answering.context.dependencies import AnswerDependencies
+from core.answering.rewriting.strategies import REWRITES
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
 from core.ports import Reranker
@@ -37,7 +38,9 @@ class Failing:
 
 
 def parts(configuration: Settings, reranker: Reranker | None = None) -> AnswerDependencies:
-    return AnswerDependencies(configuration, ShelfLibrary(), reranker or FusionReranker(0.5), None, Prompts.read())
+    return AnswerDependencies(
+        configuration, ShelfLibrary(), reranker or FusionReranker(0.5), None, Prompts.read(), REWRITES
+    )
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import pytest
 
 from core.answering.agents.search import search
 from core.answering.context.dependencies import AnswerDependencies
+from core.answering.rewriting.strategies import REWRITES
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget
 from core.settings import Settings
@@ -58,7 +59,7 @@ async def test_hyde_changes_the_dense_side_alone(library: KnowledgeLibrary, embe
     async with ScriptedPeer(rewrite_hyde=f'{{"passage": "{PASSAGE}"}}') as peer:
         model = models(peer)
         wired = AnswerDependencies(
-            configuration, library, make_reranker(configuration.knowledge.search), model, Prompts.read()
+            configuration, library, make_reranker(configuration.knowledge.search), model, Prompts.read(), REWRITES
         )
         try:
             found = await search(QUESTION, wired, Budget(configuration.budget))

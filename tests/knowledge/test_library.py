@@ -8,6 +8,7 @@ import pytest
 
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.pipeline import answer
+from core.answering.rewriting.strategies import REWRITES
 from core.errors import UsageError
 from core.llm.prompts import Prompts
 from core.settings import Settings
@@ -349,7 +350,7 @@ async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
     watched = Watched(filled)
     library = KnowledgeLibrary(chosen, watched, embedder)  # type: ignore[arg-type]
     await library.load()
-    parts = AnswerDependencies(chosen, library, OrderKeeper(), None, Prompts.read())
+    parts = AnswerDependencies(chosen, library, OrderKeeper(), None, Prompts.read(), REWRITES)
     for question, searches in (("Is the apple or the pear sweet fruit?", 1), ("Who won the cup yesterday?", 0)):
         watched.searches = 0
         sink = MemorySink()

@@ -1,17 +1,22 @@
-"""What the strategies have in common: one search over the routed agents, and joining the passages of several."""
+"""Search: a query is routed to retrieval agents, which search their own sources (KIMAs 3.3); joining of searches."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TypeVar
 
 from core.answering.agents.reranker import rerank
-from core.answering.agents.retrieval import retrieve
-from core.answering.context.dependencies import AnswerDependencies
-from core.errors import KimasError
+from core.answering.context.dependencies import AnswerDependencies, Query, RewriteContext
+from core.answering.rewriting.pipeline import QueryResults, merge, rewrite
+from core.errors import KimasError, ServiceError
+from core.observability.logs import get_logger
 from core.runtime.budget import Budget
+from core.runtime.tasks import task_group
+from core.settings import AgentSettings
 from core.types import AgentScore, Passage
 
 T = TypeVar("T")
@@ -89,3 +94,109 @@ def interleave(rankings: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
 def get_agent_names(results: Iterable[SearchResult]) -> tuple[str, ...]:
     """Return all agents that were asked, each once."""
     return tuple(dict.fromkeys(name for result in results for name in result.agents))
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchOutcome:
+    """What became of one search, or of all searches of one agent: passages, or why there are none."""
+
+    passages: Sequence[Passage] = ()
+    error: KimasError | None = None
+    is_late: bool = False
+
+
+async def retrieve(
+    query: str, agents: Sequence[AgentScore], deps: AnswerDependencies, budget: Budget, *, with_rewrites: bool = True
+) -> list[Passage]:
+    """Ask the agents at once, each for its number of passages, and return all of them.
+
+    Each rewrites the query as `agents.NAME.rewrites` say, unless `rewriting` is off. An agent that overruns the stage's
+    share is left behind: the others' passages count, and the stage is cut. So is one whose service fails. When none of
+    them could answer, the first failure leaves.
+    """
+    agent_settings = deps.settings.retrieval_agents()
+    async with task_group() as tasks:
+        agent_tasks = {
+            agent.name: tasks.create_task(
+                _RetrievalAgent(agent.name, agent_settings[agent.name], deps, budget).search(
+                    query, with_rewrites=with_rewrites
+                )
+            )
+            for agent in agents
+        }
+    outcomes = {name: task.result() for name, task in agent_tasks.items()}
+    errors = [outcome.error for outcome in outcomes.values() if outcome.error]
+    late_agents = [name for name, outcome in outcomes.items() if outcome.is_late]
+    if late_agents or errors:
+        budget.degrade("search", "failed" if errors else "late")
+        get_logger(__name__).warning("search.cut", late=late_agents, failed=len(errors))
+    if errors and len(errors) == len(outcomes):
+        raise ServiceError(f"no retrieval agent could search: {errors[0]}") from errors[0]
+    return [passage for outcome in outcomes.values() for passage in outcome.passages]
+
+
+@dataclass(frozen=True, slots=True)
+class _RetrievalAgent:
+    """One retrieval agent at work on one question."""
+
+    name: str
+    settings: AgentSettings
+    deps: AnswerDependencies
+    budget: Budget
+
+    async def search(self, text: str, *, with_rewrites: bool) -> _SearchOutcome:
+        """Search the question as it is, and, where rewriting made others of it, those in its place.
+
+        The question is searched while it is rewritten: its passages count when the others lead nowhere.
+        """
+        original_query = Query(text)
+        if not with_rewrites or not self.settings.rewrites:
+            return await self._search_query(original_query)
+        async with task_group() as tasks:
+            original_search = tasks.create_task(self._search_query(original_query))
+            queries = await rewrite(original_query, self._make_context(original_search))
+            search_tasks = [
+                original_search if query == original_query else tasks.create_task(self._search_query(query))
+                for query in queries
+            ]
+            outcomes = [await task for task in search_tasks]
+            if any(outcome.is_late or outcome.error for outcome in outcomes):
+                self.budget.degrade("search", "failed" if any(outcome.error for outcome in outcomes) else "late")
+            if not any(outcome.passages for outcome in outcomes):
+                return await original_search
+            original_passages = original_search.result().passages if original_search.done() else ()
+            original_search.cancel()
+        query_results = [
+            QueryResults(query, outcome.passages) for query, outcome in zip(queries, outcomes, strict=True)
+        ]
+        return _SearchOutcome(
+            merge(QueryResults(original_query, original_passages), query_results, self.settings.limit)
+        )
+
+    def _make_context(self, original_search: asyncio.Task[_SearchOutcome]) -> RewriteContext:
+        async def get_passages() -> Sequence[Passage]:
+            # Waiting so does not cancel the search with who waits for it.
+            await asyncio.wait((original_search,))
+            return original_search.result().passages
+
+        deadline = time.monotonic() + self.budget.share("requery")
+        return RewriteContext(self.name, self.settings, self.deps, self.budget, get_passages, deadline)
+
+    async def _search_query(self, query: Query) -> _SearchOutcome:
+        library, limit = self.deps.library, self.settings.limit
+        with self.budget.timed("search"):
+            try:
+                async with asyncio.timeout(self.budget.share("search")) as share:
+                    if query.get_lexical_text() == query.get_dense_text():
+                        return _SearchOutcome(await library.search(self.name, query.get_lexical_text(), limit))
+                    hybrid_search = library.search(
+                        self.name, query.get_lexical_text(), limit, dense_query=query.get_dense_text()
+                    )
+                    return _SearchOutcome(await hybrid_search)
+            except TimeoutError:
+                if not share.expired():
+                    raise
+                return _SearchOutcome(is_late=True)
+            except KimasError as error:
+                get_logger(__name__).warning("search.failed", agent=self.name, error=str(error))
+                return _SearchOutcome(error=error)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from core.llm.prompts import Prompts
+from core.observability.logs import get_logger
 from core.ports import ChatModel, Library, Reranker
+from core.runtime.budget import Budget, DegradeReason
 from core.runtime.tasks import CpuTurnstile
-from core.settings import Settings
+from core.settings import AgentSettings, Settings
+from core.types import Passage
+
+T = TypeVar("T")
+# The bounds of a query's text and words, and of the passage that is embedded in its place.
+MAX_QUERY_CHARS, MAX_PASSAGE_CHARS = 600, 1200
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerDependencies:
-    """The collaborators of the line. `model` is None when no language model is configured.
+    """The collaborators of the answering pipeline.
 
-    Selecting evidence, writing prompts and comparing answers with their evidence go by `turns`.
+    `model` is None when no language model is configured. `rewrites` are the built-in rewrite strategies by name.
+    `turnstile` lets one answer at a time select evidence, write its prompt or check its citations.
     """
 
     settings: Settings
@@ -22,4 +34,79 @@ class AnswerDependencies:
     reranker: Reranker
     model: ChatModel | None
     prompts: Prompts
+    rewrites: Mapping[str, Rewrite]
     turnstile: CpuTurnstile = field(default_factory=CpuTurnstile)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One search.
+
+    `text` is the query as a person would put it. `words`, if any, replace it in the lexical search, and `dense`, if
+    any, is embedded in its place.
+    """
+
+    text: str
+    words: str = ""
+    dense: str = ""
+
+    def get_lexical_text(self) -> str:
+        """Return the text of the lexical search."""
+        return self.words or self.text
+
+    def get_dense_text(self) -> str:
+        """Return the text that is embedded."""
+        return self.dense or self.text
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteContext:
+    """What a rewrite works with.
+
+    `name` and `agent` are the retrieval agent and its settings. `first` waits for the passages of the search for the
+    original question, which runs at the same time; it returns none when that search failed. `deadline` is the
+    monotonic time, in seconds, by which the rewrite has to be done.
+    """
+
+    name: str
+    agent: AgentSettings
+    deps: AnswerDependencies
+    budget: Budget
+    first: Callable[[], Awaitable[Sequence[Passage]]]
+    deadline: float
+
+    @property
+    def parts(self) -> AnswerDependencies:
+        """The former name of `deps`, for rewrites of other packages."""
+        return self.deps
+
+    def remaining(self) -> float:
+        """Return the seconds left for this rewrite, never below zero."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    async def run_stage(self, stage: str, awaitable: Awaitable[T]) -> T | None:
+        """Return the result of an awaitable; None, with the stage degraded, when the time left runs out first."""
+        try:
+            async with asyncio.timeout(self.remaining()) as timeout:
+                return await awaitable
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            self.degrade(stage, "overran its share", "late")
+        return None
+
+    def degrade(self, stage: str, reason: str, degrade_reason: DegradeReason = "failed") -> None:
+        """Record that the stage's fallback is used: `degrade_reason` goes into the trace, `reason` into the log."""
+        self.budget.degrade(stage, degrade_reason)
+        get_logger(__name__).warning("rewrite.stand_in", stage=stage, agent=self.name, reason=reason)
+
+
+class Rewrite(Protocol):
+    """A rewrite strategy: turns queries into other queries, in the order in which they matter.
+
+    When it raises, or does not finish in time, the queries stay as they were.
+    """
+
+    async def __call__(self, queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+        """Return the queries to go on with; an empty result keeps the queries as they were."""
+        ...

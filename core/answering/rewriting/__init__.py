@@ -1,11 +1,11 @@
-"""Rewriting a query for one retrieval agent (KIMAs 3.3.1): a list of strategies, one module each.
+"""Rewriting a query for one retrieval agent (KIMAs 3.3.1).
 
-A strategy is an async callable `(queries, context) -> queries`; `running` composes them, `merging` joins what their
-queries find. The agent's settings name them: `agents.NAME.rewrites`. Those of other packages come by entry point.
+A strategy is an async callable `(queries, context) -> queries`. `strategies` holds the built-in ones, `pipeline` runs
+those that `agents.NAME.rewrites` lists and merges what their queries find. Other packages offer more by entry point.
 """
 
 from __future__ import annotations
 
-from core.answering.rewriting.base import Query, Rewrite, RewriteContext
+from core.answering.context.dependencies import Query, Rewrite, RewriteContext
 
 __all__ = ["Query", "Rewrite", "RewriteContext"]

@@ -2,95 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.dependencies import MAX_QUERY_CHARS, Query, RewriteContext
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
-from core.observability.logs import get_logger
-from core.runtime.budget import Budget, DegradeReason
 from core.runtime.tasks import task_group
-from core.settings import AgentSettings
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
 from core.text.language import detect_language
-from core.types import Passage, Turn
+from core.types import Turn
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One search.
-
-    `text` is the query as a person would put it. `words`, where given, is what is looked up by its words in its place,
-    and `dense` what is compared by meaning.
-    """
-
-    text: str
-    words: str = ""
-    dense: str = ""
-
-    def get_lexical_text(self) -> str:
-        """Return what is looked up by its words."""
-        return self.words or self.text
-
-    def get_dense_text(self) -> str:
-        """Return what is compared by meaning."""
-        return self.dense or self.text
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteContext:
-    """For whom a rewrite works, and with what.
-
-    `name` and `agent` are the retrieval agent and its settings. `first` waits for the passages of the search with the
-    question as it is, which runs meanwhile; there are none when it failed. `ends` is the monotonic time, in seconds, by
-    which the rewrite has to be done.
-    """
-
-    name: str
-    agent: AgentSettings
-    parts: AnswerDependencies
-    budget: Budget
-    first: Callable[[], Awaitable[Sequence[Passage]]]
-    deadline: float
-
-    def remaining(self) -> float:
-        """Return the seconds left for this rewrite, never below zero."""
-        return max(0.0, self.deadline - time.monotonic())
-
-    async def run_stage(self, stage: str, awaitable: Awaitable[T]) -> T | None:
-        """Await work inside the time left; None, with the stage cut, when it overruns."""
-        try:
-            async with asyncio.timeout(self.remaining()) as timeout:
-                return await awaitable
-        except TimeoutError:
-            if not timeout.expired():
-                raise
-            self.degrade(stage, "overran its share", "late")
-        return None
-
-    def degrade(self, stage: str, reason: str, degrade_reason: DegradeReason = "failed") -> None:
-        """Note that the stage's stand-in is used: why, as the trace says it, and the reason in words for the log."""
-        self.budget.degrade(stage, degrade_reason)
-        get_logger(__name__).warning("rewrite.stand_in", stage=stage, agent=self.name, reason=reason)
-
-
-class Rewrite(Protocol):
-    """A strategy: makes other queries of those it is given, in the order in which they matter.
-
-    What it raises, and what it does not finish in time, leaves the queries as they were.
-    """
-
-    async def __call__(self, queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-        """Return the queries to go on with; none at all means those it was given."""
-        ...
 
 
 MAX_TERMS = 16
@@ -205,7 +131,6 @@ def has_same_script(text: str, other: str) -> bool:
 
 LLMRewrite = Callable[[Query, RewriteContext], Awaitable[Sequence[Query] | None]]
 RuleBasedRewrite = Callable[[Query, RewriteContext], Sequence[Query]]
-MAX_QUERY_CHARS = 600
 QUERY_KEYS = (
     *("rewritten query", "rewritten", "rewrite", "search query", "new query", "queries", "q", "question", "search"),
     *("translation", "translated query", "translated", "result", "output", "text"),
@@ -230,7 +155,7 @@ async def rewrite_all(
     """Rewrite every query by the model, all at once, and by the rule where the model could not."""
 
     async def rewrite_one(query: Query) -> Sequence[Query]:
-        llm_queries = await llm_rewrite(query, context) if context.parts.model else None
+        llm_queries = await llm_rewrite(query, context) if context.deps.model else None
         return llm_queries or rule_based_rewrite(query, context)
 
     async with task_group() as tasks:
@@ -249,14 +174,14 @@ async def ask_llm(
 
     None, with the stage cut, when it fails, overruns its time, or cannot be understood.
     """
-    system = context.parts.prompts.for_agent(context.name).fill(
+    system = context.deps.prompts.for_agent(context.name).fill(
         stage,
         agent=context.name,
         description=context.agent.description or "(nothing is said about it)",
         language=context.agent.language or "the language of the question",
     )
     decision_request = DecisionRequest(stage, "requery", schema, system, [Turn("user", request)])
-    return await context.run_stage(stage, decide(decision_request, accept, None, context.parts, context.budget))
+    return await context.run_stage(stage, decide(decision_request, accept, None, context.deps, context.budget))
 
 
 def fence_query(query: Query) -> str:

@@ -1,97 +1,35 @@
-"""Running an agent's rewrites: in the order of its list, inside the stage's share, each with a part of the time.
+"""Runs an agent's rewrites, and merges what their queries find.
 
-What one does not use goes to those after it. `keyword` and `hyde`, next to each other, run at once: they change
-different sides of a query.
+The rewrites run in the order of the agent's list, inside the stage's share of the budget. Each gets an equal part of
+the time left; what it does not use goes to those after it. `keyword` and `hyde` run at once when they are next to each
+other, for they change different texts of a query.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 from itertools import chain, zip_longest
 
-from core.answering.rewriting.base import MAX_QUERY_CHARS, Query, Rewrite, RewriteContext, rule
-from core.answering.rewriting.decompose import decompose
-from core.answering.rewriting.hyde import MAX_PASSAGE_CHARS, hyde
-from core.answering.rewriting.keyword import keyword
-from core.answering.rewriting.prompt import prompt
-from core.answering.rewriting.retrieval import retrieval
-from core.answering.rewriting.translation import translation
+from core.answering.context.dependencies import MAX_PASSAGE_CHARS, MAX_QUERY_CHARS, Query, Rewrite, RewriteContext
 from core.errors import UsageError
 from core.runtime.tasks import task_group
 from core.settings.answering import REWRITES_GROUP
 from core.text.keywords import content_words
 from core.types import Passage
 
-
-@dataclass(frozen=True, slots=True)
-class QueryResults:
-    """What one query found, best first."""
-
-    query: Query
-    passages: Sequence[Passage]
-
-
-def merge(original: QueryResults, results: Sequence[QueryResults], limit: int) -> list[Passage]:
-    """Return at most `limit` passages: of every query the best, then of every query the second, none twice.
-
-    `asked` is the question as it is and what it found, which is the measure and not part of the result. A passage that
-    several queries found has the highest of its scores.
-    """
-    passages_by_id: dict[str, Passage] = {}
-    for passage in chain.from_iterable(
-        zip_longest(*(_rescale_scores(original, query_results) for query_results in results))
-    ):
-        if passage is not None:
-            passages_by_id[passage.id] = _merge_scores(passages_by_id.get(passage.id, passage), passage)
-    return list(passages_by_id.values())[:limit]
-
-
-def _merge_scores(passage: Passage, other: Passage) -> Passage:
-    return replace(
-        passage,
-        similarity=max(passage.similarity, other.similarity),
-        lexical=max(passage.lexical, other.lexical),
-        score=max(passage.score, other.score),
-    )
-
-
-def _rescale_scores(original: QueryResults, query_results: QueryResults) -> list[Passage]:
-    """Return what a query found in the measure of the question."""
-    if query_results.query == original.query:
-        return list(query_results.passages)
-    original_word_count = len(content_words(original.query.text)) or 1
-    lexical_factor = min(1.0, original_word_count / max(1, len(content_words(query_results.query.get_lexical_text()))))
-    original_max = max((passage.similarity for passage in original.passages), default=0.0)
-    query_max = max((passage.similarity for passage in query_results.passages), default=0.0)
-    dense_factor = original_max / query_max if query_results.query.dense and 0 < original_max < query_max else 1.0
-    return [
-        replace(passage, lexical=passage.lexical * lexical_factor, similarity=passage.similarity * dense_factor)
-        for passage in query_results.passages
-    ]
-
-
 MAX_QUERIES = 4
-REWRITES_BY_NAME: Mapping[str, Rewrite] = {
-    "prompt": prompt,
-    "retrieval": retrieval,
-    "keyword": keyword,
-    "hyde": hyde,
-    "translation": translation,
-    "rule": rule,
-    "decompose": decompose,
-}
 PARALLEL_REWRITES = frozenset(("keyword", "hyde"))
 
 
 async def rewrite(query: Query, context: RewriteContext) -> tuple[Query, ...]:
-    """Return the queries to search in place of one, at most four, none twice, by the context's `agent.rewrites`.
+    """Return the queries to search in place of one: at most four, none twice, as `agent.rewrites` says.
 
-    Takes no longer than the context's `ends`, so long as nobody blocks the event loop.
+    It ends by the context's deadline unless a rewrite blocks the event loop.
     """
     steps = _group_steps(context.agent.rewrites)
     queries: tuple[Query, ...] = (query,)
@@ -103,14 +41,10 @@ async def rewrite(query: Query, context: RewriteContext) -> tuple[Query, ...]:
     return queries
 
 
-def load_rewrite(name: str) -> Rewrite:
-    """Return the rewrite of a name. Raises `UsageError` where none is installed, or whatever its import raises."""
-    return REWRITES_BY_NAME.get(name) or _load_plugin(name)
-
-
 # Reading what all installed packages offer takes a while; it does not change while the process runs.
 @lru_cache
-def _load_plugin(name: str) -> Rewrite:
+def load_plugin(name: str) -> Rewrite:
+    """Return the rewrite that an installed package offers. Raises `UsageError` for none, and what its import raises."""
     entry_point = next(iter(entry_points(group=REWRITES_GROUP, name=name)), None)
     if entry_point is None:
         raise UsageError(f"no rewrite is named {name!r}: no installed package offers it under {REWRITES_GROUP}")
@@ -133,20 +67,19 @@ async def _run_step(step: Sequence[str], queries: Sequence[Query], context: Rewr
     if len(step) == 1:
         return await _run_rewrite(step[0], queries, context)
     async with task_group() as tasks:
-        keyword_task = tasks.create_task(keyword(queries, context))
-        hyde_task = tasks.create_task(hyde(queries, context))
+        keyword_task, hyde_task = (tasks.create_task(_run_rewrite(name, queries, context)) for name in step)
     pairs = zip(keyword_task.result(), hyde_task.result(), strict=True)
     return [replace(keyword_query, dense=hyde_query.dense) for keyword_query, hyde_query in pairs]
 
 
 async def _run_rewrite(name: str, queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-    """Run one rewrite. One that is not ours may raise anything: then the queries stay as they are."""
-    if name in REWRITES_BY_NAME:
-        return await REWRITES_BY_NAME[name](queries, context)
+    """Run one rewrite. A plug-in may raise anything: then the queries stay as they are."""
+    if name in context.deps.rewrites:
+        return await context.deps.rewrites[name](queries, context)
     stage = f"rewrite_{name}"
     try:
         # Its import may take long.
-        plugin = await context.run_stage(stage, asyncio.to_thread(load_rewrite, name))
+        plugin = await context.run_stage(stage, asyncio.to_thread(load_plugin, name))
         new_queries = (
             tuple(map(_validate_query, await context.run_stage(stage, plugin(queries, context)) or ()))
             if plugin
@@ -159,7 +92,7 @@ async def _run_rewrite(name: str, queries: Sequence[Query], context: RewriteCont
 
 
 def _validate_query(value: object) -> Query:
-    """Return what is a query of three texts. Raises `TypeError`."""
+    """Return a plug-in's value as a query of three texts. Raises `TypeError` for anything else."""
     if not isinstance(value, Query):
         raise TypeError(f"it returned a {type(value).__name__} among its queries")
     texts: tuple[object, ...] = (value.text, value.words, value.dense)
@@ -170,7 +103,7 @@ def _validate_query(value: object) -> Query:
 
 
 def _filter_queries(queries: Sequence[Query]) -> tuple[Query, ...]:
-    """Return the queries that say something, none twice, none too long, and no more than can be searched."""
+    """Return the queries that have content words: none twice, none too long, at most as many as can be searched."""
     unique_queries: dict[tuple[str, str], Query] = {}
     for query in queries:
         bounded_query = Query(
@@ -181,3 +114,50 @@ def _filter_queries(queries: Sequence[Query]) -> tuple[Query, ...]:
                 (bounded_query.get_lexical_text().casefold(), bounded_query.get_dense_text().casefold()), bounded_query
             )
     return tuple(unique_queries.values())[:MAX_QUERIES]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResults:
+    """The passages of one query, best first."""
+
+    query: Query
+    passages: Sequence[Passage]
+
+
+def merge(original: QueryResults, results: Sequence[QueryResults], limit: int) -> list[Passage]:
+    """Return at most `limit` passages: the best of each query, then the second of each, none twice.
+
+    `original` holds the original question and its passages. They set the scale of the scores and are not part of the
+    result. A passage that several queries found gets the highest of its scores.
+    """
+    passages_by_id: dict[str, Passage] = {}
+    for passage in chain.from_iterable(
+        zip_longest(*(_rescale_scores(original, query_results) for query_results in results))
+    ):
+        if passage is not None:
+            passages_by_id[passage.id] = _merge_scores(passages_by_id.get(passage.id, passage), passage)
+    return list(passages_by_id.values())[:limit]
+
+
+def _merge_scores(passage: Passage, other: Passage) -> Passage:
+    return replace(
+        passage,
+        similarity=max(passage.similarity, other.similarity),
+        lexical=max(passage.lexical, other.lexical),
+        score=max(passage.score, other.score),
+    )
+
+
+def _rescale_scores(original: QueryResults, query_results: QueryResults) -> list[Passage]:
+    """Return a query's passages with their scores on the scale of the original question."""
+    if query_results.query == original.query:
+        return list(query_results.passages)
+    original_word_count = len(content_words(original.query.text)) or 1
+    lexical_factor = min(1.0, original_word_count / max(1, len(content_words(query_results.query.get_lexical_text()))))
+    original_max = max((passage.similarity for passage in original.passages), default=0.0)
+    query_max = max((passage.similarity for passage in query_results.passages), default=0.0)
+    dense_factor = original_max / query_max if query_results.query.dense and 0 < original_max < query_max else 1.0
+    return [
+        replace(passage, lexical=passage.lexical * lexical_factor, similarity=passage.similarity * dense_factor)
+        for passage in query_results.passages
+    ]

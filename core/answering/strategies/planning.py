@@ -25,7 +25,6 @@ from core.answering.agents.search import (
 )
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.context.retrieval_result import RetrievalResult
-from core.answering.strategies.single import search_once
 from core.errors import KimasError
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
@@ -94,17 +93,15 @@ async def gather(
     question: Question,
     deps: AnswerDependencies,
     budget: Budget,
-    started_search: Awaitable[SearchResult | KimasError] | None = None,
+    question_search: Awaitable[SearchResult | KimasError],
 ) -> RetrievalResult:
     """Return the passages that the rounds kept; where they kept none, those of the first search.
 
-    `ahead` is the search of the question itself where somebody has begun it; it is not made again.
+    `question_search` is the search for the question itself, which may have begun already.
     """
     state = _PlanState(CallBudget(deps.settings.strategies.model_calls))
     async with task_group() as tasks:
-        first_search = tasks.create_task(
-            state.search(_await_result(started_search) if started_search else search_once(question, deps, budget))
-        )
+        first_search = tasks.create_task(state.search(_await_result(question_search)))
         with budget.timed("gather"):
             try:
                 async with asyncio.timeout(budget.share("gather")):

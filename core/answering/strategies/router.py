@@ -9,14 +9,13 @@ searches.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from core.answering.agents.conversation import format_question
 from core.answering.agents.search import capture_error, collect_results
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.context.retrieval_result import RetrievalResult
-from core.answering.strategies import none, parallel, planning, react, simple, single
+from core.answering.strategies import parallel, planning, react, simple, single
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
@@ -24,15 +23,6 @@ from core.runtime.tasks import task_group
 from core.settings import Strategy
 from core.types import Question, Turn
 
-Gather = Callable[[Question, AnswerDependencies, Budget], Awaitable[RetrievalResult]]
-STRATEGIES: dict[Strategy, Gather] = {
-    "none": none.gather,
-    "single": single.gather,
-    "parallel": parallel.gather,
-    "planning": planning.gather,
-    "react": react.gather,
-    "simple": simple.gather,
-}
 DESCRIPTIONS: dict[Strategy, str] = {
     "none": "no search: greetings, thanks, small talk, arithmetic, the date and time, or what needs no documents",
     "single": "one search: a question about one thing",
@@ -94,29 +84,41 @@ async def gather(
     budget: Budget,
     on_partial_result: single.OnPartialResult | None = None,
 ) -> RetrievalResult:
-    """Choose a strategy and gather with it.
+    """Choose a strategy and gather with it. Raises what the chosen strategy raises.
 
-    Where the model has to be asked, a single search runs meanwhile, its rewrite included. It is what counts when
-    `single` is chosen, and the first search of `planning`: the choice then costs no time beyond its own. `early` is for
-    a single retrieval that nobody had to choose. Raises what the chosen strategy raises.
+    While the model chooses, a single search runs, its rewrite included. It is the result of `single` and the first
+    search of `planning`, so that the choice adds no time of its own to them. `on_partial_result` is called only by a
+    `single` that no model had to choose.
     """
     if not deps.settings.context.complete:
-        # Who does not see the conversation completes nothing from it, in any strategy.
+        # No strategy completes a question from a conversation that it does not see.
         question = replace(question, history=())
     rule_choice = rule_based_strategy(question, deps)
     if rule_choice == "single":
         return await single.gather(question, deps, budget, on_partial_result)
-    if rule_choice is not None:
-        return await STRATEGIES[rule_choice](question, deps, budget)
+    if rule_choice not in (None, "planning"):
+        return await _gather_without_first_search(rule_choice, question, deps, budget)
     async with task_group() as tasks:
         first_search = tasks.create_task(capture_error(single.search_once(question, deps, budget)))
-        llm_choice = await llm_strategy(question, deps, budget)
-        if llm_choice == "single":
+        choice = rule_choice or await llm_strategy(question, deps, budget)
+        if choice == "single":
             return await single.compress_result(collect_results([await first_search])[0], deps, budget)
-        if llm_choice == "planning":
+        if choice == "planning":
             return await planning.gather(question, deps, budget, first_search)
         first_search.cancel()
-    return await STRATEGIES[llm_choice](question, deps, budget)
+    return await _gather_without_first_search(choice, question, deps, budget)
+
+
+async def _gather_without_first_search(
+    strategy: Strategy | None, question: Question, deps: AnswerDependencies, budget: Budget
+) -> RetrievalResult:
+    if strategy == "none":
+        return simple.skip_search(question)
+    if strategy == "parallel":
+        return await parallel.gather(question, deps, budget)
+    if strategy == "react":
+        return await react.gather(question, deps, budget)
+    return await simple.gather(question, deps, budget)
 
 
 def rule_based_strategy(question: Question, deps: AnswerDependencies) -> Strategy | None:

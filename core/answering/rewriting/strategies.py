@@ -1,0 +1,332 @@
+"""The built-in rewrite strategies (KIMAs 3.3.1); docs/rewriting.md describes each of them.
+
+Each takes the queries of one retrieval agent and returns others. The light model writes them; where there is none, and
+where its reply makes no sense or comes too late, a rule takes its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from core.answering.context.dependencies import MAX_PASSAGE_CHARS, Query, Rewrite, RewriteContext
+from core.answering.rewriting.base import (
+    QUERY_SCHEMA,
+    ask_llm,
+    fence_query,
+    find_synonyms,
+    has_same_script,
+    is_in_language,
+    is_valid_rewrite,
+    join_terms,
+    replace_synonyms,
+    rewrite_all,
+    rule,
+    rule_based_rewrite,
+    shares_terms,
+)
+from core.grounding.evidence import escape_delimiters
+from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
+from core.text.language import detect_language
+from core.types import Passage
+
+
+async def prompt(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+    """Return every query with another text. The stand-in is `rule`."""
+    return await rewrite_all(queries, context, _llm_prompt, rule_based_rewrite)
+
+
+async def _llm_prompt(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        text = parsed_reply.get_text("query")
+        return (
+            [replace(query, text=text)]
+            if is_valid_rewrite(text, query) and shares_terms(text, query, context)
+            else None
+        )
+
+    return await ask_llm("rewrite_prompt", QUERY_SCHEMA, fence_query(query), accept, context)
+
+
+RETRIEVAL_STAGE = "rewrite_retrieval"
+MAX_FEEDBACK_PASSAGES = 5
+MAX_EXCERPT_CHARS = 240
+MAX_ADDED_TERMS = 5
+MIN_FEEDBACK_PASSAGES = 2
+_FEEDBACK_WORD = re.compile(r"[^\W\d_][\w.\-]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
+
+
+async def retrieval(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+    """Return every query rephrased after what the question as it is has found; as it is when that is nothing.
+
+    The stand-in adds the terms that several of the first passages share to the words.
+    """
+    passages = (await context.run_stage(RETRIEVAL_STAGE, context.first()) or ())[:MAX_FEEDBACK_PASSAGES]
+    if not passages:
+        return queries
+
+    async def llm_rewrite(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+        def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+            text = parsed_reply.get_text("query")
+            return (
+                [replace(query, text=text)]
+                if is_valid_rewrite(text, query) and shares_terms(text, query, context)
+                else None
+            )
+
+        evidence = "\n".join(f"- {_to_excerpt(passage.title)}: {_to_excerpt(passage.text)}" for passage in passages)
+        request = f"<evidence>\n{escape_delimiters(evidence)}\n</evidence>\n{fence_query(query)}"
+        return await ask_llm(RETRIEVAL_STAGE, QUERY_SCHEMA, request, accept, context)
+
+    def add_terms(query: Query, context: RewriteContext) -> Sequence[Query]:
+        terms = get_expansion_terms(query.text, passages)
+        return [replace(query, words=" ".join((query.get_lexical_text(), *terms)))] if terms else [query]
+
+    return await rewrite_all(queries, context, llm_rewrite, add_terms)
+
+
+def get_expansion_terms(text: str, passages: Sequence[Passage]) -> list[str]:
+    """Return the terms that at least two of the passages share and the text has not, the weightiest first.
+
+    A passage counts less the further down it stands.
+    """
+    query_words = set(content_words(text))
+    weights: dict[str, float] = defaultdict(float)
+    document_frequency: dict[str, int] = defaultdict(int)
+    for rank, passage in enumerate(passages):
+        title_words, text_words = set(content_words(passage.title)), content_words(passage.text)
+        for term in {word for word in (*title_words, *text_words) if _FEEDBACK_WORD.fullmatch(word)} - query_words:
+            term_frequency = text_words.count(term) / max(1, len(text_words))
+            weights[term] += (term_frequency + (0.02 if term in title_words else 0.0)) / (1 + rank)
+            document_frequency[term] += 1
+    shared_terms = [term for term in weights if document_frequency[term] >= MIN_FEEDBACK_PASSAGES]
+    return sorted(shared_terms, key=lambda term: (-weights[term], term))[:MAX_ADDED_TERMS]
+
+
+def _to_excerpt(text: str) -> str:
+    return " ".join(text.split())[:MAX_EXCERPT_CHARS]
+
+
+MAX_TERM_WORDS = 6
+KEYWORD_SCHEMA = DecisionSchema(
+    "keywords",
+    "The key terms of a question",
+    (
+        SchemaField(
+            "terms",
+            "texts",
+            "list of key terms",
+            (
+                *("keywords", "keyword", "key terms", "key words", "search terms", "words", "phrases", "queries"),
+                *("query", "result", "list", "output", "关键词", "关键字", "术语", "搜索词", "结果"),
+            ),
+        ),
+    ),
+)
+
+
+async def keyword(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+    """Return every query with its key terms as words. The stand-in takes its noun phrases."""
+    return await rewrite_all(queries, context, _llm_keyword, _rule_based_keyword)
+
+
+async def _llm_keyword(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        raw_items = parsed_reply.get_texts("terms")
+        # Written as one line, they come as one item.
+        split_terms = [
+            term.strip() for item in raw_items for term in item.replace("，", ",").replace("、", ",").split(",")
+        ]
+        terms = [term for term in split_terms if content_words(term) and len(term.split()) <= MAX_TERM_WORDS]
+        keywords = join_terms((*terms, *find_synonyms(query.text, context.agent.synonyms)))
+        return [replace(query, words=keywords)] if terms and shares_terms(keywords, query, context) else None
+
+    return await ask_llm("rewrite_keyword", KEYWORD_SCHEMA, fence_query(query), accept, context)
+
+
+def _rule_based_keyword(query: Query, context: RewriteContext) -> Sequence[Query]:
+    terms = extract_noun_phrases(strip_fillers(query.text)) + find_synonyms(query.text, context.agent.synonyms)
+    return [replace(query, words=join_terms(terms) or query.words)]
+
+
+HYDE_SCHEMA = DecisionSchema(
+    "passage",
+    "A passage as it might stand in the knowledge",
+    (
+        SchemaField(
+            "passage",
+            "text",
+            "two or three sentences",
+            (
+                *("text", "answer", "document", "hypothetical passage", "hypothetical document", "content"),
+                *("paragraph", "result", "output", "段落", "文本", "内容", "答案", "回答"),
+            ),
+        ),
+    ),
+)
+_QUESTION_OPENING = re.compile(
+    r"^(?:(?:what|which|who|where|when|why|how)(?:'s|'re)?(?: (?:much|many|long|often|far))?"
+    r"(?: (?:is|are|was|were|do|does|did|can|could|should|would|will|to|exactly))?"
+    r"|is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b"
+    r"(?: (?:i|we|you|one|there|it possible to)\b(?: (?:best|need to|have to|want to)\b)?)?\s*"
+    r"|(?:请问|如何|怎么样?|怎样|什么是|为什么|为何|是否可以|能否|能不能)",
+    re.IGNORECASE,
+)
+
+
+async def hyde(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+    """Return every query with an imagined passage as its meaning. The stand-in is the question as a statement."""
+    return await rewrite_all(queries, context, _llm_hyde, _rule_based_hyde)
+
+
+async def _llm_hyde(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        text = parsed_reply.get_text("passage")
+        has_shared_words = not set(content_words(query.text)).isdisjoint(content_words(text))
+        # A passage about the question names something of it, unless it is in another script.
+        is_related = has_shared_words or not has_same_script(text, query.text)
+        return [replace(query, dense=text)] if is_related and is_valid_rewrite(text, query, MAX_PASSAGE_CHARS) else None
+
+    return await ask_llm("rewrite_hyde", HYDE_SCHEMA, fence_query(query), accept, context)
+
+
+def _rule_based_hyde(query: Query, context: RewriteContext) -> Sequence[Query]:
+    statement = _QUESTION_OPENING.sub("", strip_fillers(query.text), count=1).strip().rstrip("?？ 吗呢")
+    return [replace(query, dense=f"{statement[:1].upper()}{statement[1:]}.")] if content_words(statement) else [query]
+
+
+# What stands in Latin letters in a question of another script is a name.
+_LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
+
+
+async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+    """Return every query translated; as it is when it is in the agent's language already, or that is not configured.
+
+    The stand-in replaces what the agent's synonyms know. What other rewrites made of the untranslated text is dropped.
+    With `keep_original` the untranslated queries follow behind, as they are: the knowledge is in several languages.
+    """
+    language = context.agent.language
+    foreign_queries = [query for query in queries if language and is_in_language(query.text, language) is not True]
+    if not foreign_queries:
+        return queries
+    translated_queries = await rewrite_all(foreign_queries, context, _llm_translation, _rule_based_translation)
+    translations = dict(zip(foreign_queries, translated_queries, strict=True))
+    originals = foreign_queries if context.agent.keep_original else []
+    return [*(translations.get(query, query) for query in queries), *originals]
+
+
+async def _llm_translation(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    # Only in another script are Latin words known to be names.
+    names = _extract_names(query.text) if detect_language(query.text) else set()
+
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        text = parsed_reply.get_text("query")
+        is_wrong = is_in_language(text, context.agent.language) is False or not names <= _extract_names(text)
+        return [Query(text)] if is_valid_rewrite(text, query) and not is_wrong else None
+
+    return await ask_llm("rewrite_translation", QUERY_SCHEMA, fence_query(query), accept, context)
+
+
+def _rule_based_translation(query: Query, context: RewriteContext) -> Sequence[Query]:
+    text = replace_synonyms(query.text, context.agent.synonyms)
+    return [Query(text) if text != query.text else query]
+
+
+def _extract_names(text: str) -> set[str]:
+    return {name.lower() for name in _LATIN_NAME.findall(text)}
+
+
+MAX_SUB_QUERIES = 3
+MIN_SUB_QUERY_WORDS = 2
+DECOMPOSE_SCHEMA = DecisionSchema(
+    "decomposition",
+    "What a question wants, and its parts",
+    (
+        SchemaField(
+            "queries",
+            "texts",
+            "list of one to three search queries, each understandable alone",
+            (
+                *("sub queries", "subqueries", "sub questions", "questions", "searches", "parts", "query", "list"),
+                *("子查询", "子问题", "查询", "问题列表", "查询列表"),
+            ),
+        ),
+        SchemaField(
+            "intent", "text", "what the asker wants, in one sentence", ("goal", "purpose", "意图", "目的", "目标")
+        ),
+        SchemaField(
+            "terms",
+            "texts",
+            "list of terms of the domain; empty for none",
+            ("domain terms", "keywords", "entities", "concepts", "术语", "领域术语", "关键词", "实体"),
+        ),
+    ),
+)
+_CONJUNCTION = re.compile(
+    r"[?？;；]+|,?(?<!\s)\s++(?:and also|as well as|and then|and|or|versus|vs\.?)\s+(?=\w)|以及|并且|同时|还有|，另外",
+    re.IGNORECASE,
+)
+
+
+async def decompose(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
+    """Return every query, followed by its parts.
+
+    The query itself gets the terms as words and the intent as meaning. One part alone leaves it at that. The stand-in
+    splits at question marks and conjunctions and takes the noun phrases for terms.
+    """
+    return await rewrite_all(queries, context, _llm_decompose, _rule_based_decompose)
+
+
+async def _llm_decompose(query: Query, context: RewriteContext) -> Sequence[Query] | None:
+    def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
+        sub_queries = [
+            sub_query for sub_query in parsed_reply.get_texts("queries") if is_valid_rewrite(sub_query, query)
+        ][:MAX_SUB_QUERIES]
+        if not sub_queries or not shares_terms(" ".join(sub_queries), query, context):
+            return None
+        intent = parsed_reply.get_text("intent")
+        valid_intent = intent if is_valid_rewrite(intent, query) and shares_terms(intent, query, context) else ""
+        return _compose_queries(query, sub_queries, parsed_reply.get_texts("terms"), valid_intent, context)
+
+    return await ask_llm("rewrite_decompose", DECOMPOSE_SCHEMA, fence_query(query), accept, context)
+
+
+def _rule_based_decompose(query: Query, context: RewriteContext) -> Sequence[Query]:
+    text = strip_fillers(query.text)
+    segments = [segment.strip(" ,，。.") for segment in _CONJUNCTION.split(text)]
+    can_split = all(len(content_words(segment)) >= MIN_SUB_QUERY_WORDS for segment in segments if segment)
+    # Where a conjunction joins single words, the halves say too little alone.
+    sub_queries = [segment for segment in segments if segment][:MAX_SUB_QUERIES] if can_split else []
+    return _compose_queries(query, sub_queries, extract_noun_phrases(text), "", context)
+
+
+def _compose_queries(
+    query: Query, sub_queries: Sequence[str], terms: Sequence[str], intent: str, context: RewriteContext
+) -> Sequence[Query]:
+    agent_synonyms = find_synonyms(query.text, context.agent.synonyms)
+    keywords = join_terms(
+        (
+            query.get_lexical_text(),
+            *(term for term in (*terms, *agent_synonyms) if not _contains(query.get_lexical_text(), term)),
+        )
+    )
+    full_query = replace(query, words=keywords if keywords != query.text else "", dense=query.dense or intent)
+    return [full_query, *(Query(sub_query) for sub_query in sub_queries)] if len(sub_queries) > 1 else [full_query]
+
+
+def _contains(text: str, term: str) -> bool:
+    return term.lower() in text.lower()
+
+
+REWRITES: Mapping[str, Rewrite] = {
+    "prompt": prompt,
+    "retrieval": retrieval,
+    "keyword": keyword,
+    "hyde": hyde,
+    "translation": translation,
+    "rule": rule,
+    "decompose": decompose,
+}
