@@ -5,11 +5,22 @@ Every implementation runs the contract suite of its Protocol (`tests/contracts`)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
-from core.types import AgentScore, Attachment, Message, Passage, Reply, SourceState, Turn
+from core.errors import PlatformError
+from core.types import (
+    AgentScore,
+    Attachment,
+    ConversationKey,
+    Message,
+    Passage,
+    Reply,
+    SourceState,
+    Turn,
+)
 
 ModelRole = Literal["main", "light", "vision"]
 
@@ -171,36 +182,160 @@ class Delivery(Protocol):
         ...
 
 
-@runtime_checkable
-class SupportsAttachments(Protocol):
-    """An adapter that can fetch what is attached to messages, through its platform and with its own credentials."""
-
-    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Return the content, at most `most` bytes. Raises `PlatformError` for a longer one, or where it cannot."""
-        ...
+# In the command of a field: where its value goes.
+VALUE_PLACEHOLDER = "{}"
 
 
-class Adapter(Protocol):
-    """One bot on one platform. `name` is the platform's name in conversation keys."""
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One value: the command that sets it, with `VALUE_PLACEHOLDER` in the place of the value, and how it stands.
+
+    `choices` are values with their labels; without any the value is written freely, and `hint` says how.
+    """
+
+    command: str
+    label: str
+    value: str
+    choices: tuple[tuple[str, str], ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsForm:
+    """What its reader may change, and in `notes`, a line each, what they may only see. All of it is plain text."""
+
+    fields: tuple[FormField, ...]
+    notes: tuple[str, ...] = ()
+
+
+class ConnectionStatus:
+    """The connection to one platform. `outages` counts how often it was lost, or could not be made."""
+
+    def __init__(self) -> None:
+        self.is_connected = False
+        self.outages = 0
+        self._is_down = False
+
+    def mark_connected(self) -> None:
+        """Note that messages can arrive; again and again is once."""
+        self.is_connected, self._is_down = True, False
+
+    def mark_reconnecting(self) -> None:
+        """Note that the connection is being made anew: an outage only where that fails."""
+        self.is_connected = False
+
+    def mark_disconnected(self) -> None:
+        """Note that they cannot; again and again is one outage."""
+        self.outages += not self._is_down
+        self.is_connected, self._is_down = False, True
+
+
+class Adapter(ABC):
+    """One bot on one platform: what every adapter does, and what it may do besides, with what holds where it does not.
+
+    `name` is the platform's name in conversation keys. `connection` is None where messages arrive without one.
+    `can_take_over` says whether the adapter may answer what another bot of its platform received that is no longer
+    configured.
+    """
 
     name: str
+    connection: ConnectionStatus | None = None
+    can_take_over: bool = True
+    can_fetch_attachments: bool = False
 
+    @property
+    def bot_id(self) -> str:
+        """What its messages have as `bot` once it is open; "" where a platform has one bot only."""
+        return ""
+
+    @property
+    def label(self) -> str:
+        """What tells it from all other adapters of the daemon, for example `telegram:support`."""
+        return self.name
+
+    @abstractmethod
     async def open(self) -> None:
         """Connect and learn who the bot is. Raises `PlatformError` for a refused credential."""
-        ...
 
+    @abstractmethod
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. A message is confirmed to the platform only after `receive` returned."""
-        ...
 
+    @abstractmethod
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; called in the task that owns the answer.
 
-        `delivery` is told around the posting of the first part, before anything else is posted. The id it was given,
-        handed back as `previous` after a crash, makes the sink edit that reply instead of posting a second one.
+        `delivery` learns of the posting of the first part before anything else is posted. The reply's id that it got,
+        handed back as `previous_reply_id` after a crash, makes the sink edit that reply instead of posting a second.
         """
-        ...
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connection. Idempotent."""
+
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """Return the content. Raises `PlatformError` for more than `max_bytes` bytes, or where it cannot."""
+        raise PlatformError(f"{self.label} hands over no files")
+
+    async def is_admin(self, message: Message) -> bool:
+        """Say whether the platform has the author as an administrator of the chat. Raises `PlatformError`."""
+        return False
+
+    def is_typing(self, key: ConversationKey) -> bool:
+        """Say whether somebody, not a bot, is writing there right now, as far as the platform tells."""
+        return False
+
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
+        """Show a form to the author of a command alone; False where that cannot be. Raises `PlatformError`."""
+        return False
+
+
+class ForwardingAdapter(Adapter):
+    """An adapter that does all that another one does: the base of those that change some of it."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self.name, self.connection = adapter.name, adapter.connection
+        self.can_take_over, self.can_fetch_attachments = adapter.can_take_over, adapter.can_fetch_attachments
+
+    @property
+    def bot_id(self) -> str:
+        """The adapter's `bot_id`."""
+        return self._adapter.bot_id
+
+    @property
+    def label(self) -> str:
+        """The adapter's `label`."""
+        return self._adapter.label
+
+    async def open(self) -> None:
+        """Connect as the adapter does."""
+        await self._adapter.open()
+
+    async def listen(self, receive: MessageHandler) -> None:
+        """Deliver what the adapter delivers."""
+        await self._adapter.listen(receive)
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        """Return the adapter's sink."""
+        return self._adapter.sink(message, delivery, previous_reply_id)
 
     async def close(self) -> None:
-        """Let go of the connection. Idempotent."""
-        ...
+        """Close the adapter's connection."""
+        await self._adapter.close()
+
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """Fetch the attachment as the adapter does."""
+        return await self._adapter.fetch_attachment(attachment, max_bytes)
+
+    async def is_admin(self, message: Message) -> bool:
+        """Ask the adapter."""
+        return await self._adapter.is_admin(message)
+
+    def is_typing(self, key: ConversationKey) -> bool:
+        """Ask the adapter."""
+        return self._adapter.is_typing(key)
+
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
+        """Show the form as the adapter does."""
+        return await self._adapter.show_form(message, form)

@@ -6,10 +6,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 from core.errors import PlatformError
 from core.observability.logs import get_logger
+from core.ports import ConnectionStatus
 
 
 class TokenRefused(PlatformError):
@@ -30,35 +31,6 @@ class RetryLater(PlatformError):
 
 class NotAllowed(PlatformError):
     """The bot was removed from the place, blocked, or may not write there."""
-
-
-class ConnectionStatus:
-    """The connection to one platform. `outages` counts how often it was lost, or could not be made."""
-
-    def __init__(self) -> None:
-        self.is_connected = False
-        self.outages = 0
-        self._is_down = False
-
-    def mark_connected(self) -> None:
-        """Note that messages can arrive; again and again is once."""
-        self.is_connected, self._is_down = True, False
-
-    def mark_reconnecting(self) -> None:
-        """Note that the connection is being made anew: an outage only where that fails."""
-        self.is_connected = False
-
-    def mark_disconnected(self) -> None:
-        """Note that they cannot; again and again is one outage."""
-        self.outages += not self._is_down
-        self.is_connected, self._is_down = False, True
-
-
-@runtime_checkable
-class HasConnectionStatus(Protocol):
-    """An adapter that says whether its messages can arrive."""
-
-    connection: ConnectionStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,61 +10,25 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from core.errors import PlatformError, StoreError
-from core.messaging.gate.human_activity import SupportsTyping
-from core.messaging.multi_bot import HasBotId, get_bot_id, get_label
-from core.messaging.policy.permissions import SupportsAdminCheck
+from core.errors import StoreError
 from core.observability.logs import get_logger
-from core.ports import Adapter, Delivery, MessageHandler, Sink, SupportsAttachments
-from core.types import Attachment, ConversationKey, Message, Reply
+from core.ports import Delivery, ForwardingAdapter, SettingsForm, Sink
+from core.types import Message, Reply
 
 JOURNAL_COPY_NAME = "dry-run.db"
 DRY_RUN_REPLY_ID = "dry run"
 
 
-class DryRunAdapter:
+class DryRunAdapter(ForwardingAdapter):
     """An adapter that listens as another one does, and says nothing."""
-
-    def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
-        self.name = adapter.name
-        self.label = get_label(adapter)
-        self.can_take_over = not isinstance(adapter, HasBotId) or adapter.can_take_over
-
-    @property
-    def bot_id(self) -> str:
-        """Which bot the adapter is."""
-        return get_bot_id(self._adapter)
-
-    async def open(self) -> None:
-        """Connect as the adapter does."""
-        await self._adapter.open()
-
-    async def listen(self, receive: MessageHandler) -> None:
-        """Deliver what the adapter delivers."""
-        await self._adapter.listen(receive)
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that writes into the log."""
         return LogSink(message, delivery)
 
-    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Fetch what is attached, as the adapter does. Raises `PlatformError`, also where it cannot."""
-        if not isinstance(self._adapter, SupportsAttachments):
-            raise PlatformError(f"{self.name} hands over no files")
-        return await self._adapter.fetch_attachment(attachment, max_bytes)
-
-    async def is_admin(self, message: Message) -> bool:
-        """Say what the adapter says; no where it does not know. Raises `PlatformError`."""
-        return isinstance(self._adapter, SupportsAdminCheck) and await self._adapter.is_admin(message)
-
-    def is_typing(self, key: ConversationKey) -> bool:
-        """Say what the adapter says; no where it does not know."""
-        return isinstance(self._adapter, SupportsTyping) and self._adapter.is_typing(key)
-
-    async def close(self) -> None:
-        """Let go of the connection. Idempotent."""
-        await self._adapter.close()
+    async def show_form(self, message: Message, form: SettingsForm) -> bool:
+        """Show nothing."""
+        return False
 
 
 class LogSink:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bots.common.connection import ConnectionStatus, HasConnectionStatus
 from core.errors import PlatformError
-from core.messaging.commands.form import SettingsForm, SupportsForms
 from core.messaging.feedback.escalation import MENTIONED_USERS, mentioned_users
-from core.messaging.gate.human_activity import SupportsTyping
-from core.messaging.multi_bot import HasBotId
-from core.messaging.policy.permissions import SupportsAdminCheck
 from core.observability.logs import log_context
-from core.ports import Adapter, Delivery, MessageHandler, Sink, SupportsAttachments
-from core.types import Attachment, ConversationKey, Message
+from core.ports import Adapter, Delivery, ForwardingAdapter, MessageHandler, SettingsForm, Sink
+from core.types import ConversationKey, Message
 
 # On Telegram a private chat has the id of the person, whichever bot they write to.
 SHARED_PRIVATE_CHATS_PLATFORM = "telegram"
@@ -21,7 +16,7 @@ SHARED_PRIVATE_CHATS_PLATFORM = "telegram"
 NAMESPACED_PLATFORM = "http"
 
 
-class NamespacedAdapter:
+class NamespacedAdapter(ForwardingAdapter):
     """An adapter under a name.
 
     Where two bots of its platform may mean different places by one chat, its chats carry its name (`5@support`): no
@@ -29,22 +24,19 @@ class NamespacedAdapter:
     """
 
     def __init__(self, name: str, adapter: Adapter) -> None:
-        self._adapter = adapter
+        super().__init__(adapter)
         self._bot_name = name
         self._suffix = f"@{name}"
-        self.name = adapter.name
-        self.label = f"{adapter.name}:{name}"
-        self.connection = adapter.connection if isinstance(adapter, HasConnectionStatus) else ConnectionStatus()
+
+    @property
+    def label(self) -> str:
+        """The platform and the bot's name."""
+        return f"{self.name}:{self._bot_name}"
 
     @property
     def bot_id(self) -> str:
         """What its messages have as `bot`: the platform's id of it, or its name where there is none."""
-        return (self._adapter.bot_id if isinstance(self._adapter, HasBotId) else "") or self._bot_name
-
-    @property
-    def can_take_over(self) -> bool:
-        """Whether it may answer what another bot received that is no longer there."""
-        return not isinstance(self._adapter, HasBotId) or self._adapter.can_take_over
+        return self._adapter.bot_id or self._bot_name
 
     async def open(self) -> None:
         """Connect as the adapter does. Raises `PlatformError`, with the bot's name."""
@@ -70,31 +62,17 @@ class NamespacedAdapter:
         """Return the adapter's sink."""
         return self._adapter.sink(self._to_native(message), delivery, previous_reply_id)
 
-    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Fetch what is attached, as the adapter does. Raises `PlatformError`, also where it cannot."""
-        if not isinstance(self._adapter, SupportsAttachments):
-            raise PlatformError(f"{self.label} hands over no files")
-        return await self._adapter.fetch_attachment(attachment, max_bytes)
-
     async def is_admin(self, message: Message) -> bool:
-        """Say what the adapter says; no where it does not know. Raises `PlatformError`."""
-        if not isinstance(self._adapter, SupportsAdminCheck):
-            return False
+        """Ask the adapter, in its own terms."""
         return await self._adapter.is_admin(self._to_native(message))
 
     def is_typing(self, key: ConversationKey) -> bool:
-        """Say what the adapter says; no where it does not know."""
-        return isinstance(self._adapter, SupportsTyping) and self._adapter.is_typing(self._to_native_key(key))
+        """Ask the adapter, in its own terms."""
+        return self._adapter.is_typing(self._to_native_key(key))
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
-        """Show a form as the adapter does; no where it cannot. Raises `PlatformError`."""
-        if not isinstance(self._adapter, SupportsForms):
-            return False
+        """Show the form as the adapter does."""
         return await self._adapter.show_form(self._to_native(message), form)
-
-    async def close(self) -> None:
-        """Let go of the connection. Idempotent."""
-        await self._adapter.close()
 
     def _to_namespaced(self, message: Message) -> Message:
         """Return a message of the adapter's as everybody else sees it."""

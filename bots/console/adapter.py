@@ -27,12 +27,12 @@ from bots.console.convert import (
 from bots.console.sink import GroupReplySink, RatingNoticeSink
 from core.messaging.feedback.escalation import root_question_id
 from core.messaging.feedback.rating_buttons import is_press
+from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.types import ConversationKey, Message
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from core.ports import Delivery, MessageHandler, Sink
 
 POLL_INTERVAL_S, READ_BYTES = 0.05, 65536
 
@@ -45,8 +45,8 @@ async def _already_completed(_message_id: str) -> bool:
     return False
 
 
-class ConsoleGroupAdapter:
-    """Implements `core.ports.Adapter`. `skipped` counts lines that became no message, by reason."""
+class ConsoleGroupAdapter(Adapter):
+    """A group in a terminal. `skipped` counts lines that became no message, by reason."""
 
     name = PLATFORM
 

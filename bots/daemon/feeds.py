@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from bots.common.proactive import make_reference
 from core.errors import KimasError, SourceError, UsageError
 from core.messaging.auto_comment.commenter import FEED, LATE, LINK, TITLE
-from core.messaging.multi_bot import get_bot_id, get_label
 from core.observability.logs import get_logger
 from core.ports import Adapter, MessageHandler
 from core.settings import Settings
@@ -98,7 +97,7 @@ class FeedFollower:
             author=feed_update.title or self.name,
             text="\n\n".join(part for part in (entry.title, entry.text) if part),
             sent_at=datetime.now(UTC),
-            bot=get_bot_id(self.adapter),
+            bot=self.adapter.bot_id,
             reference={
                 **make_reference(platform, native_chat),
                 **{KIND: POST, FEED: self.name, TITLE: entry.title, LINK: entry.link},
@@ -172,7 +171,7 @@ async def probe_feed(feed: FollowedFeedSettings) -> str:
 def resolve_chat(feed: FollowedFeedSettings, adapter: Adapter) -> tuple[str, str, str]:
     """Return the platform, the chat as the journal knows it, and the chat as the platform knows it."""
     platform, _, chat = feed.chat.partition(":")
-    bot_name = get_label(adapter).partition(":")[2]
+    bot_name = adapter.label.partition(":")[2]
     native_chat = chat.removesuffix(f"@{bot_name}") if bot_name else chat
     return (
         platform,
@@ -185,5 +184,5 @@ def _find_posting_adapter(feed: FollowedFeedSettings, adapters: Sequence[Adapter
     """Return the bot that writes to a feed's chat: the one that the chat names, else the platform's first."""
     platform = feed.chat.partition(":")[0]
     candidates = [adapter for adapter in adapters if adapter.name == platform]
-    by_name = {get_label(adapter).partition(":")[2]: adapter for adapter in candidates}
+    by_name = {adapter.label.partition(":")[2]: adapter for adapter in candidates}
     return by_name.get(feed.chat.rpartition("@")[2], candidates[0])

@@ -9,13 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bots.common.connection import ConnectionStatus, HasConnectionStatus
 from core.errors import StoreError
-from core.messaging.multi_bot import get_label
 from core.messaging.processor import AnswerFunction, MessageProcessor
 from core.observability.logs import get_logger
 from core.observability.recorder import MetricsRecorder, NullMetrics
-from core.ports import Adapter, SourceRefresher
+from core.ports import Adapter, ConnectionStatus, SourceRefresher
 from core.runtime.tasks import task_group
 from core.settings import Settings
 
@@ -85,9 +83,7 @@ class Monitor:
         models: RoleChatModel | None,
     ) -> None:
         """Look at these from now on."""
-        connections = {
-            get_label(adapter): adapter.connection for adapter in adapters if isinstance(adapter, HasConnectionStatus)
-        }
+        connections = {adapter.label: adapter.connection for adapter in adapters if adapter.connection}
         self._monitored = MonitoredParts(connections, processor, source_refresher, models)
 
     def get_problems(self) -> Sequence[str]:

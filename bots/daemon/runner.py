@@ -20,7 +20,6 @@ from bots.daemon.monitor import Monitor, open_monitor
 from core.errors import KimasError
 from core.messaging.commands.context import SettingsLoader
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.multi_bot import get_label
 from core.messaging.processor import MessageProcessor
 from core.observability.logs import get_logger
 from core.ports import Adapter
@@ -141,7 +140,7 @@ async def _serve(
             for group in adapters_by_platform
         ]
         async with _service_manager(tasks):
-            get_logger(__name__).info("daemon.ready", platforms=[get_label(adapter) for adapter in adapters])
+            get_logger(__name__).info("daemon.ready", platforms=[adapter.label for adapter in adapters])
             tasks.create_task(app.warm_up())
             daemon.monitor.stage = "ready"
             await stop.wait()

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from bots.common.connection import ConnectionStatus
 from bots.common.proactive import make_read_only
 from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
 from bots.discord.connection import (
@@ -34,12 +33,12 @@ from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import RETRY_REASON, is_press
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
+from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.runtime.tasks import task_group
 from core.types import Attachment, ConversationKey, Message
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
-    from core.ports import Delivery, MessageHandler, Sink
     from core.settings import DiscordSettings
 
 Result = TypeVar("Result")
@@ -58,7 +57,7 @@ READ_ONLY_CALLS = frozenset(
 )
 
 
-class DiscordAdapter:
+class DiscordAdapter(Adapter):
     """One Discord bot.
 
     Discord delivers an event once, and what happens while nobody listens it never delivers. So events are handled in
@@ -68,7 +67,7 @@ class DiscordAdapter:
     """
 
     name = "discord"
-    can_take_over = True
+    can_fetch_attachments = True
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class DiscordAdapter:
         self._settings = settings
         self._bot_message_chats = bot_message_chats
         self._positions = positions
-        self.connection = ConnectionStatus()
+        self.connection: ConnectionStatus = ConnectionStatus()
         self._intervals = intervals or DiscordIntervals()
         self._client: DiscordClient | None = None
         self._me = Identity("", "", "")

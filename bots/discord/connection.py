@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bots.common.connection import (
-    ConnectionStatus,
     Intervals,
     NotAllowed,
     RetryLater,
@@ -14,6 +13,7 @@ from bots.common.connection import (
     Unreachable,
 )
 from core.errors import PlatformError
+from core.ports import ConnectionStatus
 
 
 @dataclass(frozen=True, slots=True)

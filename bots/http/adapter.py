@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.common.connection import ConnectionStatus
 from bots.common.proactive import make_read_only
 from bots.http.client import CallbackClient, HttpIntervals
 from bots.http.convert import MessageDeletion, decode_content, to_message
@@ -18,17 +17,17 @@ from bots.http.sink import HttpSink, HttpSinkContext
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.observability.logs import get_logger
+from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
-    from core.ports import Delivery, MessageHandler, Sink
     from core.settings import HttpSettings
 
 UNREADABLE_MESSAGE = "http.secret cannot be read: {error}. Make one, for example with: openssl rand -hex 32"
 MIN_SECRET_CHARS = 16
 
 
-class HttpAdapter:
+class HttpAdapter(Adapter):
     """One network.
 
     An event is confirmed only after `receive` returned. `port` is where it listens, once it does; `taken` counts events
@@ -36,7 +35,7 @@ class HttpAdapter:
     """
 
     name = "http"
-    bot_id = ""
+    can_fetch_attachments = True
     # What one network has said is not for another one.
     can_take_over = False
 
@@ -50,7 +49,7 @@ class HttpAdapter:
         self._secret = ""
         self._client: CallbackClient | None = None
         self.port = 0
-        self.connection = ConnectionStatus()
+        self.connection: ConnectionStatus = ConnectionStatus()
         self.ready = asyncio.Event()
         self.event_counts: Counter[str] = Counter()
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bots.common.connection import ConnectionStatus, RetryLoop
+from bots.common.connection import RetryLoop
 from bots.common.proactive import make_read_only
 from bots.slack.administrators import AdministratorCache
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, CommandSink, from_message_shortcut
@@ -30,12 +30,11 @@ from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger
+from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, SettingsForm, Sink
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
-    from core.messaging.commands.form import SettingsForm
-    from core.ports import Delivery, MessageHandler, Sink
     from core.settings import Secret, SlackSettings
 
 Result = TypeVar("Result")
@@ -45,7 +44,7 @@ UNREADABLE_MESSAGE = "slack.{which} cannot be read: {error}. docs/slack.md says 
 READ_ONLY_CALLS = frozenset(("get_identity", "get_socket_url", "is_admin", "download_file", "close", "web", "session"))
 
 
-class SlackAdapter:
+class SlackAdapter(Adapter):
     """One Slack app in one workspace.
 
     Slack takes an event for delivered once it is acknowledged, and delivers it again otherwise. So every message is
@@ -55,7 +54,7 @@ class SlackAdapter:
     """
 
     name = "slack"
-    can_take_over = True
+    can_fetch_attachments = True
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class SlackAdapter:
         self._settings = settings
         self._bot_message_chats = bot_message_chats
         self._intervals = intervals or SlackIntervals()
-        self.connection = ConnectionStatus()
+        self.connection: ConnectionStatus = ConnectionStatus()
         self._thread_cache = ThreadCache(has_answered)
         self._administrators = AdministratorCache()
         self._submissions = SubmissionHandler(self._intervals.submit_timeout_s)

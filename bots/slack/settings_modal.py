@@ -14,14 +14,13 @@ from bots.slack.convert import Identity, Ignored
 from bots.slack.render import render
 from bots.slack.thread_cache import put_bounded
 from core.errors import PlatformError, UsageError
-from core.messaging.commands.form import VALUE_PLACEHOLDER, FormField, SettingsForm
 from core.messaging.policy.command_table import get_command, parse_arguments
 from core.observability.logs import get_logger
+from core.ports import VALUE_PLACEHOLDER, FormField, MessageHandler, SettingsForm
 from core.types import ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
-    from core.ports import MessageHandler
 
 VIEW_SUBMISSION = "view_submission"
 CALLBACK_ID = "kimas-settings"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from bots.common.connection import ConnectionStatus, RetryLoop, TokenRefused
+from bots.common.connection import RetryLoop, TokenRefused
 from bots.common.proactive import make_read_only
 from bots.telegram.commands import AdministratorCache, build_menus
 from bots.telegram.convert import ALBUM_WAIT_S, Identity, Ignored, ends_in_album, merge_albums, to_message
@@ -19,11 +19,11 @@ from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
+from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.types import Attachment, Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
-    from core.ports import Delivery, MessageHandler, Sink
     from core.settings import TelegramSettings
 
 Result = TypeVar("Result")
@@ -47,7 +47,7 @@ class OffsetStore(Protocol):
         ...
 
 
-class TelegramAdapter:
+class TelegramAdapter(Adapter):
     """One Telegram bot.
 
     Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch is handed to
@@ -56,7 +56,7 @@ class TelegramAdapter:
     """
 
     name = "telegram"
-    can_take_over = True
+    can_fetch_attachments = True
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TelegramAdapter:
         self._settings = settings
         self._offsets = offsets
         self._intervals = intervals or TelegramIntervals()
-        self.connection = ConnectionStatus()
+        self.connection: ConnectionStatus = ConnectionStatus()
         self._client: TelegramClient | None = None
         self._me = Identity(0, "")
         self._administrators = AdministratorCache()

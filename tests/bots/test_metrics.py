@@ -18,7 +18,6 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bots.common.connection import ConnectionStatus, HasConnectionStatus
 from bots.daemon.monitor import MAX_LAG_S, EventLoopLag, Monitor, open_monitor
 from bots.daemon.runner import run
 from bots.discord.adapter import DiscordAdapter
@@ -28,6 +27,7 @@ from core.errors import StoreError, UsageError
 from core.messaging.processor import MessageProcessor
 from core.observability.metrics import DaemonStatus, PrometheusMetrics
 from core.observability.recorder import NullMetrics
+from core.ports import ConnectionStatus
 from core.settings import HttpSettings, Settings
 from core.settings.loader import load_settings
 from core.storage.messages import Journal
@@ -352,7 +352,7 @@ async def test_from_the_start_to_the_stop(watched: tuple[Monitor, Watcher], jour
     assert (await watching.samples())["kimas_ready", frozenset()] == 0
     adapter, _ = await opened(monitor, settings(), journal)
     assert (await watching.get("/healthz"))[1]["reasons"] == ["http is not connected"]
-    assert isinstance(adapter, HasConnectionStatus)
+    assert not adapter.connection.is_connected
     adapter.connection.mark_connected()
     monitor.stage = "ready"
     assert [(await watching.get(path))[0] for path in ("/healthz", "/readyz")] == [200, 200]

@@ -24,7 +24,7 @@ from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, make
 from core.errors import PlatformError, UsageError
 from core.messaging.gate.bot_arbitration import other_bot_reason
 from core.messaging.gate.follow_up import is_follow_up
-from core.messaging.multi_bot import get_label, recover_pending
+from core.messaging.multi_bot import recover_pending
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
 from core.storage.chat_history import SHARED_THREAD, ChatHistory
@@ -415,8 +415,10 @@ class TestWhoSpeaks:
         assert await left(journal, *(message("2", bot, private=True) for bot in ("42", "43"))) == ["", ""]
 
 
-class Plain:
+class Plain(Adapter):
     """An adapter that delivers what it is given and remembers what it was asked for."""
+
+    bot_id = ""
 
     def __init__(self, name: str, bot: str = "", *, inherits: bool = True) -> None:
         self.name, self.bot_id, self.can_take_over = name, bot, inherits
@@ -523,8 +525,8 @@ class TestConfiguration:
         for name, token in (("ZERO", "41:x"), ("ONE", "42:x"), ("TWO", "43:x")):
             monkeypatch.setenv(name, token)
         made = make_adapters(pair(telegram={"token": {"env": "ZERO"}}), journal, read_only=True)
-        assert [get_label(one) for one in made] == ["telegram", "telegram:one", "telegram:two"]
-        assert [get_label(DryRunAdapter(one)) for one in made] == ["telegram", "telegram:one", "telegram:two"]
+        assert [one.label for one in made] == ["telegram", "telegram:one", "telegram:two"]
+        assert [DryRunAdapter(one).label for one in made] == ["telegram", "telegram:one", "telegram:two"]
 
     def test_ports_that_are_used_twice_are_named(self) -> None:
         http = {"secret": {"env": "S"}, "callback_url": "https://example.org", "port": 8088}

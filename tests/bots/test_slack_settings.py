@@ -17,8 +17,8 @@ import pytest
 from bots.slack.adapter import SlackAdapter
 from bots.slack.settings_modal import MAX_FIELDS, SAVE_TIMEOUT, TOO_MANY_FIELDS
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.commands.form import FormField, SettingsForm
 from core.messaging.processor import MessageProcessor
+from core.ports import FormField, SettingsForm
 from core.storage.messages import Journal
 from core.text.feedback_messages import ENGLISH
 from core.types import ConversationKey, Message

@@ -16,7 +16,7 @@ from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.typing import TypingTracker
-from core.messaging.gate.human_activity import SupportsTyping, wait_while_typing
+from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.storage.messages import Journal
@@ -195,4 +195,4 @@ async def test_a_stop_ends_the_wait_and_other_platforms_know_nothing() -> None:
     assert await wait_while_typing(writing, asked, 0, no_time)
     for plain in (Plain("slack"), NamespacedAdapter("two", Plain("slack")), DryRunAdapter(Plain("slack"))):
         assert await wait_while_typing(plain, asked, 10, no_time)
-    assert not isinstance(Plain("slack"), SupportsTyping)
+    assert not Plain("slack").is_typing(asked.key)

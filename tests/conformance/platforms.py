@@ -6,20 +6,19 @@ import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from html import unescape
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from bots.console.adapter import ConsoleGroupAdapter
 from bots.daemon.adapters import JournalOffsets, JournalPositions
 from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.errors import TelegramIntervals as TelegramPace
-from core.ports import Adapter
 from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.bots import discord_helpers, slack_helpers
@@ -80,10 +79,8 @@ async def until(true: Callable[[], bool], what: str, timeout_s: float = 30) -> N
         await asyncio.sleep(0.005)
 
 
-class Skipping(Adapter, Protocol):
-    """An adapter that counts what became no message, by reason."""
-
-    skipped: Counter[str]
+# Adapters that count what became no message, by reason.
+Skipping = TelegramAdapter | DiscordAdapter | SlackAdapter | ConsoleGroupAdapter
 
 
 class Driver(ABC):

@@ -10,7 +10,7 @@ from itertools import count
 
 from core.messaging.feedback.rating_buttons import to_rating_message
 from core.messaging.processor import MessageProcessor
-from core.ports import Delivery, MessageHandler, Sink
+from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from tests.core.fixtures import MemorySink, settings
@@ -19,8 +19,8 @@ _NUMBERS = count(1)
 
 
 @dataclass
-class Quiet:
-    """Implements `Adapter`; nobody reads along."""
+class Quiet(Adapter):
+    """An adapter; nobody reads along."""
 
     name: str = "test"
     sinks: list[MemorySink] = field(default_factory=list)

@@ -34,7 +34,7 @@ from core.messaging.policy.command_table import (
 )
 from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.processor import MessageProcessor
-from core.ports import Delivery, MessageHandler, Sink
+from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import AdministrationSettings, LimitsSettings, Settings
 from core.settings.loader import load_settings
 from core.storage import statistics as figures
@@ -98,8 +98,8 @@ class FolderUpkeep:
 
 
 @dataclass
-class Room:
-    """Implements `Adapter`; it knows who administers the chat, unless it cannot be reached."""
+class Room(Adapter):
+    """An adapter that knows who administers the chat, unless it cannot be reached."""
 
     name: str = "test"
     sinks: dict[str, MemorySink] = field(default_factory=dict)

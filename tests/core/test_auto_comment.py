@@ -14,7 +14,7 @@ from core.errors import ConfigurationError, MessageDeleted, PlatformError, Servi
 from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES
 from core.messaging.policy.posts import find_word, in_quiet_hours, is_post
 from core.messaging.processor import AnswerFunction, MessageProcessor
-from core.ports import Delivery, MessageHandler, Sink
+from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
 from tests.core.fixtures import ShelfLibrary, settings
@@ -50,8 +50,8 @@ def rival(number: str, below: Message, **changes: Any) -> Message:
 
 
 @dataclass
-class Board:
-    """Implements `Adapter` and `Sink` for posts: remembers all that is shown, tells the journal like the real ones."""
+class Board(Adapter):
+    """An adapter and a `Sink` for posts: remembers all that is shown, tells the journal like the real ones."""
 
     name: str = "test"
     shown: list[str] = field(default_factory=list)

@@ -26,7 +26,7 @@ from core.messaging.feedback.rating_buttons import (
     to_rating_message,
 )
 from core.messaging.processor import AnswerFunction, MessageProcessor
-from core.ports import Delivery, MessageHandler, Sink
+from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
@@ -48,8 +48,8 @@ class Deaf(MemorySink):
 
 
 @dataclass
-class Room:
-    """Implements `Adapter` and remembers what its sinks were made for."""
+class Room(Adapter):
+    """An adapter that remembers what its sinks were made for."""
 
     name: str = "test"
     sinks: dict[str, MemorySink] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from core.errors import MessageDeleted, PlatformError, ServiceError, UsageError
 from core.messaging.processor import MAX_QUOTED_CHARS, AnswerFunction, MessageProcessor
-from core.ports import Delivery, MessageHandler, Sink
+from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, Turn
 from tests.core.fixtures import MemorySink, ShelfLibrary, settings
@@ -21,8 +21,8 @@ ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @dataclass
-class Room:
-    """Implements `Adapter` and remembers its sinks by message id."""
+class Room(Adapter):
+    """An adapter that remembers its sinks by message id."""
 
     name: str = "test"
     sinks: dict[str, MemorySink] = field(default_factory=dict)

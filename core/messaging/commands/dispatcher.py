@@ -27,7 +27,7 @@ from core.messaging.policy.command_table import (
 from core.messaging.policy.permissions import PermissionDenied, Permissions
 from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger, make_redactor
-from core.ports import Library, SourceRefresher
+from core.ports import Adapter, Library, SourceRefresher
 from core.settings import AdministrationSettings, Settings
 from core.settings.loader import get_secret_values
 from core.storage.audit import Audit, new_entry
@@ -120,7 +120,7 @@ class CommandDispatcher:
             {*message.text.lower().split()[:1]} & {*command.owner_only_values}
         )
 
-    async def dispatch(self, message: Message, adapter: object) -> str:
+    async def dispatch(self, message: Message, adapter: Adapter | None) -> str:
         """Return what to say to a command. The right to give it is checked here, wherever it comes from.
 
         Raises `Refused` for what its author may not do, after that is written down, `UsageError` for arguments that

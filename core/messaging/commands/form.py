@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from core.errors import PlatformError, UsageError
 from core.messaging.commands.context import CommandContext
 from core.messaging.policy.command_table import AS_CONFIGURED, Command, UserRole
 from core.observability.logs import get_logger
+from core.ports import VALUE_PLACEHOLDER, Adapter, FormField, SettingsForm
 from core.storage.overrides import get_chat_name
 from core.types import Message
 
@@ -29,7 +29,7 @@ class CommandRequest:
     command: Command
     arguments: Mapping[str, str]
     role: UserRole
-    adapter: object = None
+    adapter: Adapter | None = None
 
     @property
     def chat(self) -> str:
@@ -46,45 +46,13 @@ class CommandRequest:
 CommandHandler = Callable[[CommandRequest], Awaitable[str]]
 
 
-VALUE_PLACEHOLDER = "{}"
 _MODE_CHOICES = (("off", "Never"), ("mention", "When I am mentioned"), ("auto", "Also unasked"))
-
-
-@dataclass(frozen=True, slots=True)
-class FormField:
-    """One value: the command that sets it, with `GAP` in the place of the value, and how it stands.
-
-    `choices` are values with their labels; without any the value is written freely, and `hint` says how.
-    """
-
-    command: str
-    label: str
-    value: str
-    choices: tuple[tuple[str, str], ...] = ()
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsForm:
-    """What its reader may change, and in `notes`, a line each, what they may only see. All of it is plain text."""
-
-    fields: tuple[FormField, ...]
-    notes: tuple[str, ...] = ()
-
-
-@runtime_checkable
-class SupportsForms(Protocol):
-    """What an adapter can do on a platform that has forms."""
-
-    async def show_form(self, message: Message, form: SettingsForm) -> bool:
-        """Show a form to the author of a command and nobody else; no where that cannot be. Raises `PlatformError`."""
-        ...
 
 
 async def show_settings(context: CommandContext, request: CommandRequest) -> str:
     """Show what the author may change in the chat: as a form, with nothing more to say, or in words."""
     form = build_form(context, request)
-    if not isinstance(request.adapter, SupportsForms):
+    if request.adapter is None:
         return to_markdown(form)
     try:
         is_shown = await request.adapter.show_form(request.message, form)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import get_args
 
 from core.llm.images import MAX_BYTES
-from core.ports import Adapter, SupportsAttachments
+from core.ports import Adapter
 from core.text.language import detect_language
 from core.text.messages import messages_for
 from core.types import AttachmentKind, Message, Question
@@ -64,7 +64,7 @@ def with_attachments(question: Question, message: Message, adapter: Adapter) -> 
     unsupported_kinds = {
         attachment.kind for attachment in message.attachments if attachment.kind not in ("picture", "sticker")
     }
-    if not isinstance(adapter, SupportsAttachments):
+    if not adapter.can_fetch_attachments:
         return replace(
             question,
             unsupported_attachments=tuple(sorted(unsupported_kinds | {attachment.kind for attachment in images})),

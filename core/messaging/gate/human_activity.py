@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
 
 from core.ports import Adapter
 from core.storage.chat_history import ChatHistory, HistoryMessage, get_thread
@@ -16,7 +15,7 @@ from core.text.question_detection import (
     question_score,
     unanswerable_reason,
 )
-from core.types import ConversationKey, Message
+from core.types import Message
 
 # For so long somebody who got a human's reply counts as being in a conversation with that human.
 DIALOGUE_WINDOW_S = 180.0
@@ -94,15 +93,6 @@ def _mentions(other: HistoryMessage, message: Message) -> bool:
 POLL_INTERVAL_S = 0.25
 
 
-@runtime_checkable
-class SupportsTyping(Protocol):
-    """An adapter whose platform tells who is writing."""
-
-    def is_typing(self, key: ConversationKey) -> bool:
-        """Say whether somebody, not a bot, is writing there right now, as far as is known."""
-        ...
-
-
 async def wait_while_typing(
     adapter: Adapter, message: Message, max_wait_s: float, wait: Callable[[float], Awaitable[bool]]
 ) -> bool:
@@ -111,7 +101,7 @@ async def wait_while_typing(
     `pause` waits for some seconds and returns False when there is no time for that; then False is returned.
     """
     deadline = time.monotonic() + max_wait_s
-    while isinstance(adapter, SupportsTyping) and adapter.is_typing(message.key) and time.monotonic() < deadline:
+    while adapter.is_typing(message.key) and time.monotonic() < deadline:
         if not await wait(POLL_INTERVAL_S):
             return False
     return True

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 from core.errors import PlatformError, UsageError
 from core.messaging.policy.command_table import UserRole
 from core.observability.logs import get_logger
+from core.ports import Adapter
 from core.settings import AdministrationSettings
 from core.storage.overrides import RuntimeOverrides, get_chat_name
 from core.types import Message
@@ -14,15 +13,6 @@ from core.types import Message
 
 class PermissionDenied(UsageError):
     """Somebody gave a command that is not theirs to give."""
-
-
-@runtime_checkable
-class SupportsAdminCheck(Protocol):
-    """What an adapter can tell beyond the messages themselves."""
-
-    async def is_admin(self, message: Message) -> bool:
-        """Say whether the platform has the author as an administrator of the chat. Raises `PlatformError`."""
-        ...
 
 
 class Permissions:
@@ -44,12 +34,10 @@ class Permissions:
             return "owner"
         return "admin" if message.author_id in self._overrides.admins(get_chat_name(message)) else "everyone"
 
-    async def resolve_role(self, message: Message, adapter: object) -> UserRole:
+    async def resolve_role(self, message: Message, adapter: Adapter | None) -> UserRole:
         """Return the author's standing. A platform that cannot be asked makes nobody an administrator."""
         role = self.cached_role(message)
-        if role != "everyone" or message.private or not self._settings.platform_admins:
-            return role
-        if not isinstance(adapter, SupportsAdminCheck):
+        if role != "everyone" or message.private or not self._settings.platform_admins or adapter is None:
             return role
         try:
             return "admin" if await adapter.is_admin(message) else "everyone"
