@@ -45,9 +45,7 @@ CHANNEL = "C1"
 AVATAR, BESIDE, SMALL, HIGH, BROAD = 36, 50, 9, 28, 44
 COLUMNS = 100
 DEMO = "What happens to a question when the daemon is killed before it has replied?"
-BLOCK = re.compile(
-    r"(?<=ends like this; no language model is involved, so the answer is quoted:\n\n```text\n).*?(?=```)", re.S
-)
+BLOCK = re.compile(r"(?<=so the answer consists of quotes:\n\n```text\n).*?(?=```)", re.S)
 FONT = "ui-monospace, Menlo, Consolas, monospace"
 
 SHARED = """
