@@ -159,16 +159,50 @@ async def _acquire_with_timeout(path: Path, message: str, timeout_s: float) -> F
 
 def _try_acquire(path: Path, message: str) -> FileLock:
     make_data_dir(path.parent)
-    lock = FileLock(path, blocking=False)
     try:
-        lock.acquire()
-    except Timeout as error:
-        raise StoreLocked(message) from error
+        lock = try_file_lock(path)
     except OSError as error:
         raise StoreError(
             f"the lock file {path} cannot be used: {error}; check the folder and its permissions"
         ) from error
+    if lock is None:
+        raise StoreLocked(message)
     return lock
+
+
+def try_file_lock(path: Path) -> FileLock | None:
+    """Take the lock of a file if it is free, without waiting, and return it; `release` gives it back.
+
+    The file is made where it is missing. The lock goes with the process, and whoever holds it may delete the file.
+    Raises `OSError` where the file cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, blocking=False, mode=0o600)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    return lock
+
+
+@asynccontextmanager
+async def file_lock(path: Path, timeout_s: float) -> AsyncIterator[None]:
+    """Hold the lock of a file, for which it waits at most `timeout_s`. Raises `TimeoutError` and `OSError`."""
+    deadline = time.monotonic() + timeout_s
+    while (lock := try_file_lock(path)) is None:
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"{path} is locked")
+        await asyncio.sleep(POLL_INTERVAL_S)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def blocking_file_lock(path: Path) -> FileLock:
+    """Return a context manager that holds the lock of a file, however long that takes. For worker threads."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path, mode=0o600)
 
 
 def _refresh_locked_message(data_dir: Path, path: Path) -> str:

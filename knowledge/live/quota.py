@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 from core.errors import SourceError
+from core.runtime.locks import blocking_file_lock
 
 # "2026-11-20 00000123": always as long, so that a count is replaced in one write.
 COUNT_DIGITS = 8
@@ -33,10 +33,11 @@ class DailyQuota:
 
     def _reserve(self, request_count: int) -> None:
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as counter_file:
-                # Held for as long as two system calls take; who closes the file lets go of it.
-                fcntl.flock(counter_file, fcntl.LOCK_EX)
+            with (
+                # Held for as long as two system calls take.
+                blocking_file_lock(self._file.with_name(f"{self._file.name}.lock")),
+                os.fdopen(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as counter_file,
+            ):
                 sent_count = self._parse_count(counter_file.read()) + request_count
                 if sent_count > self._daily_limit:
                     raise SourceError(

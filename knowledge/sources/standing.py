@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
-import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -19,6 +17,7 @@ from core.types import Passage
 from knowledge.live import LiveRetriever, open_live_source
 from knowledge.live.http_api import split_date
 from knowledge.ports import Document, Listing
+from knowledge.sources.common.state_files import read_json, write_json
 from knowledge.web.client import to_line
 
 RECORD_FILE = "results.json"
@@ -108,7 +107,7 @@ def to_path(passage: Passage) -> str:
 def load_record(folder: Path) -> StandingRecord:
     """Read the record in a folder. An empty one stands for none, and for a damaged one: all is asked anew then."""
     try:
-        data = json.loads((folder / RECORD_FILE).read_text("utf-8"))
+        data = read_json(folder / RECORD_FILE)
         results = {path: _parse_result(value) for path, value in data["results"].items()}
         return StandingRecord(results, {str(query): float(answered_at) for query, answered_at in data["asked"].items()})
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError):
@@ -119,13 +118,7 @@ def load_record(folder: Path) -> StandingRecord:
 
 def save_record(folder: Path, record: StandingRecord) -> None:
     """Replace the record in a folder, in one step. Raises `SourceError`."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temp_file = folder / f"{RECORD_FILE}.new"
-        temp_file.write_text(json.dumps(asdict(record)), "utf-8")
-        os.replace(temp_file, folder / RECORD_FILE)
-    except OSError as error:
-        raise SourceError(f"{folder / RECORD_FILE} cannot be written: {error.strerror}") from error
+    write_json(folder / RECORD_FILE, asdict(record))
 
 
 def get_file_version(folder: Path) -> tuple[int, int]:

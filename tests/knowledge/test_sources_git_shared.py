@@ -247,7 +247,7 @@ async def test_clones_of_earlier_versions_and_of_removed_sources_go(server: GitS
 
 
 async def test_a_clone_that_another_is_writing_to_is_waited_for(server: GitServer, tmp_path: Path) -> None:
-    from knowledge.sources.git.state import file_lock
+    from core.runtime.locks import file_lock
 
     one = source("docs", server.url("r.git"), tmp_path, timeout_s=0.1)
     lock = tmp_path / "data/git" / f"{clone_name(server.url('r.git'))}.lock"

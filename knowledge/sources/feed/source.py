@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-import json
-import os
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +14,7 @@ from typing import Any
 from core.errors import SourceError
 from core.settings import FeedSource
 from knowledge.ports import Document, Listing
+from knowledge.sources.common.state_files import read_json, write_json
 from knowledge.sources.feed.poll import to_timestamp
 from knowledge.sources.formats.html import read_page
 from knowledge.web.addresses import SCHEMES, redact_url
@@ -113,7 +112,7 @@ class Feed:
 
     def _load(self) -> _FeedState:
         try:
-            data = json.loads(self._file.read_text("utf-8"))
+            data = read_json(self._file)
             entries = {path: FeedEntry(**entry) for path, entry in data["entries"].items()}
             return _FeedState(entries, data["etag"], data["modified"])
         except (FileNotFoundError, ValueError, TypeError, KeyError):
@@ -121,13 +120,7 @@ class Feed:
             return _FeedState({})
 
     def _save(self, state: _FeedState) -> None:
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            temp_file = self._file.with_suffix(".new")
-            temp_file.write_text(json.dumps(asdict(state)), "utf-8")
-            os.replace(temp_file, self._file)
-        except OSError as error:
-            raise SourceError(f"source {self.name}: {self._file} cannot be written: {error.strerror}") from error
+        write_json(self._file, asdict(state), f"source {self.name}")
 
 
 def _to_entry(raw_entry: Any) -> tuple[str, FeedEntry]:

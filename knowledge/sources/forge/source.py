@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import GithubSource, GitlabSource
 from knowledge.ports import Document, Listing
+from knowledge.sources.common.state_files import TextStore
 from knowledge.sources.forge.api import MAX_WAIT_S, ForgeApi, ForgeClient, Item, RateLimited
 from knowledge.sources.forge.github import HEADERS, Github
 from knowledge.sources.forge.gitlab import Gitlab
@@ -59,63 +59,31 @@ class SyncState:
         return {path: item.fingerprint for path, item in self.items.items()}
 
 
-class ItemStateStore:
-    """Where a source's record is kept. All methods block: call them in a thread."""
+class ItemStateStore(TextStore):
+    """The items of one project as they were last read, and their texts."""
 
     def __init__(self, name: str, directory: Path) -> None:
-        self._name = name
-        self._directory = directory
+        super().__init__(name, directory, "items.json")
 
     def load(self, scope: str) -> SyncState:
-        """Return the record; an empty one where there is none, where it is damaged, or made with other settings."""
+        """Return the state; an empty one where there is none, where it is damaged, or made with other settings."""
         try:
-            data = json.loads((self._directory / "items.json").read_text("utf-8"))
+            data = self.read_state()
             sync_state = SyncState(
                 **{**data, "items": {path: ItemState(**item) for path, item in data["items"].items()}}
             )
         except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
-            # Nothing known, or a damaged record: everything is asked for again.
+            # Nothing known, or a damaged state: everything is asked for again.
             return SyncState(scope)
-        fingerprints = {file.stem for file in self._directory.glob("*.md")}
+        fingerprints = self.fingerprints()
         is_complete = _is_valid(sync_state) and all(
             item.fingerprint in fingerprints for item in sync_state.items.values()
         )
         return sync_state if is_complete and sync_state.scope == scope else SyncState(scope)
 
-    def save(self, sync_state: SyncState) -> None:
-        """Write the record, and remove texts that it no longer names. Raises `SourceError`."""
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            temp_file = self._directory / "items.json.new"
-            temp_file.write_text(json.dumps(asdict(sync_state)), "utf-8")
-            os.replace(temp_file, self._directory / "items.json")
-            fingerprints = {item.fingerprint for item in sync_state.items.values()}
-            for file in self._directory.iterdir():
-                # Also what an interrupted write left behind.
-                if file.suffix == ".new" or (file.suffix == ".md" and file.stem not in fingerprints):
-                    file.unlink()
-        except OSError as error:
-            raise self._to_write_error(error) from error
-
-    def save_text(self, fingerprint: str, text: str) -> None:
-        """Write the text of an item. Raises `SourceError`."""
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            temp_file = self._directory / f"{fingerprint}.new"
-            temp_file.write_text(text, "utf-8")
-            os.replace(temp_file, self._directory / f"{fingerprint}.md")
-        except OSError as error:
-            raise self._to_write_error(error) from error
-
-    def load_text(self, item: ItemState) -> str | None:
-        """Return the text of an item, or None when it is not there any more."""
-        try:
-            return (self._directory / f"{item.fingerprint}.md").read_text("utf-8")
-        except FileNotFoundError:
-            return None
-
-    def _to_write_error(self, error: OSError) -> SourceError:
-        return SourceError(f"source {self._name}: {self._directory} cannot be written: {error.strerror}")
+    def save_items(self, sync_state: SyncState) -> None:
+        """Write the state, and remove texts that it no longer names. Raises `SourceError`."""
+        self.save(asdict(sync_state), {item.fingerprint for item in sync_state.items.values()})
 
 
 def _is_valid(sync_state: SyncState) -> bool:
@@ -174,7 +142,7 @@ class ForgeProject:
             run.errors.append(f"{self.display_name}: {RateLimited(sync_state.blocked_until)}")
         else:
             await self._sync(run)
-            await asyncio.to_thread(self._store.save, sync_state)
+            await asyncio.to_thread(self._store.save_items, sync_state)
         if not sync_state.items:
             errors = run.errors or [f"{self.display_name} has no {' or '.join(self._settings.take)} that can be used"]
             raise SourceError(f"source {self.name}: {errors[0]}")
@@ -186,7 +154,7 @@ class ForgeProject:
         for path in paths:
             item_state = items.get(path)
             if path in listing.fingerprints and item_state is not None:
-                text = await asyncio.to_thread(self._store.load_text, item_state)
+                text = await asyncio.to_thread(self._store.load_text, item_state.fingerprint)
                 if text is not None:
                     yield Document(path, text, "markdown", item_state.title, item_state.url)
 
@@ -318,7 +286,7 @@ class ForgeProject:
         sync_state.items[item.path] = item_state
         run.read_count += item.comments is None
         if item.comments is None and run.read_count % SAVE_INTERVAL == 0:
-            await asyncio.to_thread(self._store.save, sync_state)
+            await asyncio.to_thread(self._store.save_items, sync_state)
 
     def _drop_items(self, kind: str, sync_state: SyncState, seen_paths: Collection[str], *, is_full: bool) -> None:
         """Drop what a full round no longer found, and what is beyond the limit by now."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from core.observability.logs import get_logger
 from knowledge.sources.common.documents import unusable_reason
+from knowledge.sources.common.state_files import read_json, write_atomically
 from knowledge.sources.git.command import Git
-from knowledge.sources.git.state import write_atomically
 
 # Raise it when the rules for what can be used change.
 _FORMAT = 1
@@ -50,7 +50,7 @@ class BlobCheckCache:
 
     def _read(self) -> dict[str, str]:
         try:
-            data = json.loads(self._file.read_text("utf-8"))
+            data = read_json(self._file)
             if data["format"] != _FORMAT:
                 return {}
             return {str(key): str(reason) for reason, keys in data["faults"].items() for key in keys}
@@ -63,7 +63,6 @@ class BlobCheckCache:
         for key, reason in reasons.items():
             keys_by_reason.setdefault(reason, []).append(key)
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._file, json.dumps({"format": _FORMAT, "faults": keys_by_reason}))
         except OSError as error:
             get_logger(__name__).warning("source.not_remembered", source=self._name, error=str(error))

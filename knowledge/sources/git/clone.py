@@ -18,14 +18,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from core.errors import SourceError
+from core.runtime.locks import file_lock
 from core.settings import GitSource
 from knowledge.sources.common.documents import redact_credentials
 from knowledge.sources.git.access import build_access, get_advice
 from knowledge.sources.git.command import Git, GitError, GitTimeout
 from knowledge.sources.git.state import (
     CloneState,
-    LockTimeout,
-    file_lock,
     read_state,
     unfollow_other_clones,
     write_state,
@@ -98,7 +97,7 @@ class GitClone:
             async with file_lock(self._lock, 2 * self._timeout):
                 yield
             await asyncio.to_thread(unfollow_other_clones, self.directory, self.name)
-        except LockTimeout as error:
+        except TimeoutError as error:
             problem = f"source {self.name}: another refresh has been fetching into {self.directory} for too long"
             raise SourceError(f"{problem}; wait for it or stop it.") from error
         except OSError as error:

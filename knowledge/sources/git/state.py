@@ -1,73 +1,17 @@
-"""Clones that nobody reads from any more: those of former addresses, of removed sources, and of earlier versions."""
+"""The state of a clone that sources share, and the removal of clones that no source reads from any more."""
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import json
-import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Collection, Sequence, Set
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-_POLL_INTERVAL_S = 0.05
-
-
-class LockTimeout(Exception):
-    """Somebody else kept the lock for as long as was waited."""
-
-
-@asynccontextmanager
-async def file_lock(file: Path, timeout_s: float) -> AsyncIterator[None]:
-    """Hold the lock of a file, which is made where it is missing. Raises `Taken`, or `OSError` where it cannot be made.
-
-    It goes with the process. Who holds it may delete the file.
-    """
-    descriptor = await _acquire(file, timeout_s)
-    try:
-        yield
-    finally:
-        unlock(descriptor)
-
-
-async def _acquire(file: Path, timeout_s: float) -> int:
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    while True:
-        descriptor = try_lock(file)
-        if descriptor is not None:
-            return descriptor
-        if asyncio.get_running_loop().time() >= deadline:
-            raise LockTimeout
-        await asyncio.sleep(_POLL_INTERVAL_S)
-
-
-def try_lock(file: Path) -> int | None:
-    """Take the lock of a file if it is free, without waiting; give the result to `unlock`. Raises `OSError`."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever held it may have deleted the file: then a newer one by this name is the lock.
-        if file.exists() and os.fstat(descriptor).st_ino == file.stat().st_ino:
-            return descriptor
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
-
-
-def unlock(descriptor: int) -> None:
-    """Give a lock back."""
-    os.close(descriptor)
-
+from core.runtime.locks import try_file_lock
+from knowledge.sources.common.state_files import read_json, write_atomically
 
 STATE_FILE = "kimas.json"
 # For so long another source may use what one has fetched, seconds: sources of one repository are refreshed in a row.
@@ -125,7 +69,7 @@ class CloneState:
 def read_state(clone: Path) -> CloneState | None:
     """Return the state of a clone; None where there is none that can be understood."""
     try:
-        data: dict[str, Any] = json.loads((clone / STATE_FILE).read_text("utf-8"))
+        data: dict[str, Any] = read_json(clone / STATE_FILE)
         fetched = {
             str(branch): BranchFetch(int(fetch["round"]), float(fetch["at"]))
             for branch, fetch in data["fetched"].items()
@@ -140,13 +84,6 @@ def read_state(clone: Path) -> CloneState | None:
 def write_state(clone: Path, state: CloneState) -> None:
     """Put a state in the place of the old one. Raises `OSError`."""
     write_atomically(clone / STATE_FILE, json.dumps(asdict(state)))
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one step. Raises `OSError`."""
-    temp_file = path.with_name(f"{path.name}.draft")
-    temp_file.write_text(text, "utf-8")
-    temp_file.replace(path)
 
 
 def unfollow_other_clones(clone: Path, name: str) -> None:
@@ -183,8 +120,8 @@ def _unfollow(clone: Path, names: Set[str]) -> None:
     if state is None or not names & state.followers.keys():
         return
     lock = clone.with_name(f"{clone.name}.lock")
-    descriptor = try_lock(lock)
-    if descriptor is None:
+    held_lock = try_file_lock(lock)
+    if held_lock is None:
         return
     try:
         # It may have changed before the lock was ours.
@@ -199,4 +136,4 @@ def _unfollow(clone: Path, names: Set[str]) -> None:
             shutil.rmtree(clone, ignore_errors=True)
             lock.unlink(missing_ok=True)
     finally:
-        unlock(descriptor)
+        held_lock.release()

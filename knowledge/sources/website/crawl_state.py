@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -11,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from core.errors import SourceError
+from knowledge.sources.common.state_files import TextStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,52 +24,23 @@ class PageState:
     modified: str = ""
 
 
-class PageStateStore:
-    """The record of the site called `name`, below `directory`. All of it blocks: call it off the event loop."""
+class PageStateStore(TextStore):
+    """The pages of one site as they were last seen, and their texts."""
 
     def __init__(self, name: str, directory: Path) -> None:
-        self._name = name
-        self._directory = directory
+        super().__init__(name, directory, "pages.json")
 
     def load(self) -> dict[str, PageState]:
-        """Return the pages by path; none when nothing is known or the record is damaged: all is fetched again then."""
+        """Return the pages by path; none when nothing is known or the state is damaged: all is fetched again then."""
         try:
-            data = json.loads((self._directory / "pages.json").read_text("utf-8"))
-            return {path: PageState(**{**page, "links": tuple(page["links"])}) for path, page in data.items()}
+            pages = self.read_state()
+            return {path: PageState(**{**page, "links": tuple(page["links"])}) for path, page in pages.items()}
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return {}
 
-    def save(self, pages: Mapping[str, PageState]) -> None:
-        """Keep these pages and the files of their texts, and no others. Raises `SourceError`."""
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            fingerprints = {page.fingerprint for page in pages.values()}
-            temp_file = self._directory / "pages.json.new"
-            temp_file.write_text(json.dumps({path: asdict(page) for path, page in pages.items()}), "utf-8")
-            os.replace(temp_file, self._directory / "pages.json")
-            for file in self._directory.glob("*.md"):
-                if file.stem not in fingerprints:
-                    file.unlink()
-        except OSError as error:
-            raise self._to_write_error(error) from error
-
-    def save_text(self, fingerprint: str, text: str) -> None:
-        """Write the text of a page. Raises `SourceError`."""
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            (self._directory / f"{fingerprint}.md").write_text(text, "utf-8")
-        except OSError as error:
-            raise self._to_write_error(error) from error
-
-    def load_text(self, page: PageState) -> str | None:
-        """Return the text of a page, or None when its file is gone."""
-        try:
-            return (self._directory / f"{page.fingerprint}.md").read_text("utf-8")
-        except FileNotFoundError:
-            return None
-
-    def _to_write_error(self, error: OSError) -> SourceError:
-        return SourceError(f"source {self._name}: {self._directory} cannot be written: {error.strerror}")
+    def save_pages(self, pages: Mapping[str, PageState]) -> None:
+        """Keep these pages and their texts, and no others. Raises `SourceError`."""
+        self.save({path: asdict(page) for path, page in pages.items()}, {page.fingerprint for page in pages.values()})
 
 
 # What one visit may cost, beside the pauses: a maze of pages without text, or a site that hangs, has no end of its own.

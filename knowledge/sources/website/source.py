@@ -64,7 +64,7 @@ class Website:
             if not known_pages:
                 raise SourceError(f"source {self.name}: {error}") from error
             return Listing(_fingerprints(known_pages), stale=str(error))
-        await asyncio.to_thread(self._store.save, pages)
+        await asyncio.to_thread(self._store.save_pages, pages)
         return Listing(_fingerprints(pages), skipped=dict(crawl.skipped), stale=crawl.stale_reason())
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
@@ -73,7 +73,7 @@ class Website:
         for path in paths:
             page = pages.get(path)
             if path in listing.fingerprints and page is not None:
-                text = await asyncio.to_thread(self._store.load_text, page)
+                text = await asyncio.to_thread(self._store.load_text, page.fingerprint)
                 if text is not None:
                     yield Document(path, text, "markdown", page.title, page.url)
 
@@ -108,7 +108,7 @@ class Website:
             crawl.request_count += 1
             await self._fetch_page(url, depth, crawl, client, robots)
             if crawl.request_count % SAVE_INTERVAL == 0:
-                await asyncio.to_thread(self._store.save, {**crawl.known_pages, **crawl.found_pages})
+                await asyncio.to_thread(self._store.save_pages, {**crawl.known_pages, **crawl.found_pages})
 
     def _is_wanted(self, url: str) -> bool:
         # The first page shows the way, also where it is not wanted itself.
