@@ -17,8 +17,7 @@ from core.observability.logs import make_redactor
 from core.settings import LiveSource, Settings
 from core.settings.loader import get_secret_values
 from core.types import SourceState
-from knowledge.ingestion.schedule import source_states
-from knowledge.ingestion.stored_sources import stored_sources
+from knowledge.ingestion.schedule import source_states, stored_sources
 
 if TYPE_CHECKING:
     from core.storage.engine import Database

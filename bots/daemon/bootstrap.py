@@ -25,8 +25,8 @@ from core.settings.loader import get_secret_values
 from core.types import Question, Reply
 from knowledge.embedding import open_embedder
 from knowledge.ingestion.refresh import RefreshContext, RefreshResult, refresh_sources
+from knowledge.ingestion.schedule import stored_sources
 from knowledge.ingestion.scheduler import RefreshScheduler
-from knowledge.ingestion.stored_sources import stored_sources
 from knowledge.ports import Embedder, Store
 from knowledge.reranking.rerankers import make_reranker
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from core.errors import UsageError
 from core.runtime.locks import is_refreshing
-from core.settings import RefreshSettings, Settings, SourceSettings, StoredSource
+from core.settings import LiveSource, RefreshSettings, Settings, SourceSettings, StoredSource
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
 from core.types import SourceState
-from knowledge.ingestion.stored_sources import index_fingerprint, stored_sources
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState
@@ -111,3 +111,28 @@ def _jitter_fraction(name: str, last_try: datetime) -> float:
     """Return the place of a delay within its limits, 0 to 1: any, but the same for whoever asks."""
     digest = hashlib.sha256(f"{name}\0{last_try.timestamp()}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
+
+
+# Raise it when chunking, titles or lexical tokens change: every document is then read again.
+INDEX_FORMAT = 2
+
+
+def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str] = ()) -> list[str]:
+    """Return the named sources (all when none is named) that are read into the store, in the order of `sources`.
+
+    Raises `UsageError` for an unknown name, and for one of a source that is asked at question time.
+    """
+    unknown_names = sorted(set(names) - set(sources))
+    if unknown_names:
+        valid_names = ", ".join(sorted(sources)) or "none are configured"
+        raise UsageError(f"no source is named {', '.join(map(repr, unknown_names))}; the sources are: {valid_names}")
+    live_names = sorted(name for name in names if isinstance(sources[name], LiveSource))
+    if live_names:
+        raise UsageError(f"{', '.join(live_names)}: asked at question time, so there is nothing to refresh")
+    return [name for name in sources if (not names or name in names) and not isinstance(sources[name], LiveSource)]
+
+
+def index_fingerprint(settings: SourceSettings, chunk_tokens: int) -> str:
+    """Return a fingerprint of what decides on a source's passages beside its content; another one makes it due."""
+    serialized_settings = settings.model_dump_json(exclude={"refresh"})
+    return hashlib.sha256(f"{INDEX_FORMAT}\0{chunk_tokens}\0{serialized_settings}".encode()).hexdigest()[:32]

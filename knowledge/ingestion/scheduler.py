@@ -16,10 +16,14 @@ from core.runtime.tasks import task_group
 from core.runtime.timers import Timers, open_timers
 from core.settings import Settings
 from core.types import SourceState
-from knowledge.ingestion.garbage_collection import purge_removed_sources
-from knowledge.ingestion.refresh import ChangeCallback, RefreshContext, refresh_source
-from knowledge.ingestion.schedule import make_schedule, next_refresh_at, source_states
-from knowledge.ingestion.stored_sources import index_fingerprint, stored_sources
+from knowledge.ingestion.refresh import ChangeCallback, RefreshContext, purge_removed_sources, refresh_source
+from knowledge.ingestion.schedule import (
+    index_fingerprint,
+    make_schedule,
+    next_refresh_at,
+    source_states,
+    stored_sources,
+)
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState, RefreshStateRepository

@@ -19,7 +19,7 @@ from core.runtime.tasks import task_group
 from core.text.tokens import lexical_tokens
 from core.types import Passage
 from knowledge.chunking import chunk
-from knowledge.ingestion.stored_sources import INDEX_FORMAT
+from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.ports import Document, Embedder, Listing, PassageRow, Source, Store, StoredDocument
 
 BATCH_PASSAGES = 2000

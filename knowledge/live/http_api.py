@@ -17,8 +17,7 @@ from core.types import Passage
 from knowledge.live.cache import LiveResult, ResultCache
 from knowledge.live.quota import DailyQuota
 from knowledge.web.addresses import SCHEMES, redact_url
-from knowledge.web.client import Request, Response, WebClient, to_text
-from knowledge.web.secrets import resolve_secret
+from knowledge.web.client import Request, Response, WebClient, resolve_secret, to_text
 
 if TYPE_CHECKING:
     from jmespath.parser import ParsedResult

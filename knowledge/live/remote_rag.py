@@ -17,9 +17,8 @@ from core.types import Passage
 from knowledge.live.cache import LiveResult, ResultCache
 from knowledge.live.quota import DailyQuota
 from knowledge.web.addresses import SCHEMES, redact_url
-from knowledge.web.client import Request, Response, WebClient, read_json, to_line, to_text
+from knowledge.web.client import Request, Response, WebClient, read_json, resolve_secret, to_line, to_text
 from knowledge.web.markup import strip_hidden_markup
-from knowledge.web.secrets import resolve_secret
 
 MAX_TEXT_CHARS = 4000
 # How long a base without the enhanced call is asked in the standard way before it is tried again.

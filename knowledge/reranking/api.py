@@ -14,8 +14,7 @@ from core.settings.knowledge import RerankerSettings
 from core.types import Passage
 from knowledge.reranking.scores import MAX_CHARACTERS, order_by_scores, rerank_input
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import Request, Response, WebClient
-from knowledge.web.secrets import resolve_secret
+from knowledge.web.client import Request, Response, WebClient, resolve_secret
 
 RESULT_KEYS = ("results", "data", "list")
 SCORE_KEYS = ("relevance_score", "score")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from core.errors import StoreError
 from knowledge.ports import PassageRow, Store, StoredDocument
-from knowledge.stores.lance.rows import lance_rows
-from knowledge.stores.lance.store import LanceStore
+from knowledge.stores.lance.store import LanceStore, lance_rows
 from knowledge.stores.weaviate import WeaviateStore
 
 BATCH_PASSAGES = 2000

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from core.errors import SourceError
+from core.settings.base import Secret
 from knowledge.web.addresses import check_address, check_url, redact_url
 
 if TYPE_CHECKING:
@@ -259,3 +260,21 @@ def to_text(value: Any) -> str:
 def to_line(value: Any, max_chars: int = 300) -> str:
     """Return a text as one line of at most `longest` characters."""
     return " ".join(to_text(value).split())[:max_chars]
+
+
+async def resolve_secret(secret: Secret | None) -> str:
+    """Return a key, or nothing where none is configured. Raises `SourceError` for one that is missing or empty."""
+    if secret is None:
+        return ""
+    # A file may lie on a disk that is slow.
+    return _read_secret(secret) if secret.file is None else await asyncio.to_thread(_read_secret, secret)
+
+
+def _read_secret(secret: Secret) -> str:
+    try:
+        value = secret.value()
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"api_key: {secret.missing_reason() or 'it was missing a moment ago'}") from error
+    if not value:
+        raise SourceError(f"api_key: {secret.missing_reason()}")
+    return value

@@ -18,7 +18,7 @@ import numpy as np
 
 from core.text.tokens import lexical_tokens, query_tokens
 from core.types import Passage
-from knowledge.ingestion.stored_sources import INDEX_FORMAT
+from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.ports import PassageRow, Vectors
 
 DIMENSION, TOPICS = 384, 300
