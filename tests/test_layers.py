@@ -26,6 +26,7 @@ VENDORS = {
         *("bots/discord/", "bots/http/server.py", "bots/daemon/web/", "bots/slack/", "bots/common/downloads.py"),
         *("core/llm/client.py", "knowledge/web/client.py"),
     ],
+    "alembic": ["core/storage/"],
     "apscheduler": ["core/runtime/timers.py", "core/settings/cron.py"],
     "click": ["bots/cli/"],
     "ctranslate2": ["knowledge/embedding.py"],

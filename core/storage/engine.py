@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, event, inspect, select, text
+from sqlalchemy import URL, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from core.errors import StoreError
-from core.storage.tables import metadata
+from core.storage import migrations
 
 
 class Database:
@@ -30,9 +30,9 @@ class Database:
 
     @classmethod
     async def open(cls, path: Path) -> Database:
-        """Open the file, making it and the tables and columns that it lacks.
+        """Open the file, making a new one, or bringing one of an older version up to date in place.
 
-        Raises `StoreError` for one of another version, and where a folder stands in its place.
+        Raises `StoreError` for one of a newer or unknown version, and where a folder stands in its place.
         """
         if await asyncio.to_thread(path.is_dir):
             raise StoreError(
@@ -43,7 +43,7 @@ class Database:
         event.listen(engine.sync_engine, "connect", _set_pragmas)
         database = cls(engine, str(path))
         try:
-            await database._make_tables()
+            await database._upgrade()
         except BaseException:
             await database.close()
             raise
@@ -74,29 +74,25 @@ class Database:
         """Close the database. Idempotent."""
         await self._engine.dispose()
 
-    async def _make_tables(self) -> None:
-        async with self.transaction() as connection:
-            await connection.run_sync(metadata.create_all)
-            await connection.run_sync(_add_columns)
+    async def _upgrade(self) -> None:
+        if await self._get_revision() == migrations.HEAD:
+            return
         try:
-            async with self.connect() as connection:
-                for table in metadata.sorted_tables:
-                    await connection.execute(select(table).limit(1))
-        except StoreError as error:
+            async with self.transaction() as connection:
+                await connection.run_sync(migrations.upgrade)
+        except migrations.UnknownSchema as error:
             raise StoreError(
-                f"{error}. It was written by another version; move it away, and a new one is made at the next start"
+                f"the journal {self._location} cannot be read: {error}. It was written by another version; move it "
+                "away, and a new one is made at the next start"
             ) from error
 
-
-def _add_columns(connection: Connection) -> None:
-    """Add the columns that came after a table was made. Only such as may be empty can be: older rows have nothing."""
-    inspector = inspect(connection)
-    for table in metadata.sorted_tables:
-        existing_columns = {column["name"] for column in inspector.get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in existing_columns and column.nullable:
-                column_type = column.type.compile(connection.dialect)
-                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {column_type}"))
+    async def _get_revision(self) -> str | None:
+        try:
+            async with self.connect() as connection:
+                return await connection.run_sync(migrations.get_revision)
+        except StoreError:
+            # What is wrong with the file comes out when it is to be upgraded.
+            return None
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

@@ -1,0 +1,183 @@
+"""The schema of the journal's database: new files, older ones upgraded in place, and those that are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from contextlib import closing
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from core.errors import StoreError
+from core.settings import CacheSettings
+from core.storage.answer_cache import AnswerCache, CacheKey
+from core.storage.engine import Database
+from core.storage.feed_state import FeedStateRepository
+from core.storage.feedback import FeedbackRepository
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.messages import Journal
+from core.storage.migrations import HEAD
+from core.storage.overrides import RuntimeOverrides
+from core.storage.refresh_state import RefreshStateRepository
+from core.storage.tables import metadata
+from core.storage.usage import TokenUsage, UsageRepository
+from core.types import Attachment, ConversationKey, Message, Turn
+
+# As the last version without revisions wrote it, in the form of `sqlite3 journal.db .dump`.
+OLD_JOURNAL = Path(__file__).parent / "data" / "journal_before_revisions.sql"
+CHAT = ConversationKey("telegram", "-100", "7")
+PRESS = Message("p3", CHAT, "43", "Ben", "", datetime(2026, 1, 2, tzinfo=UTC), bot="9", reply_to="2")
+
+
+def execute(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+def contents(path: Path) -> dict[str, list[Any]]:
+    with closing(sqlite3.connect(path)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables}  # noqa: S608
+
+
+@pytest.fixture
+def old_journal(tmp_path: Path) -> Path:
+    path = tmp_path / "journal.db"
+    execute(path, OLD_JOURNAL.read_text("utf-8"))
+    return path
+
+
+def schema_differences(connection: Connection) -> list[Any]:
+    return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+
+async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old_journal: Path) -> None:
+    before = contents(old_journal)
+    assert len(before["messages"]) == 4
+    assert "alembic_version" not in before
+    await (await Database.open(old_journal)).close()
+    assert contents(old_journal) == {**before, "alembic_version": [(HEAD,)]}
+
+
+async def test_every_repository_reads_what_the_last_version_wrote(old_journal: Path) -> None:
+    journal = await Journal.open(old_journal)
+    database = journal.database
+    turns = await journal.get_history(CHAT, 9)
+    assert turns == [
+        Turn("user", "How do I install it?", "Ann", "42"),
+        Turn("assistant", "Run `pip install kimas` [1]."),
+    ]
+    ((pending, reply_id),) = await journal.get_pending("telegram")
+    assert (pending.id, pending.sent_at, reply_id) == ("4", datetime(2026, 1, 2, 8, 30, tzinfo=UTC), "")
+    assert pending.attachments == (Attachment("image", "error.png", 1200, {"file_id": "file-1"}),)
+    assert await journal.get_cursor("telegram:9") == 77
+    (usage,) = await UsageRepository(database).get_daily_usage(date(2026, 1, 1))
+    assert (usage.day, usage.answers, usage.usage) == ("2026-01-02", 1, TokenUsage(900, 40, 0.002))
+    rating = await FeedbackRepository(database).get_rating(PRESS, "1")
+    assert (rating.verdict, rating.up, rating.down) == ("up", 1, 1)
+    taught_answers = await TaughtAnswerRepository(database).list_answers()
+    assert [(answer.number, answer.answer, answer.state) for answer in taught_answers] == [
+        (1, "Nothing.", "approved"),
+        (2, "We did.", "pending"),
+    ]
+    overrides = RuntimeOverrides(database)
+    await overrides.load()
+    assert (overrides.mode("telegram:-100"), overrides.is_off("docs")) == ("mention", True)
+    states = await RefreshStateRepository(database).get_states()
+    assert (states["docs"].passages, states["docs"].counts, states["notes"].paused) == (12, {"added": 3}, True)
+    feed = await FeedStateRepository(database).load("news")
+    assert feed is not None
+    assert (feed.known_ids, feed.etag) == (("a", "b"), '"etag"')
+    key = CacheKey('["telegram", "-100"]', "How do I install it?", "how do i install it", "install")
+    (entry,) = await AnswerCache(database, CacheSettings(hours=1e6), "made by").find(key)
+    assert (entry.question, entry.versions) == (key.text, {"docs": "v1"})
+    await journal.close()
+
+
+async def test_what_came_late_is_added(old_journal: Path) -> None:
+    execute(old_journal, "ALTER TABLE messages DROP COLUMN seen; DROP TABLE learned; DROP TABLE feeds;")
+    journal = await Journal.open(old_journal)
+    assert len(await journal.get_history(CHAT, 9)) == 2
+    async with journal.database.connect() as connection:
+        assert await connection.run_sync(schema_differences) == []
+    await journal.close()
+
+
+async def test_a_new_file_and_an_upgraded_one_have_the_same_schema(old_journal: Path, tmp_path: Path) -> None:
+    for path in (old_journal, tmp_path / "new.db"):
+        database = await Database.open(path)
+        async with database.connect() as connection:
+            assert await connection.run_sync(schema_differences) == []
+        await database.close()
+        assert contents(path)["alembic_version"] == [(HEAD,)]
+
+
+def test_the_newest_revision_is_named() -> None:
+    config = Config()
+    config.set_main_option("script_location", "core.storage:migrations")
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+async def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await (await Database.open(path)).close()
+    execute(path, "UPDATE alembic_version SET version_num = '9999';")
+    before = contents(path)
+    with pytest.raises(StoreError, match=r"journal\.db.*another version; move it away, and a new one is made"):
+        await Database.open(path)
+    assert contents(path) == before
+
+
+async def test_a_journal_that_cannot_be_upgraded_is_left_alone(old_journal: Path) -> None:
+    execute(old_journal, "DROP TABLE learned; ALTER TABLE answers RENAME COLUMN outcome TO result;")
+    before = contents(old_journal)
+    with pytest.raises(StoreError, match=r"no such column: answers\.outcome.*move it away"):
+        await Database.open(old_journal)
+    assert contents(old_journal) == before
+
+
+@pytest.mark.parametrize("existing", [True, False], ids=["old file", "new file"])
+async def test_several_processes_open_one_file_at_once(old_journal: Path, tmp_path: Path, existing: bool) -> None:
+    path = old_journal if existing else tmp_path / "new.db"
+    script = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from core.storage.engine import Database\n"
+        "async def main():\n"
+        "    sys.stdin.readline()\n"
+        "    await (await Database.open(Path(sys.argv[1]))).close()\n"
+        "asyncio.run(main())\n"
+    )
+    pipe = asyncio.subprocess.PIPE
+    processes = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path), stdin=pipe, stderr=pipe)
+        for _ in range(3)
+    ]
+    outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert contents(path)["alembic_version"] == [(HEAD,)]
+
+
+async def test_opening_again_does_not_load_the_migration_machinery(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    script = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from core.storage.engine import Database\n"
+        "async def main():\n"
+        "    for _ in range(2):\n"
+        "        await (await Database.open(Path(sys.argv[1]))).close()\n"
+        "asyncio.run(main())\n"
+        "sys.exit('alembic' in sys.modules)\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
+    assert await process.wait() == 0
