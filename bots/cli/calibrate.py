@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bots.common.open_storage import open_database
 from bots.common.terminal import make_console, print_json, strip_control_characters
-from bots.daemon.bootstrap import NOTHING_INGESTED, open_app
+from bots.daemon.bootstrap import NOTHING_INGESTED, make_live_settings, open_app
 from bots.evaluation.output import scores_as_json
 from core.errors import UsageError
 from core.settings import Settings
@@ -53,20 +53,19 @@ async def calibrate(settings: Settings, chat: str, *, apply: bool, as_json: bool
 
 async def _calibrate_chat(settings: Settings, message: Message, *, apply: bool) -> CalibrationResult:
     from core.messaging.commands.calibrate_command import calibrate_for_chat, set_threshold
-    from core.messaging.policy.chat_policy import ChatPolicy
-    from core.storage.overrides import RuntimeOverrides
+    from core.storage.overrides import get_chat_name
 
     database = await open_database(settings)
     try:
-        async with open_app(settings, database=database, with_answers=False) as app:
+        live = make_live_settings(settings, database)
+        async with open_app(settings, database=database, live=live, with_answers=False) as app:
             if app.library.is_empty:
                 raise UsageError(NOTHING_INGESTED)
-            steering = RuntimeOverrides(database)
-            await steering.load()
-            current_threshold = ChatPolicy(settings.gate, steering).threshold(message)
+            await live.load()
+            current_threshold = live.threshold(get_chat_name(message))
             calibration = await calibrate_for_chat(database, message.key, app.deps.library, settings, current_threshold)
         if apply and calibration.is_better:
-            await set_threshold(steering, message, calibration, settings)
+            await set_threshold(live.overrides, message, calibration, settings)
         return calibration
     finally:
         await database.close()

@@ -16,9 +16,14 @@ from bots.common.terminal import make_console, strip_control_characters
 from bots.console.adapter import POLL_INTERVAL_S, ConsoleGroupAdapter
 from bots.console.commands import OWNER_ID
 from bots.console.convert import PLATFORM
-from bots.daemon.bootstrap import open_app, require_knowledge
+from bots.daemon.bootstrap import (
+    make_dispatcher,
+    make_live_settings,
+    make_message_processor,
+    open_app,
+    require_knowledge,
+)
 from core.errors import StoreError, UsageError
-from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.feedback.escalation import root_question_id
 from core.messaging.feedback.handler import NO_ANSWER_REASON
 from core.messaging.processor import MessageProcessor
@@ -75,16 +80,16 @@ async def run_group_chat(settings: Settings, file_descriptor: int | None = None,
         outcome_printer = OutcomePrinter(out)
         journal = GroupJournal(await Database.open(data_dir / "group.db"), outcome_printer, out)
         stack.push_async_callback(journal.close)
-        app = await stack.enter_async_context(open_app(settings, database=journal.database))
+        live = make_live_settings(settings, journal.database)
+        app = await stack.enter_async_context(open_app(settings, database=journal.database, live=live))
         require_knowledge(app)
         out.print(_format_welcome(settings, folder), style="dim", markup=False, soft_wrap=True)
         adapter = ConsoleGroupAdapter(
             sys.stdin.fileno() if file_descriptor is None else file_descriptor, out, journal.complete_deleted
         )
-        dispatcher = CommandDispatcher(
-            settings, journal, refresher=ReadOnlySourceRefresher(settings), library=app.deps.library
-        )
-        processor = MessageProcessor(settings, journal, app.answer, app.deps.library, dispatcher)
+        library = app.deps.library
+        dispatcher = make_dispatcher(live, journal, refresher=ReadOnlySourceRefresher(settings), library=library)
+        processor = make_message_processor(journal, app.answer, dispatcher, library=library)
         stack.push_async_callback(processor.drain, 0)
         async with task_group() as tasks:
             tasks.create_task(app.warm_up())

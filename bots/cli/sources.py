@@ -89,7 +89,7 @@ async def _save_paused(database: Database, settings: Settings, name: str, paused
         previous_label,
         schedule_labels[paused],
     )
-    await Audit(database, settings.administration.audit_days).record(entry)
+    await Audit(database, lambda: settings.administration.audit_days).record(entry)
 
 
 async def read_states(settings: Settings) -> Mapping[str, SourceState]:

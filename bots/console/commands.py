@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bots.common.open_storage import open_journal
+from bots.daemon.bootstrap import make_dispatcher, make_live_settings
 from core.messaging.policy.command_table import get_command
 from core.ports import SourceRefresher
 from core.settings import Settings
@@ -56,16 +57,16 @@ class TerminalCommands:
         Whether private chats are answered at all is no matter: who sits here runs the bot. Raises `StoreError`.
         """
         from core.messaging.policy.chat_policy import ChatPolicy, disabled_reason
-        from core.storage.overrides import RuntimeOverrides
+        from core.storage.live_settings import LiveSettings
 
         message = self._make_message("", "")
-        chat_policy = ChatPolicy(self._settings.gate)
+        chat_policy = ChatPolicy(LiveSettings(self._settings))
         # Nobody can have given a command before there is a journal.
         if not await asyncio.to_thread((self._settings.data_dir / "journal.db").exists):
             return disabled_reason(message) if chat_policy.is_off(message) else ""
         journal = await open_journal(self._settings)
         try:
-            chat_policy = ChatPolicy(self._settings.gate, RuntimeOverrides(journal.database))
+            chat_policy = ChatPolicy(make_live_settings(self._settings, journal.database))
             await chat_policy.refresh()
             return disabled_reason(message) if chat_policy.is_off(message) else chat_policy.paused_reason(message)
         finally:
@@ -90,12 +91,9 @@ class TerminalCommands:
             await journal.close()
 
     async def _answer_command(self, name: str, arguments: str, journal: Journal) -> str:
-        from core.messaging.commands.dispatcher import CommandDispatcher
-
         source_refresher = self._make_source_refresher(journal.database) if self._make_source_refresher else None
-        dispatcher = CommandDispatcher(
-            self._settings, journal, refresher=source_refresher, reload_settings=self._reload_settings
-        )
+        live = make_live_settings(self._settings, journal.database)
+        dispatcher = make_dispatcher(live, journal, refresher=source_refresher, reload_settings=self._reload_settings)
         dispatcher.context.platforms.add(TERMINAL_KEY.platform)
         return await dispatcher.dispatch(self._make_message(name, arguments), None)
 

@@ -1,26 +1,30 @@
-"""The wiring. This is THE place where everything is put together; every dependency can be handed in instead."""
+"""The wiring: the one place that constructs everything. Callers may hand in any part of their own instead."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bots.common.open_storage import open_database, open_journal, open_refresh_repository
+from core.answering.cache import CachedAnswers, GetVersions, fingerprint
 from core.answering.context.dependencies import AnswerDependencies
+from core.answering.overridden_library import OverriddenLibrary
+from core.answering.quota import QuotaLimiter
 from core.answering.rewriting.strategies import REWRITES
-from core.answering.service import AnswerService, make_answer_service
+from core.answering.service import AnswerService
 from core.errors import StoreError, UsageError
 from core.llm.prompts import Prompts
-from core.llm.role_models import RoleChatModel
+from core.llm.role_models import TOKENS_PER_PRICE_UNIT, RoleChatModel
 from core.observability.logs import get_logger, make_redactor
 from core.ports import ChatModel, Library, Reranker, Sink
 from core.runtime.locks import make_data_dir, refresh_lock
-from core.settings import Settings
+from core.runtime.tasks import task_group
+from core.settings import ModelSettings, Settings
 from core.settings.loader import get_secret_values
 from core.types import Question, Reply
 from knowledge.embedding import open_embedder
@@ -35,9 +39,21 @@ from knowledge.retrieval.source_versions import SourceVersions
 from knowledge.stores import open_store
 
 if TYPE_CHECKING:
+    from bots.daemon.feeds import FeedFollower
+    from bots.daemon.monitor import Monitor
+    from core.messaging.commands.context import SettingsLoader
+    from core.messaging.commands.dispatcher import CommandDispatcher
+    from core.messaging.commands.form import CommandHandler
+    from core.messaging.policy.command_table import Command
+    from core.messaging.processor import AnswerFunction, MessageProcessor
     from core.observability.recorder import MetricsRecorder
+    from core.ports import Adapter, SourceRefresher
     from core.storage.engine import Database
+    from core.storage.feedback import FeedbackRepository
+    from core.storage.live_settings import LiveSettings
+    from core.storage.messages import Journal
     from core.storage.refresh_state import RefreshStateRepository
+    from core.storage.usage import TokenUsage
     from knowledge.ingestion.sync import Progress
 
 
@@ -123,11 +139,12 @@ async def open_app(
     model: ChatModel | None = None,
     reranker: Reranker | None = None,
     database: Database | None = None,
+    live: LiveSettings | None = None,
     metrics_recorder: MetricsRecorder | None = None,
     with_answers: bool = True,
     rebuild: bool = False,
 ) -> AsyncIterator[App]:
-    """Open what answering needs, and close it at the end of the block; without `answers` no database is opened.
+    """Open what answering needs, and close it at the end of the block; `with_answers=False` opens no database.
 
     `rebuild` empties the store first, for another embedding model. Raises `StoreError`, `EmbeddingError`.
     """
@@ -146,15 +163,19 @@ async def open_app(
         if reranker is None:
             reranker = make_reranker(settings.knowledge.search)
             stack.push_async_callback(reranker.close)
-        database = (
-            await _open_database_if_needed(settings, model or models, stack)
-            if with_answers and not database
-            else database
-        )
-        overridden_library = _apply_overrides(library, settings, database)
+        model = model or models
+        if with_answers and not database:
+            database = await _open_database_if_needed(settings, model, stack)
+        if database and not live:
+            live = make_live_settings(settings, database)
+        answer_library = OverriddenLibrary(library, live) if live else library
         prompts = await _read_prompts(settings)
-        deps = AnswerDependencies(settings, overridden_library, reranker, model or models, prompts, REWRITES)
-        answer_service = _make_answer_service(deps, store, database) if with_answers else AnswerService(deps)
+        deps = AnswerDependencies(settings, answer_library, reranker, model, prompts, REWRITES)
+        answer_service = AnswerService(deps)
+        if with_answers and database and live and (model or settings.cache.enabled):
+            # An answer made from results that are no longer shown must not be given again.
+            unexpired_store = ExpiryFilteringStore(store, settings.sources, settings.data_dir)
+            answer_service = make_answer_service(deps, SourceVersions(unexpired_store).get_versions, database, live)
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
         gc.freeze()
         gc.enable()
@@ -205,23 +226,164 @@ async def _open_database_if_needed(
     return database
 
 
-def _apply_overrides(library: KnowledgeLibrary, settings: Settings, database: Database | None) -> Library:
-    """Return the library as commands have changed it, where there is a database that could say so."""
-    if database is None:
-        return library
-    from core.answering.overridden_library import OverriddenLibrary
+def make_answer_service(
+    deps: AnswerDependencies, versions: GetVersions, database: Database, live: LiveSettings
+) -> AnswerService:
+    """Wire the limits, the record of usage and the answers that are reused, over one database."""
+    from core.storage.answer_cache import AnswerCache
+    from core.storage.usage import UsageRepository
+
+    settings = deps.settings
+    cached_answers = None
+    if settings.cache.enabled:
+        cache = AnswerCache(database, settings.cache, fingerprint(settings, deps.prompts))
+        cached_answers = CachedAnswers(
+            cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity
+        )
+    if deps.model is None:
+        return AnswerService(deps, cached_answers=cached_answers)
+    usage_repository = UsageRepository(database)
+    limiter = QuotaLimiter(live, usage_repository, _max_usage_per_call(settings))
+    return AnswerService(deps, limiter, usage_repository, cached_answers)
+
+
+def _max_usage_per_call(settings: Settings) -> TokenUsage:
+    """Return about what one call that writes an answer consumes at most."""
+    from core.storage.usage import TokenUsage
+
+    model_settings = settings.models.main or settings.models.light or ModelSettings(base_url="-", model="-")
+    prompt_tokens, completion_tokens = model_settings.context_tokens, model_settings.max_tokens
+    cost = (
+        prompt_tokens * (model_settings.price_prompt or 0) + completion_tokens * (model_settings.price_completion or 0)
+    ) / TOKENS_PER_PRICE_UNIT
+    return TokenUsage(prompt_tokens, completion_tokens, cost)
+
+
+def make_live_settings(settings: Settings, database: Database) -> LiveSettings:
+    """Return the settings in force, over the database that keeps what commands set. One object for the process."""
+    from core.storage.live_settings import LiveSettings
     from core.storage.overrides import RuntimeOverrides
 
-    return OverriddenLibrary(library, settings, RuntimeOverrides(database))
+    return LiveSettings(settings, RuntimeOverrides(database))
 
 
-def _make_answer_service(deps: AnswerDependencies, store: Store, database: Database | None) -> AnswerService:
-    """Wire the limits, the ledger and earlier answers."""
-    if database is None or (deps.model is None and not deps.settings.cache.enabled):
-        return AnswerService(deps)
-    # An answer made from results that are no longer shown must not be given again.
-    unexpired_store = ExpiryFilteringStore(store, deps.settings.sources, deps.settings.data_dir)
-    return make_answer_service(deps, SourceVersions(unexpired_store).get_versions, database)
+def make_dispatcher(
+    live: LiveSettings,
+    journal: Journal,
+    *,
+    refresher: SourceRefresher | None = None,
+    reload_settings: SettingsLoader | None = None,
+    library: Library | None = None,
+    commands: Sequence[Command] | None = None,
+    extra_handlers: Mapping[str, CommandHandler] | None = None,
+) -> CommandDispatcher:
+    """Return what answers commands. `commands` replace the table, `extra_handlers` go before its handlers."""
+    from core.messaging.commands.context import CommandContext
+    from core.messaging.commands.dispatcher import CommandDispatcher
+    from core.messaging.policy.command_table import COMMANDS
+    from core.messaging.policy.permissions import Permissions
+    from core.storage.audit import Audit
+
+    audit = Audit(journal.database, lambda: live.settings.administration.audit_days)
+    context = CommandContext(live, journal, audit, Permissions(live), refresher, reload_settings, library)
+    return CommandDispatcher(context, COMMANDS if commands is None else commands, extra_handlers)
+
+
+def make_message_processor(
+    journal: Journal,
+    answer: AnswerFunction,
+    dispatcher: CommandDispatcher,
+    *,
+    library: Library | None = None,
+    feedback_repository: FeedbackRepository | None = None,
+) -> MessageProcessor:
+    """Return what takes the messages of all adapters. Without a `library` the bot never speaks unasked."""
+    from core.messaging.auto_comment.commenter import Commenter
+    from core.messaging.feedback.expert_answers import Handoff
+    from core.messaging.feedback.handler import FeedbackHandler
+    from core.messaging.gate.gate import Gate
+    from core.messaging.processor import MessageProcessor, MessageStages
+    from core.storage.chat_history import ChatHistory
+    from core.storage.feedback import FeedbackRepository
+    from core.storage.lessons import TaughtAnswerRepository
+
+    live, permissions, database = dispatcher.context.live, dispatcher.context.permissions, journal.database
+    settings, feedback_repository = live.settings, feedback_repository or FeedbackRepository(database)
+    stages = MessageStages(
+        Gate(live, ChatHistory(database), library, permissions),
+        dispatcher,
+        Commenter(settings, journal, answer, library),
+        FeedbackHandler(settings, journal, feedback_repository, permissions.is_admin),
+        Handoff(settings, journal, TaughtAnswerRepository(database), permissions.is_admin),
+    )
+    return MessageProcessor(settings, journal, answer, stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """What the daemon works with, once all of it is open."""
+
+    app: App
+    adapters: Sequence[Adapter]
+    feed_followers: Sequence[FeedFollower]
+    processor: MessageProcessor
+    journal: Journal
+    refresh_scheduler: RefreshScheduler
+    monitor: Monitor
+
+
+async def open_daemon(
+    settings: Settings,
+    stack: AsyncExitStack,
+    monitor: Monitor,
+    reload_settings: SettingsLoader | None,
+    *,
+    dry_run: bool,
+) -> Daemon:
+    """Open and wire the whole daemon; the stack closes it. Raises `KimasError`."""
+    from bots.common.dry_run import DryRunAdapter
+    from bots.daemon.adapters import make_adapters
+    from bots.daemon.feeds import make_feed_followers
+
+    metrics_recorder = monitor.metrics_recorder
+    journal = await _open_daemon_journal(settings, stack, metrics_recorder, dry_run=dry_run)
+    live = make_live_settings(settings, journal.database)
+    platform_adapters = adapters = make_adapters(settings, journal, read_only=dry_run)
+    if dry_run:
+        adapters = [DryRunAdapter(adapter) for adapter in adapters]
+    feed_followers = make_feed_followers(settings, adapters, journal)
+    for adapter in adapters:
+        stack.push_async_callback(adapter.close)
+    async with task_group() as startup_tasks:
+        for adapter in adapters:
+            startup_tasks.create_task(adapter.open())
+        app = await stack.enter_async_context(
+            open_app(settings, database=journal.database, live=live, metrics_recorder=metrics_recorder)
+        )
+    library, refresh_scheduler = app.deps.library, app.make_refresh_scheduler(journal.database, metrics_recorder)
+    dispatcher = make_dispatcher(
+        live, journal, refresher=refresh_scheduler, reload_settings=reload_settings, library=library
+    )
+    answer = monitor.instrument_answer(app.answer)
+    processor = make_message_processor(journal, answer, dispatcher, library=library)
+    stack.push_async_callback(processor.drain, 0)
+    monitor.attach(platform_adapters, processor, refresh_scheduler, app.models)
+    return Daemon(app, adapters, feed_followers, processor, journal, refresh_scheduler, monitor)
+
+
+async def _open_daemon_journal(
+    settings: Settings, stack: AsyncExitStack, metrics_recorder: MetricsRecorder, *, dry_run: bool
+) -> Journal:
+    from bots.common.dry_run import JOURNAL_COPY_NAME, copy_journal, remove_journal_copy
+
+    # A dry run that was killed has left its copy behind.
+    await remove_journal_copy(settings.data_dir)
+    if dry_run:
+        await copy_journal(settings.data_dir)
+        stack.push_async_callback(remove_journal_copy, settings.data_dir)
+    journal = await open_journal(settings, JOURNAL_COPY_NAME if dry_run else "journal.db", metrics_recorder)
+    stack.push_async_callback(journal.close)
+    return journal
 
 
 NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"

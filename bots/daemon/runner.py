@@ -7,19 +7,14 @@ import os
 import signal
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bots.common.dry_run import JOURNAL_COPY_NAME, DryRunAdapter, copy_journal, remove_journal_copy
-from bots.common.open_storage import open_journal
-from bots.daemon.adapters import make_adapters
-from bots.daemon.bootstrap import App, open_app
-from bots.daemon.feeds import FeedFollower, make_feed_followers
-from bots.daemon.monitor import Monitor, open_monitor
+from bots.daemon.bootstrap import Daemon, open_daemon
+from bots.daemon.feeds import FeedFollower
+from bots.daemon.monitor import open_monitor
 from core.errors import KimasError
 from core.messaging.commands.context import SettingsLoader
-from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.processor import MessageProcessor
 from core.observability.logs import get_logger
 from core.ports import Adapter
@@ -28,12 +23,9 @@ from core.runtime.tasks import task_group
 from core.runtime.timers import run_periodically
 from core.settings import Settings
 from core.storage.retention import erase_expired
-from knowledge.ingestion.scheduler import RefreshScheduler
 
 if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
-
-    from core.storage.messages import Journal
 
 DAILY_MINUTES = 24 * 60
 
@@ -41,76 +33,26 @@ Result = TypeVar("Result")
 
 
 async def run(settings: Settings, *, dry_run: bool = False, reload_settings: SettingsLoader | None = None) -> int:
-    """Run until SIGTERM or SIGINT and return the exit code; a `dry` run logs what it would say and shows nothing.
+    """Run until SIGTERM or SIGINT and return the exit code; a dry run logs what it would say and shows nothing.
 
-    A first signal stops taking messages and gives the answers in the making `run.grace_s` seconds; what is not done by
-    then is taken up at the next start. A second signal ends the waiting. A platform that fails for good ends the
-    daemon in the same way, and its error is raised afterwards. `reread` reads the configuration again, for /reload.
-    Raises `StoreLocked` beside another daemon.
+    The first signal stops taking messages and gives unfinished answers `run.grace_s` seconds; the next start takes up
+    what is left. A second signal ends the waiting. A platform that fails for good ends the daemon in the same way, and
+    its error is raised afterwards. `reload_settings` reads the configuration again, for /reload. Raises `StoreLocked`
+    beside another daemon.
     """
     stop, force_stop = _install_signal_handlers()
     async with AsyncExitStack() as stack:
         stack.enter_context(daemon_lock(settings.data_dir))
         monitor = await stack.enter_async_context(open_monitor(settings))
-        daemon = await _run_unless_stopped(stop, _open(settings, stack, monitor, reload_settings, dry_run=dry_run))
+        daemon = await _run_unless_stopped(
+            stop, open_daemon(settings, stack, monitor, reload_settings, dry_run=dry_run)
+        )
         if daemon:
             # What a dry run tries out may be a configuration that lacks a source by mistake.
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
             await _serve(settings, daemon, stack, stop, force_stop)
     get_logger(__name__).info("daemon.stopped")
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Daemon:
-    """What the daemon works with, once all of it is open."""
-
-    app: App
-    adapters: Sequence[Adapter]
-    feed_followers: Sequence[FeedFollower]
-    processor: MessageProcessor
-    journal: Journal
-    refresh_scheduler: RefreshScheduler
-    monitor: Monitor
-
-
-async def _open(
-    settings: Settings,
-    stack: AsyncExitStack,
-    monitor: Monitor,
-    reload_settings: SettingsLoader | None,
-    *,
-    dry_run: bool,
-) -> _Daemon:
-    # A dry run that was killed has left its own behind.
-    await remove_journal_copy(settings.data_dir)
-    if dry_run:
-        await copy_journal(settings.data_dir)
-        stack.push_async_callback(remove_journal_copy, settings.data_dir)
-    journal = await open_journal(settings, JOURNAL_COPY_NAME if dry_run else "journal.db", monitor.metrics_recorder)
-    stack.push_async_callback(journal.close)
-    platform_adapters = adapters = make_adapters(settings, journal, read_only=dry_run)
-    if dry_run:
-        adapters = [DryRunAdapter(adapter) for adapter in adapters]
-    feed_followers = make_feed_followers(settings, adapters, journal)
-    for adapter in adapters:
-        stack.push_async_callback(adapter.close)
-    async with task_group() as startup_tasks:
-        for adapter in adapters:
-            startup_tasks.create_task(adapter.open())
-        app = await stack.enter_async_context(
-            open_app(settings, database=journal.database, metrics_recorder=monitor.metrics_recorder)
-        )
-    refresh_scheduler = app.make_refresh_scheduler(journal.database, monitor.metrics_recorder)
-    dispatcher = CommandDispatcher(
-        settings, journal, refresher=refresh_scheduler, reload_settings=reload_settings, library=app.deps.library
-    )
-    if app.answer_service.limits:
-        dispatcher.context.reload_handlers["limits"] = app.answer_service.limits.on_reload
-    processor = MessageProcessor(settings, journal, monitor.instrument_answer(app.answer), app.deps.library, dispatcher)
-    stack.push_async_callback(processor.drain, 0)
-    monitor.attach(platform_adapters, processor, refresh_scheduler, app.models)
-    return _Daemon(app, adapters, feed_followers, processor, journal, refresh_scheduler, monitor)
 
 
 async def _run_unless_stopped(stop: asyncio.Event, coroutine: Coroutine[Any, Any, Result]) -> Result | None:
@@ -126,7 +68,7 @@ async def _run_unless_stopped(stop: asyncio.Event, coroutine: Coroutine[Any, Any
 
 
 async def _serve(
-    settings: Settings, daemon: _Daemon, stack: AsyncExitStack, stop: asyncio.Event, force_stop: asyncio.Event
+    settings: Settings, daemon: Daemon, stack: AsyncExitStack, stop: asyncio.Event, force_stop: asyncio.Event
 ) -> None:
     app, adapters, processor = daemon.app, daemon.adapters, daemon.processor
     async with task_group() as tasks:

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.ports import Library
-from core.settings import Settings
-from core.storage.overrides import RuntimeOverrides
+from core.storage.live_settings import LiveSettings
 from core.types import AgentScore, Passage
 
 
 class OverriddenLibrary:
     """Implements `core.ports.Library` over another one: leaves out sources that are off, and weighs the others."""
 
-    def __init__(self, library: Library, settings: Settings, overrides: RuntimeOverrides) -> None:
+    def __init__(self, library: Library, live: LiveSettings) -> None:
         self._library = library
-        self._overrides = overrides
-        self._sources = {name: agent.sources for name, agent in settings.retrieval_agents().items()}
+        self._overrides = live.overrides
+        self._sources = {name: agent.sources for name, agent in live.settings.retrieval_agents().items()}
 
     async def route(self, query: str) -> Sequence[AgentScore]:
         """Return the agents to ask, best first, without those whose sources are all off."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger
 from core.ports import ChatModel, ModelRole, RequestBudget, ResponseSchema, Sink
-from core.settings import LimitsSettings, Settings
+from core.settings import LimitsSettings
 from core.text.language import detect_language
 from core.text.messages import Messages, messages_for
 from core.types import Question, Reply, Turn
 
 if TYPE_CHECKING:
-    from core.storage.overrides import RuntimeOverrides
+    from core.storage.live_settings import LiveSettings
     from core.storage.usage import AnswerOutcome, TokenUsage, UsageRepository, UsageTotals
 
 QuotaScope = Literal["everybody", "this_chat", "you"]
@@ -50,20 +50,10 @@ class _QuotaUsage:
 
 
 class QuotaLimiter:
-    """The daily limits, those of `steering` before the configured ones.
+    """The daily limits. `default_usage` is what an answer is taken to consume while the ledger holds none."""
 
-    `at_first` is what an answer is taken to consume as long as the ledger holds none.
-    """
-
-    def __init__(
-        self,
-        settings: LimitsSettings,
-        usage_repository: UsageRepository,
-        default_usage: TokenUsage,
-        overrides: RuntimeOverrides | None = None,
-    ) -> None:
-        self._overrides = overrides
-        self._settings = settings
+    def __init__(self, live: LiveSettings, usage_repository: UsageRepository, default_usage: TokenUsage) -> None:
+        self._live = live
         self._usage_repository = usage_repository
         self._default_usage = default_usage
         self._in_progress: set[_Reservation] = set()
@@ -71,16 +61,11 @@ class QuotaLimiter:
         self._open_reads: dict[_Reservation, set[_Reservation]] = {}
         self._logged_today: tuple[date, set[tuple[str, tuple[str, str]]]] = (date.min, set())
 
-    def on_reload(self, settings: Settings) -> None:
-        """Go by other limits from now on."""
-        self._settings = settings.limits
-
     @asynccontextmanager
     async def reserve(self, question: Question) -> AsyncIterator[None]:
         """Let an answer be made in the block. Raises `UsageError` when a limit is used up, and says until when."""
-        if self._overrides:
-            await self._overrides.load()
-        if all(self._get_quota(limit_name) is None for limit_name in type(self._settings).model_fields):
+        await self._live.load()
+        if all(self._live.limit(limit_name) is None for limit_name in LimitsSettings.model_fields):
             yield
             return
         reservation = await self._create_reservation(question)
@@ -127,13 +112,9 @@ class QuotaLimiter:
                 ("tokens", usage.total_tokens, average.total_tokens),
                 ("cost", usage.cost, average.cost),
             ):
-                quota = self._get_quota(f"daily_{kind}{suffix}")
+                quota = self._live.limit(f"daily_{kind}{suffix}")
                 if quota is not None:
                     yield _QuotaUsage(f"daily_{kind}{suffix}", scope, subject, quota, amount, count, average_amount)
-
-    def _get_quota(self, limit_name: str) -> float | None:
-        configured: float | None = getattr(self._settings, limit_name)
-        return self._overrides.limit(limit_name, configured) if self._overrides else configured
 
     def _log_exhausted(self, quota_usage: _QuotaUsage, today: date) -> None:
         """Log a limit that is used up once a day: every question after that would say the same."""

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from core.answering.cache import CachedAnswers, GetVersions, answer_with_cache, fingerprint
+from core.answering.cache import CachedAnswers, answer_with_cache
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.pipeline import answer
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
 from core.answering.retry import RetryQuestion, with_more_effort
-from core.llm.role_models import TOKENS_PER_PRICE_UNIT
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
-from core.settings import ModelSettings, Settings
 from core.types import Question, Reply
 
 if TYPE_CHECKING:
-    from core.storage.engine import Database
-    from core.storage.usage import TokenUsage, UsageRepository
+    from core.storage.usage import UsageRepository
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerService:
-    """Answers questions. Without a ledger nothing is limited or recorded, without `repeated` nothing given again."""
+    """Answers questions.
+
+    Without `limits` and `usage_repository` nothing is limited or recorded, without `cached_answers` none is reused.
+    """
 
     deps: AnswerDependencies
     limits: QuotaLimiter | None = None
@@ -64,39 +64,3 @@ class AnswerService:
             quota_limiter=self.limits,
             usage_repository=self.usage_repository,
         )
-
-
-def make_answer_service(deps: AnswerDependencies, versions: GetVersions, database: Database) -> AnswerService:
-    """Wire what the configuration asks for on top of the straight line, over one database."""
-    from core.storage.answer_cache import AnswerCache
-    from core.storage.overrides import RuntimeOverrides
-    from core.storage.usage import UsageRepository
-
-    settings = deps.settings
-    cached_answers = None
-    if settings.cache.enabled:
-        cache = AnswerCache(database, settings.cache, fingerprint(settings, deps.prompts))
-        cached_answers = CachedAnswers(
-            cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity
-        )
-    if deps.model is None:
-        return AnswerService(deps, cached_answers=cached_answers)
-    usage_repository = UsageRepository(database)
-    return AnswerService(
-        deps,
-        QuotaLimiter(settings.limits, usage_repository, _max_usage_per_call(settings), RuntimeOverrides(database)),
-        usage_repository,
-        cached_answers,
-    )
-
-
-def _max_usage_per_call(settings: Settings) -> TokenUsage:
-    """Return about what one call that writes an answer consumes at most."""
-    from core.storage.usage import TokenUsage
-
-    model_settings = settings.models.main or settings.models.light or ModelSettings(base_url="-", model="-")
-    prompt_tokens, completion_tokens = model_settings.context_tokens, model_settings.max_tokens
-    cost = (
-        prompt_tokens * (model_settings.price_prompt or 0) + completion_tokens * (model_settings.price_completion or 0)
-    ) / TOKENS_PER_PRICE_UNIT
-    return TokenUsage(prompt_tokens, completion_tokens, cost)

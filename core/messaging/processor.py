@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -20,13 +20,13 @@ from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.journaled_delivery import JournaledDelivery
 from core.messaging.multi_bot import bot_log_context, recover_pending
-from core.messaging.policy.command_table import has_role, is_question
+from core.messaging.policy.command_table import is_question
 from core.messaging.policy.permissions import PermissionDenied
 from core.observability.logs import get_logger, log_context
-from core.ports import Adapter, Library, MessageHandler, Sink
+from core.ports import Adapter, MessageHandler, Sink
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
-from core.storage.chat_history import RESTRICTED_THREAD, ChatHistory
+from core.storage.chat_history import RESTRICTED_THREAD
 from core.storage.messages import Journal
 from core.text.keywords import get_author_turns
 from core.text.language import detect_language
@@ -38,31 +38,27 @@ MAX_QUOTED_CHARS = 1000
 AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
 
+@dataclass(frozen=True, slots=True)
+class MessageStages:
+    """What a message may pass through: `gate` decides whether the bot speaks, the others are what it can come to."""
+
+    gate: Gate
+    dispatcher: CommandDispatcher
+    commenter: Commenter
+    feedback: FeedbackHandler
+    handoff: Handoff
+
+
 class MessageProcessor:
-    """Takes messages from all adapters, in order within a conversation; conversations do not wait for each other.
+    """Takes messages from all adapters, in order within a conversation; conversations do not wait for each other."""
 
-    Without a `library` nothing tells whether a question is about the knowledge, and the bot never speaks unasked. The
-    `desk` answers commands.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        journal: Journal,
-        answer: AnswerFunction,
-        library: Library | None = None,
-        dispatcher: CommandDispatcher | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings, journal: Journal, answer: AnswerFunction, stages: MessageStages) -> None:
         self._settings = settings
-        self._dispatcher = dispatcher = dispatcher or CommandDispatcher(settings, journal)
-        self._gate = Gate(
-            settings, ChatHistory(journal.database), library, dispatcher.overrides, dispatcher.permissions
-        )
-        dispatcher.context.reload_handlers["gate"] = self._gate.on_reload
-        self._commenter = Commenter(settings, journal, answer, library)
-        start_answer = partial(self._schedule, previous_reply_id="")
-        self._feedback = FeedbackHandler(settings, journal, start_answer, self._is_admin)
-        self._handoff = Handoff(settings, journal, start_answer, self._is_admin)
+        self._gate = stages.gate
+        self._dispatcher = stages.dispatcher
+        self._commenter = stages.commenter
+        self._feedback = stages.feedback
+        self._handoff = stages.handoff
         self._stopping = asyncio.Event()
         self._journal = journal
         self._answer = answer
@@ -81,7 +77,7 @@ class MessageProcessor:
         return partial(self._receive, adapter)
 
     async def resume(self, *adapters: Adapter) -> None:
-        """Take up what the last run received but did not settle. `bots` are all of one platform."""
+        """Take up what the last run received but did not settle. The adapters are all of one platform."""
         for adapter, message, previous_reply_id in await recover_pending(self._journal, adapters):
             with bot_log_context(adapter):
                 self._schedule(adapter, message, previous_reply_id)
@@ -114,6 +110,9 @@ class MessageProcessor:
         elif await self._journal.record_message(message):
             self._schedule(adapter, message, "")
 
+    def _start_answer(self, adapter: Adapter, message: Message) -> None:
+        self._schedule(adapter, message, previous_reply_id="")
+
     def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
         key = message.key
         if self._dispatcher.is_priority(message):
@@ -138,7 +137,8 @@ class MessageProcessor:
                     return
                 if is_press(message):
                     async with lock:
-                        await self._feedback.handle_press(adapter, message, JournaledDelivery(self._journal, message))
+                        delivery = JournaledDelivery(self._journal, message)
+                        await self._feedback.handle_press(adapter, message, delivery, self._start_answer)
                     return
                 async with lock, self._worker_slots:
                     if self._commenter.should_handle(message):
@@ -219,14 +219,14 @@ class MessageProcessor:
                 **reply.trace.timings_ms,
             )
             if is_answerable:
-                await self._handoff.escalate_if_needed(adapter, message, reply)
+                await self._handoff.escalate_if_needed(adapter, message, reply, self._start_answer)
 
     async def _reply(self, adapter: Adapter, message: Message, sink: Sink, decision: GateDecision) -> Reply:
         if decision.canned_reply:
             await self._journal.begin_answer(message)
             return await _send_text(sink, decision.canned_reply)
         if self._handoff.should_handle(message):
-            return await _send_text(sink, await self._handoff.answer(adapter, message))
+            return await _send_text(sink, await self._handoff.answer(adapter, message, self._start_answer))
         # Not the text that an edit left behind: a command is what its author sent.
         if not is_question(message.command):
             return await _send_text(sink, await self._dispatcher.dispatch(message, adapter))
@@ -254,11 +254,6 @@ class MessageProcessor:
             return False
         await self._journal.mark_skipped(message, "kept as an answer to be reviewed")
         return True
-
-    async def _is_admin(self, message: Message, adapter: Adapter) -> bool:
-        """Say whether the author of a message looks after the bot in its chat."""
-        await self._dispatcher.overrides.load()
-        return has_role(await self._dispatcher.permissions.resolve_role(message, adapter), "admin")
 
     async def _get_quoted_turns(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
         """Return the message that this one replies to as conversation, without an author: it counts for the asker."""

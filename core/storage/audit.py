@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -48,23 +48,23 @@ def new_entry(message: Message, outcome: AuditOutcome, what: str = "", before: s
 
 
 class Audit:
-    """Every method raises `StoreError` when the database refuses. `keep_days` None keeps entries for ever."""
+    """Every method raises `StoreError` when the database refuses.
 
-    def __init__(self, database: Database, keep_days: float | None = None) -> None:
+    `get_keep_days` returns for how many days entries are kept, None for ever.
+    """
+
+    def __init__(self, database: Database, get_keep_days: Callable[[], float | None] = lambda: None) -> None:
         self._database = database
-        self._keep_days = keep_days
-
-    def set_keep_days(self, keep_days: float | None) -> None:
-        """Keep entries for another time from now on."""
-        self._keep_days = keep_days
+        self._get_keep_days = get_keep_days
 
     @uncancellable
     async def record(self, entry: AuditEntry) -> None:
         """Write an entry, and forget those that are too old."""
         async with self._database.transaction() as connection:
             await write_entry(connection, entry)
-            if self._keep_days is not None:
-                oldest = datetime.now(UTC) - timedelta(days=min(self._keep_days, MAX_DAYS))
+            keep_days = self._get_keep_days()
+            if keep_days is not None:
+                oldest = datetime.now(UTC) - timedelta(days=min(keep_days, MAX_DAYS))
                 await connection.execute(delete(audit).where(audit.c.at < oldest))
 
     async def get_newest(self, limit: int, *, chat: tuple[str, str] | None = None) -> Sequence[AuditEntry]:

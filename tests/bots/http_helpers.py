@@ -20,6 +20,7 @@ from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
 from tests.core.fixtures import settings
 from tests.peers.callback import SECRET, CallbackPeer
+from tests.wiring import make_processor
 
 QUICK = HttpIntervals(partial_s=0.01, retry_s=0.01, max_retry_s=0.05, retry_timeout_s=30, shutdown_grace_s=0.5)
 CITED = (Citation(1, "p", "docs", "Install", "install.md", "https://example.org/install"),)
@@ -88,7 +89,7 @@ async def open_harness(
         async with peer or CallbackPeer() as network:
             adapter = HttpAdapter(http_settings(network, folder, **(http or {})), QUICK)
             await adapter.open()
-            intake = MessageProcessor(configuration or settings(**changes), journal, answer, library)
+            intake = make_processor(configuration or settings(**changes), journal, answer, library)
             await intake.resume(adapter)
             listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
             try:

@@ -20,6 +20,7 @@ from core.storage.tables import messages
 from core.types import Question, Reply
 from tests.core.fixtures import ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer
+from tests.wiring import make_processor
 
 SEEN = "ModuleNotFoundError: No module named 'kimas'"
 
@@ -61,7 +62,7 @@ async def open_harness(
         async def answered(question: Question, sink: Sink) -> Reply:
             return await answer(question, sink, parts(model=models, configuration=configuration))
 
-        intake = MessageProcessor(configuration, journal, answered, ShelfLibrary())
+        intake = make_processor(configuration, journal, answered, ShelfLibrary())
         await adapter.open()
         listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
         try:

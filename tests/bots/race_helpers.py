@@ -35,6 +35,7 @@ from core.types import BY_BOT, Message, Passage, Question, Reply
 from tests.core.fixtures import ShelfLibrary, parts, passage
 from tests.core.scripted import Body, ScriptedPeer
 from tests.peers.language_model import BODY, pieces_of
+from tests.wiring import make_processor
 
 PRESET = Path(__file__).parents[2] / "config/presets/olympic-bot.yaml"
 SCALE = 0.3
@@ -318,7 +319,7 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
         journal = await Journal.open(folder / "journal.db")
         try:
             await models.warm_up()
-            intake, adapter = MessageProcessor(settings, journal, comment), make(settings)
+            intake, adapter = make_processor(settings, journal, comment), make(settings)
             async with listening(adapter, series.sight.receiver(intake.handler_for(adapter)), intake, network):
                 await _run_all(series)
             series.ends = {number: await end_of(journal, post) for number, post in series.posts.items()}

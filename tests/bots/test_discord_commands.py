@@ -25,13 +25,13 @@ from bots.discord.convert import Identity, to_command
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.commands.explain_command import NOTHING
 from core.messaging.policy.command_table import COMMANDS, get_command
-from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots import discord_helpers
 from tests.conformance.bot import Script
 from tests.core.fixtures import settings
 from tests.peers.discord import EPHEMERAL, Asked, Author, DiscordPeer
+from tests.wiring import make_desk, make_processor
 
 ANN, BOSS, OWNER = Author("1001"), Author("1003", "boss", "Boss"), Author("1009", "owner", "Owner")
 SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code", "old-docs")}
@@ -67,8 +67,8 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)
-            desk = CommandDispatcher(whole, journal)
-            intake = MessageProcessor(whole, journal, Script(), dispatcher=desk)
+            desk = make_desk(whole, journal)
+            intake = make_processor(whole, journal, Script(), dispatcher=desk)
             listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
             async def stop() -> None:
@@ -147,7 +147,7 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, star
     assert asked.hidden
     assert asked.shown is not None
     assert asked.shown.content == "The mode of this chat is now `auto`; it was `mention`."
-    assert desk.overrides.mode(f"discord:{room}") == "auto"
+    assert desk.context.overrides.mode(f"discord:{room}") == "auto"
     public = await told(peer, room, "ask", ANN, question="How?")
     assert not public.hidden
 
@@ -174,7 +174,7 @@ async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start:
     refused = await told(peer, room, "resume", ANN, permissions=2048)
     assert refused.shown is not None
     assert refused.shown.content.startswith("Only")
-    assert desk.overrides.paused_until(f"discord:{room}")
+    assert desk.context.overrides.paused_until(f"discord:{room}")
 
 
 async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -> None:
@@ -190,7 +190,7 @@ async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, s
         "1", ConversationKey("discord", room), OWNER.id, "Owner", "x" * 200, datetime.now(UTC), command="mode"
     )
     for number in range(30):
-        await desk.overrides.change(command, f"discord:{room}", f"note {number}", "y" * 150)
+        await desk.context.overrides.change(command, f"discord:{room}", f"note {number}", "y" * 150)
     asked = await told(peer, room, "audit", OWNER, entries="30")
     await peer.wait_until(lambda: len(peer.messages(room)) > 3, 30)
     assert asked.hidden
@@ -204,7 +204,7 @@ async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, st
     await peer.wait_until(lambda: bool(peer.called("POST /interactions/{}/{}/callback")), 30)
     await peer.command(room, "mode", OWNER, mode="off")
     async with asyncio.timeout(30):
-        while desk.overrides.mode(f"discord:{room}") != "off":
+        while desk.context.overrides.mode(f"discord:{room}") != "off":
             await asyncio.sleep(0.01)
     assert peer.called("POST /channels/{}/messages") == []
 

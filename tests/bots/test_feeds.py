@@ -29,7 +29,6 @@ from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
 from core.errors import ConfigurationError, SourceError, UsageError
 from core.messaging.auto_comment.commenter import entry_heading
-from core.messaging.processor import MessageProcessor
 from core.observability.logs import configure_logs
 from core.observability.silence_kinds import get_skip_kind
 from core.ports import Adapter, Sink
@@ -52,6 +51,7 @@ from tests.peers.discord import DiscordPeer
 from tests.peers.slack import SlackPeer
 from tests.peers.telegram import TelegramPeer
 from tests.peers.web import Page, WebPeer
+from tests.wiring import make_processor
 
 GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
 # A minute of the settings takes so long here.
@@ -199,7 +199,7 @@ async def followed(
 ) -> AsyncIterator[Writer]:
     """Follow the configured feeds as the daemon does, once `wanted` looks at the first are over."""
     writer = Writer()
-    intake = MessageProcessor(configuration, journal, writer)
+    intake = make_processor(configuration, journal, writer)
     await intake.resume(place.adapter)
     record = FeedStateRepository(journal.database)
     tasks = [
@@ -398,7 +398,7 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
         await asyncio.Event().wait()
         raise AssertionError
 
-    intake = MessageProcessor(configuration, journal, hang)
+    intake = make_processor(configuration, journal, hang)
     follower = FeedFollower(
         "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
@@ -425,7 +425,7 @@ async def test_the_deadline_counts_from_the_first_look(
         raise AssertionError
 
     configuration = following(web, place.chat, deadline_s=0.2)
-    intake = MessageProcessor(configuration, journal, slow)
+    intake = make_processor(configuration, journal, slow)
     follower = FeedFollower(
         "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
@@ -483,7 +483,7 @@ async def test_a_private_address_is_refused(
         "games", configuration, place.adapter, FeedStateRepository(journal.database), minute_s=MINUTE_S
     )
     task = asyncio.create_task(
-        follower.listen(MessageProcessor(configuration, journal, Writer()).handler_for(place.adapter))
+        follower.listen(make_processor(configuration, journal, Writer()).handler_for(place.adapter))
     )
     await until(lambda: events(log, "feed.not_read"))
     task.cancel()
@@ -579,7 +579,7 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
     async with followed(following(web, place.chat), place, journal) as writer:
         web.pages["/feed"] = rss(Item(2), Item(1))
         await outcomes(journal, 1)
-        intake = MessageProcessor(settings(), journal, writer)
+        intake = make_processor(settings(), journal, writer)
         listening = asyncio.create_task(place.adapter.listen(intake.handler_for(place.adapter)))
         await place.adapter.ready.wait()
         shown = place.peer._given[place.peer.keys[0]]

@@ -30,7 +30,6 @@ from bots.common.terminal import make_console
 from bots.console.adapter import DELETED, DELETED_LATE, ConsoleGroupAdapter
 from bots.console.rating import USAGE
 from core.errors import StoreError, StoreLocked, UsageError
-from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.runtime.locks import group_lock
 from core.settings import Settings
@@ -39,6 +38,7 @@ from core.storage.engine import Database
 from core.text.feedback_messages import ENGLISH
 from core.types import RETRY_SUFFIX, Message, Question, Reply
 from tests.deployment import README, Deployment
+from tests.wiring import make_processor
 
 QUESTION = "How do I rotate the signing keys of sessions?"
 
@@ -273,7 +273,7 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
 
     heard, group = OutcomePrinter(make_console()), ConsoleGroupAdapter(0, make_console())
     async with open_journal(tmp_path, heard) as journal:
-        intake = MessageProcessor(whole, journal, answer)
+        intake = make_processor(whole, journal, answer)
         receive = intake.handler_for(group)
 
         async def ask(*texts: str) -> None:

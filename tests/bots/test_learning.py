@@ -19,7 +19,6 @@ from bots.discord.interactions import to_learn_command
 from bots.slack.adapter import SlackAdapter
 from bots.slack.convert import parse_subcommand
 from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
-from core.messaging.processor import MessageProcessor
 from core.ports import Adapter
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
@@ -31,6 +30,7 @@ from tests.core.fixtures import settings
 from tests.core.test_feedback import ASKED
 from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
+from tests.wiring import make_processor
 
 BEN, CLEO = Author("2002", "ben", "Ben"), Author("3003", "cleo", "Cleo")
 TRUSTED = {"trusted": [f"discord:{CLEO.id}", "slack:U3CLEO"]}
@@ -73,7 +73,7 @@ async def slack(journal: Journal, tmp_path: Path, request: pytest.FixtureRequest
 async def listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -> None:
     await adapter.open()
     stack.push_async_callback(adapter.close)
-    intake = MessageProcessor(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
+    intake = make_processor(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
     task = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
     async def stop() -> None:

@@ -24,7 +24,6 @@ from bots.discord.adapter import DiscordAdapter
 from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
 from core.errors import StoreError, UsageError
-from core.messaging.processor import MessageProcessor
 from core.observability.metrics import DaemonStatus, PrometheusMetrics
 from core.observability.recorder import NullMetrics
 from core.ports import ConnectionStatus
@@ -46,6 +45,7 @@ from tests.peers.language_model import LanguageModelPeer
 from tests.peers.slack import SlackPeer
 from tests.peers.telegram import TelegramPeer
 from tests.peers.web import Page, WebPeer
+from tests.wiring import make_processor
 
 GROUP = -100200300
 SOON_S = 60
@@ -341,7 +341,7 @@ class Upkept:
 async def opened(monitor: Monitor, configuration: Settings, journal: Journal) -> tuple[HttpAdapter, Upkept]:
     http = HttpSettings.model_validate({"secret": {"env": "NO_SECRET"}, "callback_url": "http://127.0.0.1:9"})
     adapter, upkeep = HttpAdapter(http), Upkept()
-    monitor.attach([adapter], MessageProcessor(configuration, journal, echo), upkeep, None)
+    monitor.attach([adapter], make_processor(configuration, journal, echo), upkeep, None)
     return adapter, upkeep
 
 

@@ -15,7 +15,6 @@ from sqlalchemy import select
 
 from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
-from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
@@ -24,6 +23,7 @@ from tests.bots import discord_helpers, slack_helpers
 from tests.core.fixtures import ShelfLibrary, settings
 from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
+from tests.wiring import make_processor
 
 GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
 NEWS, FORUM, CROSSPOST = 5, 15, 1 << 1
@@ -80,7 +80,7 @@ async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) ->
     journal, writing = await Journal.open(folder / "journal.db"), Writing()
     # Longer than usual, for a machine that has much to do.
     configuration = settings(auto_comment={"chats": [chat], "deadline_s": 60, **changes})
-    intake = MessageProcessor(configuration, journal, writing.answer, ShelfLibrary())
+    intake = make_processor(configuration, journal, writing.answer, ShelfLibrary())
     await adapter.open()
     listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
     try:

@@ -16,13 +16,13 @@ from bots.slack.administrators import AdministratorCache
 from bots.slack.convert import parse_subcommand
 from bots.slack.errors import Unreachable
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots import slack_helpers
 from tests.conformance.bot import Script
 from tests.core.fixtures import settings
 from tests.peers.slack import SlackPeer
+from tests.wiring import make_desk, make_processor
 
 ANN, BOSS, OWNER = "U1ANN", "U3BOSS", "U9OWNER"
 
@@ -49,8 +49,8 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             stack.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
-            desk = CommandDispatcher(whole, journal)
-            intake = MessageProcessor(whole, journal, Script(), dispatcher=desk)
+            desk = make_desk(whole, journal)
+            intake = make_processor(whole, journal, Script(), dispatcher=desk)
             listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
             async def stop() -> None:
@@ -102,7 +102,7 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     answer = await told(peer, "mode auto", OWNER)
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "The mode of this chat is now `auto`; it was `mention`."
-    assert desk.overrides.mode("slack:C1") == "auto"
+    assert desk.context.overrides.mode("slack:C1") == "auto"
     refused = await told(peer, "mode off", ANN)
     assert refused["response_type"] == "ephemeral"
     assert refused["text"] == "Only those who look after this bot here may do that."
@@ -115,7 +115,7 @@ async def test_administrators_of_the_workspace_are_looked_up_once_in_a_while(pee
     assert (await told(peer, "pause 5", BOSS))["text"].startswith("I am silent in this chat until")
     await told(peer, "status", BOSS)
     assert (await told(peer, "resume", ANN))["text"].startswith("Only")
-    assert desk.overrides.paused_until("slack:C1")
+    assert desk.context.overrides.paused_until("slack:C1")
     assert [call.parameters["user"] for call in peer.called("users.info")] == [BOSS, ANN]
     assert (await told(peer, "sources off docs", BOSS))["text"] == "Only the owners of this bot may do that."
 
@@ -138,7 +138,7 @@ async def test_words_in_a_message_are_no_command(peer: SlackPeer, start: Start) 
     await peer.wait_for_reply("C1", 30, containing="Answer to: pause")
     peer.say("C1", "<@UBOT> /pause", user="U7", bot_id="B7")
     await told(peer, "status", OWNER)
-    assert not desk.overrides.paused_until("slack:C1")
+    assert not desk.context.overrides.paused_until("slack:C1")
     assert await desk.context.audit.get_newest(9) == []
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from bots.slack.adapter import SlackAdapter
 from bots.slack.errors import SlackIntervals
-from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.settings import Settings
 from core.storage.messages import Journal
@@ -20,6 +19,7 @@ from tests.bots.race_helpers import CHATS, NEWS, RIVALS, SCALE, US, end_of, list
 from tests.bots.slack_helpers import Threads, settings
 from tests.core import fixtures
 from tests.peers.slack import SlackPeer
+from tests.wiring import make_processor
 
 CHANNELS = [f"C{number}" for number in range(1, CHATS + 1)]
 ROBOTS = {name: (f"U{number}", f"B{number}") for number, name in enumerate(RIVALS)}
@@ -87,7 +87,7 @@ async def two_at_once(folder: Path, post_s: float, deadline_s: float) -> AsyncIt
                 settings(peer, folder), Threads().answered_in, SlackIntervals(post_s=post_s), bot_message_chats={"C1"}
             )
             comments = {"chats": ["slack:C1"], "deadline_s": deadline_s}
-            intake = MessageProcessor(fixtures.settings(auto_comment=comments), journal, write)
+            intake = make_processor(fixtures.settings(auto_comment=comments), journal, write)
             async with listening(adapter, intake.handler_for(adapter), intake, network):
                 posts = {await network.post("C1", number, f"post {number}") for number in (1, 2)}
                 first = await peer.wait_for_reply("C1", 10)

@@ -28,6 +28,7 @@ from tests.core.fixtures import settings
 from tests.peers.slack import SlackPeer
 from tests.peers.slack_events import Envelope
 from tests.peers.slack_views import View
+from tests.wiring import make_desk, make_processor
 
 ANN, LENA, OWNER = "U1ANN", "U2LENA", "U9OWNER"
 CHAT = "slack:C1"
@@ -111,8 +112,8 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             running.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
-            desk = CommandDispatcher(whole, journal)
-            intake = MessageProcessor(whole, journal, script or Script(), dispatcher=desk)
+            desk = make_desk(whole, journal)
+            intake = make_processor(whole, journal, script or Script(), dispatcher=desk)
             listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
             async def stop() -> None:
@@ -140,7 +141,7 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     }
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.50"})
     assert not view.open
-    steering = bot.desk.overrides
+    steering = bot.desk.context.overrides
     assert (steering.mode(CHAT), steering.threshold(CHAT)) == ("auto", 0.7)
     assert (steering.is_off("docs"), steering.scale("docs"), steering.is_off("code")) == (True, 2.5, False)
     assert await bot.written() == [
@@ -155,8 +156,8 @@ async def test_what_is_saved_is_what_the_commands_would_have_done(start: Start, 
     again = await bot.opened()
     assert again.shown() | {MODE: "auto", THRESHOLD: "0.7", DOCS: "off", SCALE: "2.5"} == again.shown()
     await bot.sent(again, {MODE: "default", THRESHOLD: "default", DOCS: "on", SCALE: "1"})
-    assert (bot.desk.overrides.mode(CHAT), bot.desk.overrides.threshold(CHAT)) == (None, None)
-    assert not bot.desk.overrides.has_source_overrides
+    assert (bot.desk.context.overrides.mode(CHAT), bot.desk.context.overrides.threshold(CHAT)) == (None, None)
+    assert not bot.desk.context.overrides.has_source_overrides
 
 
 async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
@@ -166,7 +167,7 @@ async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
     await bot.told("mode off", OWNER)
     await bot.sent(view, {SCALE: "1.0"})
     assert not view.open
-    assert bot.desk.overrides.mode(CHAT) == "off"
+    assert bot.desk.context.overrides.mode(CHAT) == "off"
     assert await bot.written() == [("changed", "mode off", "mention", "off")]
 
 
@@ -206,7 +207,7 @@ async def test_an_admin_changes_the_chat_and_only_sees_the_sources(start: Start)
         "code: used for answers, weighs 1; owners change that",
     ]
     await bot.sent(view, {MODE: "off"})
-    assert bot.desk.overrides.mode(CHAT) == "off"
+    assert bot.desk.context.overrides.mode(CHAT) == "off"
 
 
 async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> None:
@@ -217,13 +218,13 @@ async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> Non
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.1"})
     refusal = "Only those who look after this bot here may do that."
     assert view.errors == {MODE: refusal, THRESHOLD: refusal}
-    assert (bot.desk.overrides.mode(CHAT), bot.desk.overrides.threshold(CHAT)) == (None, None)
+    assert (bot.desk.context.overrides.mode(CHAT), bot.desk.context.overrides.threshold(CHAT)) == (None, None)
     assert [one[:2] for one in await bot.written()][-2:] == [("refused", "mode auto"), ("refused", "threshold 0.1")]
     # Whoever sends it, it is the sender who is asked about.
     theirs = await bot.opened(OWNER)
     await bot.sent(theirs, {DOCS: "off"}, user=ANN)
     assert theirs.errors == {DOCS: "Only the owners of this bot may do that."}
-    assert not bot.desk.overrides.is_off("docs")
+    assert not bot.desk.context.overrides.is_off("docs")
 
 
 async def test_others_get_a_word_and_no_form(start: Start) -> None:
@@ -299,18 +300,18 @@ async def test_a_form_opened_before_a_restart_can_be_sent_after_it(start: Start)
     bot = await start()
     await bot.sent(view, {MODE: "auto"})
     assert not view.open
-    assert bot.desk.overrides.mode(CHAT) == "auto"
+    assert bot.desk.context.overrides.mode(CHAT) == "auto"
 
 
 async def test_a_part_that_was_saved_is_not_saved_again_with_the_rest(start: Start) -> None:
     bot = await start()
     view = await bot.opened()
     gone = bot.desk.context.settings
-    bot.desk.context.settings = gone.model_copy(update={"sources": {"code": gone.sources["code"]}})
+    bot.desk.context.live.settings = gone.model_copy(update={"sources": {"code": gone.sources["code"]}})
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert list(view.errors) == [DOCS]
     assert view.errors[DOCS] == "No source has that name. The sources are: code."
-    bot.desk.context.settings = gone
+    bot.desk.context.live.settings = gone
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
     assert [one[1] for one in await bot.written()] == ["mode auto", "sources off docs"]
@@ -327,7 +328,7 @@ async def test_what_comes_too_late_for_the_form_is_told_by_a_note(start: Start) 
         "ephemeral",
         "The mode of this chat is now `auto`; it was `mention`.",
     )
-    assert bot.desk.overrides.mode(CHAT) == "auto"
+    assert bot.desk.context.overrides.mode(CHAT) == "auto"
 
 
 async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) -> None:
@@ -370,7 +371,7 @@ async def test_a_form_holds_what_a_modal_can(start: Start) -> None:
     assert view.notes() == TOO_MANY_FIELDS
     last = next(name for name in many if name.startswith("s45"))
     await bot.sent(view, {f"sources {{}} {last}": "off"})
-    assert bot.desk.overrides.is_off(last)
+    assert bot.desk.context.overrides.is_off(last)
 
 
 async def test_a_dry_run_opens_nothing(start: Start) -> None:
@@ -403,7 +404,7 @@ async def test_a_form_does_not_wait_for_answers_in_the_making(start: Start) -> N
     view = await bot.opened()
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
-    assert bot.desk.overrides.is_off("docs")
+    assert bot.desk.context.overrides.is_off("docs")
     assert bot.peer.responses == []
     held.open.set()
 

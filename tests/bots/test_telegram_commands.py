@@ -17,7 +17,6 @@ from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.commands import AdministratorCache
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.policy.command_table import COMMANDS
-from core.messaging.processor import MessageProcessor
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from tests.bots.test_telegram_adapter import settings as telegram_settings
@@ -25,6 +24,7 @@ from tests.conformance.bot import Script
 from tests.conformance.platforms import TELEGRAM_PACE
 from tests.core.fixtures import settings
 from tests.peers.telegram import Author, TelegramPeer
+from tests.wiring import make_desk, make_processor
 
 GROUP = -1005
 ANN, BOSS, OWNER = Author(1001, "Ann"), Author(1003, "Boss"), Author(1001001, "Owner")
@@ -54,8 +54,8 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             stack.push_async_callback(adapter.close)
             whole = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
-            desk = CommandDispatcher(whole, journal)
-            intake = MessageProcessor(whole, journal, Script(), dispatcher=desk)
+            desk = make_desk(whole, journal)
+            intake = make_processor(whole, journal, Script(), dispatcher=desk)
             listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
 
             async def stop() -> None:
@@ -98,7 +98,7 @@ async def test_administrators_of_the_group_are_looked_up_once_in_a_while(peer: T
     desk = await start(platform_admins=True)
     assert (await told(peer, "/pause 5", BOSS)).startswith("I am silent in this chat until")
     assert (await told(peer, "/resume", ANN)).startswith("Only")
-    assert desk.overrides.paused_until(f"telegram:{GROUP}")
+    assert desk.context.overrides.paused_until(f"telegram:{GROUP}")
     assert len(peer.called("getChatAdministrators")) == 1
 
 
@@ -123,8 +123,8 @@ async def test_another_bots_command_and_an_edited_one_do_nothing(peer: TelegramP
     said = peer.say(GROUP, "hello all", author=OWNER)
     peer.edit(GROUP, said, "/mode@kimas_bot off")
     assert "Version" in await told(peer, "/status", OWNER)
-    assert desk.overrides.mode(f"telegram:{GROUP}") is None
-    assert not desk.overrides.paused_until(f"telegram:{GROUP}")
+    assert desk.context.overrides.mode(f"telegram:{GROUP}") is None
+    assert not desk.context.overrides.paused_until(f"telegram:{GROUP}")
 
 
 async def test_a_replied_to_silence_is_explained(peer: TelegramPeer, start: Start) -> None:

@@ -26,6 +26,7 @@ from tests.bots import discord_helpers
 from tests.bots.test_several_bots import Plain, message
 from tests.core.fixtures import ShelfLibrary, settings
 from tests.peers.discord import Author, DiscordPeer
+from tests.wiring import make_processor
 
 QUESTION = "How do I install the package with pip?"
 BEA, ROBOT = Author("1002", "bea", "Bea"), Author("2001", "echo", "Echo", bot=True)
@@ -96,7 +97,7 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
         journal = await Journal.open(tmp_path / "journal.db")
         stack.push_async_callback(journal.close)
         configured = settings(gate={"mode": "auto", "wait_s": WAIT_S})
-        intake = MessageProcessor(configured, journal, answer, ShelfLibrary())
+        intake = make_processor(configured, journal, answer, ShelfLibrary())
         pace = replace(discord_helpers.PACE, typing_ttl_s=typed_s)
         adapter = Watched(discord_helpers.settings(peer, tmp_path), discord_helpers.Positions(), pace)
         adapter.waiting = asyncio.Event()

@@ -23,6 +23,7 @@ from core.types import Citation, Question, Reply
 from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skipping, until
 from tests.conformance.played import Played, printed
 from tests.core.fixtures import settings
+from tests.wiring import make_processor
 
 GRACE_S = 60
 ELSEWHERE = Person(77, "Elsewhere")
@@ -122,7 +123,7 @@ class Bot:
         self.journal = await Journal.open(self.file)
         self.adapter = self.driver.adapter(self.journal, self._folder)
         await self.adapter.open()
-        self.intake = MessageProcessor(settings(**self.changes), self.journal, self._answered)
+        self.intake = make_processor(settings(**self.changes), self.journal, self._answered)
         self._listening = asyncio.create_task(self._listen())
         await self.driver.ready()
 

@@ -14,6 +14,7 @@ from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from tests.core.fixtures import MemorySink, settings
+from tests.wiring import make_processor
 
 _NUMBERS = count(1)
 
@@ -41,7 +42,7 @@ class Quiet(Adapter):
 
 async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], verdict: str) -> None:
     """Have each text asked and answered in a chat, and the answer rated, each by somebody else."""
-    intake, adapter = MessageProcessor(settings(), journal, _answer), Quiet(key.platform)
+    intake, adapter = make_processor(settings(), journal, _answer), Quiet(key.platform)
     receive = intake.handler_for(adapter)
     for text in texts:
         number, now = next(_NUMBERS), datetime.now(UTC)

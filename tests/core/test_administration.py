@@ -46,6 +46,7 @@ from core.storage.usage import TokenUsage, UsageRepository
 from core.text.formatting import INDEFINITELY, format_code, format_duration
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
+from tests.wiring import make_desk, make_processor
 
 GROUP = ConversationKey("test", "room")
 PRIVATE = ConversationKey("test", "1")
@@ -180,8 +181,8 @@ class Bot:
     def of(cls, journal: Journal, room: Room | None = None, **changes: object) -> Bot:
         upkeep, reread = changes.pop("upkeep", None), changes.pop("reread", None)
         whole = configured(**changes)
-        desk = CommandDispatcher(whole, journal, refresher=upkeep, reload_settings=reread)  # type: ignore[arg-type]
-        return cls(journal, MessageProcessor(whole, journal, echo, ShelfLibrary(), desk), desk, room or Room())
+        desk = make_desk(whole, journal, refresher=upkeep, reload_settings=reread)  # type: ignore[arg-type]
+        return cls(journal, make_processor(whole, journal, echo, ShelfLibrary(), desk), desk, room or Room())
 
     async def hear(self, message: Message) -> str:
         """Return what the bot said to a message: a reply, a failure, or nothing."""
@@ -322,8 +323,8 @@ async def test_what_changes_the_deployment_is_the_owners_alone(journal: Journal,
         told = await bot.hear(says(command, given, who=who))
         expected = "Only those who look after" if who == ANN and command != "sources" else "Only the owners"
         assert told.startswith(expected)
-    assert bot.desk.overrides.admins("test:room") == (ADMIN,)
-    assert not bot.desk.overrides.has_source_overrides
+    assert bot.desk.context.overrides.admins("test:room") == (ADMIN,)
+    assert not bot.desk.context.overrides.has_source_overrides
     assert (await bot.hear(says(command, given))).startswith("Only") is False
 
 
@@ -346,14 +347,14 @@ async def test_a_delegated_administrator_has_one_chat_and_no_more(journal: Journ
 async def test_only_ids_are_delegated_to(journal: Journal, user: str) -> None:
     bot = Bot.of(journal)
     assert "user's id" in await bot.hear(says("admins", f"add {user}"))
-    assert bot.desk.overrides.admins("test:room") == ()
+    assert bot.desk.context.overrides.admins("test:room") == ()
 
 
 @pytest.mark.parametrize("user", ["<@42>", "<@!42>", "<@42|ann>", "42"])
 async def test_a_mention_holds_an_id(journal: Journal, user: str) -> None:
     bot = Bot.of(journal)
     await bot.hear(says("admins", f"add {user}"))
-    assert bot.desk.overrides.admins("test:room") == ("42",)
+    assert bot.desk.context.overrides.admins("test:room") == ("42",)
 
 
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
@@ -382,7 +383,7 @@ async def test_an_anonymous_administrator_is_a_platform_administrator_and_no_mor
     """The group itself is the author: neither an owner nor a delegated person, whatever is written down for its id."""
     rights = {"owners": ["test:room"], "platform_admins": True}
     bot = Bot.of(journal, administration=rights)
-    await bot.desk.overrides.change(says("admins"), "test:room", "admin.room", "added")
+    await bot.desk.context.overrides.change(says("admins"), "test:room", "admin.room", "added")
     assert (await bot.hear(says("sources", "off docs", who="room"))).startswith("Only the owners")
     assert "silent" in await bot.hear(says("pause", who="room"))
     without = Bot.of(journal, administration={"owners": ["test:room"]})
@@ -415,8 +416,8 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
         Command("greet", "Greet", "owner"),
     )
     whole = configured()
-    desk = CommandDispatcher(whole, journal, commands=table, extra_handlers={"paint": picky, "greet": greet})
-    bot = Bot(journal, MessageProcessor(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
+    desk = make_desk(whole, journal, commands=table, extra_handlers={"paint": picky, "greet": greet})
+    bot = Bot(journal, make_processor(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
     assert await bot.hear(says("paint", "red", who=ANN)) == "Not with red."
     assert [one.outcome for one in await bot.entries()] == ["refused"]
     assert await bot.hear(says("greet")) == "owner: test:room"
@@ -444,7 +445,7 @@ async def test_a_pause_ends_by_itself(journal: Journal) -> None:
     assert "UTC. Commands still work" in await bot.hear(says("pause", "5"))
     assert await bot.hear(says("", "How?", who=ANN)) == ""
     over = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
-    await bot.desk.overrides.change(says("pause"), "test:room", "pause", over)
+    await bot.desk.context.overrides.change(says("pause"), "test:room", "pause", over)
     assert await bot.hear(says("", "How?", who=ANN)) == "Answer to How?"
 
 
@@ -593,7 +594,7 @@ async def test_an_edit_runs_no_command_and_changes_none(journal: Journal) -> Non
     await bot.hear(given)
     await bot.hear(replace(given, text="off", reference={"edited": True}))
     assert [one.command for one in await bot.entries()] == ["mode mention"]
-    assert bot.desk.overrides.mode("test:room") == "mention"
+    assert bot.desk.context.overrides.mode("test:room") == "mention"
 
 
 async def test_another_bots_command_is_ignored(journal: Journal) -> None:
@@ -616,7 +617,7 @@ async def test_a_command_given_twice_by_the_platform_runs_once(journal: Journal)
     await bot.hear(message)
     await bot.hear(says("resume"))
     await bot.hear(message)
-    assert bot.desk.overrides.paused_until("test:room") == ""
+    assert bot.desk.context.overrides.paused_until("test:room") == ""
 
 
 async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
@@ -788,9 +789,9 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
             found = [one for name in ("docs", "code") for one in await shelf.search(name, query, limit)]
             return sorted(found, key=lambda one: -one.score)[:limit]
 
-    desk = CommandDispatcher(whole, journal)
-    library = OverriddenLibrary(AllOfIt(), whole, RuntimeOverrides(journal.database, cache_ttl_s=0))
-    bot = Bot(journal, MessageProcessor(whole, journal, echo, library, desk), desk, Room())
+    desk = make_desk(whole, journal)
+    library = OverriddenLibrary(AllOfIt(), desk.context.live)
+    bot = Bot(journal, make_processor(whole, journal, echo, library, desk), desk, Room())
     query = "install the package with pip"
     before = await library.search("all", query, 5)
     assert [one.id for one in before] == ["install", "setup"]
@@ -835,9 +836,8 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
     ledger = UsageRepository(journal.database)
     question = Question("How?", key=GROUP, author_id=ANN)
     await ledger.record(question, "answered", {"writer": TokenUsage(300, 200, 0.5)}, datetime.now().astimezone().date())
-    limits = QuotaLimiter(
-        LimitsSettings(daily_tokens=5000), ledger, TokenUsage(100, 0), RuntimeOverrides(journal.database, cache_ttl_s=0)
-    )
+    live = bot.desk.context.live
+    limits = QuotaLimiter(live, ledger, TokenUsage(100, 0))
     async with limits.reserve(question):
         pass
     assert await bot.hear(says("quota", "daily_tokens 400")) == "- `daily_tokens`: 400 (set by a command)"
@@ -852,7 +852,7 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
     async with limits.reserve(question):
         pass
     assert await bot.hear(says("quota", "daily_tokens default")) == "- `daily_tokens`: 5,000"
-    limits.on_reload(configured(limits={"daily_tokens": 10}))
+    live.reload(configured(limits={"daily_tokens": 10}))
     with pytest.raises(UsageError):
         async with limits.reserve(question):
             pass
@@ -930,12 +930,13 @@ async def test_what_strangers_type_stays_data_in_the_audit(journal: Journal) -> 
 
 
 async def test_the_audit_forgets_in_time(journal: Journal) -> None:
-    audit = Audit(journal.database, 10)
+    keep_days: list[float | None] = [10]
+    audit = Audit(journal.database, lambda: keep_days[0])
     old = AuditEntry(datetime.now(UTC) - timedelta(days=11), "test", "room", "1", "changed", "mode off")
     await audit.record(old)
     await audit.record(replace(old, at=datetime.now(UTC)))
     assert len(await audit.get_newest(10)) == 1
-    audit.set_keep_days(None)
+    keep_days[0] = None
     await audit.record(old)
     assert len(await audit.get_newest(10)) == 2
 
@@ -982,8 +983,8 @@ def disk(tmp_path: Path) -> OnDisk:
 
 async def running(journal: Journal, disk: OnDisk) -> Bot:
     whole = await disk.read()
-    desk = CommandDispatcher(whole, journal, reload_settings=disk.read)
-    return Bot(journal, MessageProcessor(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
+    desk = make_desk(whole, journal, reload_settings=disk.read)
+    return Bot(journal, make_processor(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
 
 
 async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journal, disk: OnDisk) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from bots.daemon.bootstrap import make_answer_service, make_live_settings
 from core.answering.cache import COMPARE_TIMEOUT_S, FINGERPRINT_SECTIONS, fingerprint, is_cacheable
-from core.answering.service import AnswerService, make_answer_service
+from core.answering.service import AnswerService
 from core.llm.prompts import Prompts
 from core.llm.role_models import RoleChatModel
 from core.settings import Settings
@@ -71,7 +72,8 @@ class Harness:
 
     def line(self, cache: Mapping[str, Any] | None = None, **changes: Any) -> AnswerService:
         configuration = settings(cache={"enabled": True, **(cache or {})}, **changes)
-        return make_answer_service(parts(self.library, self.model, configuration), self.sources.of, self.database)
+        live = make_live_settings(configuration, self.database)
+        return make_answer_service(parts(self.library, self.model, configuration), self.sources.of, self.database, live)
 
     async def again(self, question: Question, line: AnswerService | None = None) -> bool:
         """Ask and tell whether the reply was given again."""

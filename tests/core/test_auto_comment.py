@@ -18,6 +18,7 @@ from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
 from tests.core.fixtures import ShelfLibrary, settings
+from tests.wiring import make_processor
 
 CHAT = "test:channel"
 CITED = (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),)
@@ -141,7 +142,7 @@ async def play(
     **changes: object,
 ) -> Board:
     board = board or Board()
-    intake = MessageProcessor(with_comments(**changes), journal, answer, ShelfLibrary())
+    intake = make_processor(with_comments(**changes), journal, answer, ShelfLibrary())
     for message in messages:
         await intake.handler_for(board)(message)
     assert await intake.drain(60) == 0
@@ -204,7 +205,7 @@ async def test_a_post_that_is_not_for_us_costs_no_answer(
     async def never(question: Question, sink: Sink) -> Reply:
         raise AssertionError("no answer was to be made")
 
-    intake = MessageProcessor(with_comments(**changes), journal, never, Elsewhere())
+    intake = make_processor(with_comments(**changes), journal, never, Elsewhere())
     if "quiet_hours" in changes and datetime.now().time() >= time(23, 59):
         pytest.skip("the last minute of the day is the one that is not quiet")
     await intake.handler_for(Board())(post())
@@ -247,7 +248,7 @@ async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal
             await intake.handler_for(board)(rival(f"r{number}", here))
         return await comment(question, sink)
 
-    intake = MessageProcessor(with_comments(replies_per_post=most), journal, overtaken)
+    intake = make_processor(with_comments(replies_per_post=most), journal, overtaken)
     await intake.handler_for(board)(here)
     assert await intake.drain(60) == 0
     assert (board.shown, board.tries) == ([], 1)
@@ -265,7 +266,7 @@ async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(
     await journal.mark_posting(doubtful)
     await journal.begin_answer(begun)
     board = Board()
-    intake = MessageProcessor(with_comments(), journal, comment)
+    intake = make_processor(with_comments(), journal, comment)
     await intake.resume(board)
     assert await intake.drain(60) == 0
     # What had not been posted is in time still.
@@ -400,12 +401,12 @@ async def test_a_stop_leaves_the_post_to_the_next_start(journal: Journal) -> Non
         await asyncio.Event().wait()
         raise AssertionError
 
-    intake = MessageProcessor(with_comments(), journal, hang)
+    intake = make_processor(with_comments(), journal, hang)
     await intake.handler_for(Board())(post())
     await begun.wait()
     assert await intake.drain(0) == 1
     board = Board()
-    again = MessageProcessor(with_comments(), journal, comment)
+    again = make_processor(with_comments(), journal, comment)
     await again.resume(board)
     assert await again.drain(60) == 0
     assert board.shown == [GOOD.text]

@@ -9,7 +9,6 @@ import pytest
 
 from core.errors import ServiceError, UsageError
 from core.messaging.commands.calibrate_command import format_result
-from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.gate.calibration import (
     MAX_CALIBRATION_MESSAGES,
     MIN_CASES,
@@ -22,7 +21,6 @@ from core.messaging.gate.calibration import (
 )
 from core.messaging.gate.relevance import GateFeatures
 from core.messaging.gate.scores import Counts, compute_scores
-from core.messaging.processor import MessageProcessor
 from core.settings.platforms import GateWeightSettings
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
@@ -41,6 +39,7 @@ from tests.core.test_administration import (  # noqa: F401 (empty_journal is wha
     journal,
     says,
 )
+from tests.wiring import make_desk, make_processor
 
 KNOWN = [f"How do I install the package with pip on machine number {number}?" for number in range(MIN_CASES)]
 FOREIGN = [f"What is the best way to paint fence number {number}?" for number in range(MIN_CASES)]
@@ -50,8 +49,8 @@ HALL = ConversationKey("test", "hall")
 def bot_of(journal: Journal, **changes: object) -> Bot:  # noqa: F811
     whole = configured(**changes)
     library = ShelfLibrary()
-    desk = CommandDispatcher(whole, journal, library=library)
-    return Bot(journal, MessageProcessor(whole, journal, echo, library, desk), desk, Room())
+    desk = make_desk(whole, journal, library=library)
+    return Bot(journal, make_processor(whole, journal, echo, library, desk), desk, Room())
 
 
 async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal) -> None:  # noqa: F811
@@ -60,7 +59,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     changes = {"gate": {"threshold": 0.05, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
     bot = bot_of(journal, administration={"platform_admins": True}, **changes)
     lines = (await bot.hear(says("threshold", "auto", who=BOSS))).splitlines()
-    chosen = bot.desk.overrides.threshold("test:room")
+    chosen = bot.desk.context.overrides.threshold("test:room")
     assert chosen is not None
     assert 0.1 < chosen < 0.95
     assert lines[:3] == [
@@ -92,7 +91,7 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
     heard = await bot.hear(says("threshold", "auto"))
     assert "needs 10 messages to answer and 10 to leave alone at least" in heard
     assert "there are 10 and 9. Rate answers in this chat" in heard
-    assert bot.desk.overrides.threshold("test:room") is None
+    assert bot.desk.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
     await rate(journal, GROUP, FOREIGN[:1], "down")
     heard = await bot.hear(says("threshold", "auto"))
@@ -109,12 +108,12 @@ async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: J
     await rate(journal, GROUP, KNOWN, "up")
     await rate(journal, GROUP, FOREIGN, "down")
     whole = configured()
-    desk = CommandDispatcher(whole, journal)
-    bot = Bot(journal, MessageProcessor(whole, journal, echo, None, desk), desk, Room())
+    desk = make_desk(whole, journal)
+    bot = Bot(journal, make_processor(whole, journal, echo, None, desk), desk, Room())
     assert "kimas feedback --calibrate" in await bot.hear(says("threshold", "auto"))
     desk.context.library = ShelfLibrary(broken={"docs"})
     await bot.hear(says("threshold", "auto"))
-    assert desk.overrides.threshold("test:room") is None
+    assert desk.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
 
 
@@ -126,7 +125,7 @@ async def test_what_fits_no_better_leaves_the_threshold_as_it_is(journal: Journa
     heard = await bot.hear(says("threshold", "auto"))
     assert heard.startswith("The threshold of this chat stays 0.4. ")
     assert "does no better on questions that it was not fitted to" in heard
-    assert bot.desk.overrides.threshold("test:room") is None
+    assert bot.desk.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
 
 

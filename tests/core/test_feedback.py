@@ -25,7 +25,7 @@ from core.messaging.feedback.rating_buttons import (
     read_button,
     to_rating_message,
 )
-from core.messaging.processor import AnswerFunction, MessageProcessor
+from core.messaging.processor import AnswerFunction
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
@@ -34,6 +34,7 @@ from core.text.feedback_messages import CHINESE, ENGLISH
 from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, Trace, Turn
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer, models
+from tests.wiring import make_processor
 
 CHAT = ConversationKey("test", "room")
 ASKED = Message("1", CHAT, "42", "Ann", "How do I install it?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
@@ -112,7 +113,7 @@ async def deliver(
 ) -> Room:
     """Let each message be settled before the next one arrives."""
     room = room or Room()
-    intake = MessageProcessor(settings(**changes), journal, says)
+    intake = make_processor(settings(**changes), journal, says)
     for message in messages:
         await intake.handler_for(room)(message)
         while intake._tasks:
@@ -193,7 +194,7 @@ async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start
     half = pressed("up", "a")
     await journal.record_message(half)
     await FeedbackRepository(journal.database).rate(half, "1", "up")
-    room, intake = Room(), MessageProcessor(settings(), journal, cited)
+    room, intake = Room(), make_processor(settings(), journal, cited)
     await intake.resume(room)
     assert await intake.drain(60) == 0
     assert await counts(journal) == ("up", "", 1, 0)
@@ -229,7 +230,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
         return await cited(question, sink)
 
     room = await deliver(journal, ASKED)
-    intake = MessageProcessor(settings(run={"workers": 1}), journal, slowly)
+    intake = make_processor(settings(run={"workers": 1}), journal, slowly)
     receive = intake.handler_for(room)
     await receive(replace(ASKED, id="2", text="Slow?"))
     await receive(pressed("up", "a"))
@@ -320,13 +321,13 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room, intake = Room(), MessageProcessor(settings(), journal, hang)
+    room, intake = Room(), make_processor(settings(), journal, hang)
     await intake.handler_for(room)(pressed("again", "a"))
     async with asyncio.timeout(60):
         await begun.wait()
     await intake.drain(0)
     room = Room()
-    after = MessageProcessor(settings(), journal, cited)
+    after = make_processor(settings(), journal, cited)
     await after.resume(room)
     assert await after.drain(60) == 0
     assert room.said("1~2").startswith("With pip")

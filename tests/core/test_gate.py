@@ -23,6 +23,7 @@ from core.messaging.gate.relevance import GateFeatures, answer_probability, fit,
 from core.messaging.gate.replies import MAX_EXCERPT_CHARS, clarifying_question, duplicate_notice, offer_text
 from core.settings.platforms import GateSettings
 from core.storage.chat_history import IN_CHAT, SHARED_THREAD, ChatHistory, EarlierAnswer
+from core.storage.live_settings import LiveSettings
 from core.storage.messages import Journal
 from core.storage.statistics import get_daily_statistics
 from core.storage.tables import messages
@@ -70,7 +71,7 @@ class Group:
     def of(cls, journal: Journal, **changes: object) -> Group:
         library = ShelfLibrary()
         gate = {"mode": "auto", "wait_s": 0, **changes}
-        return cls(journal, Gate(settings(gate=gate), ChatHistory(journal.database), library), library)
+        return cls(journal, Gate(LiveSettings(settings(gate=gate)), ChatHistory(journal.database), library), library)
 
     async def judged(self, said: Message) -> GateDecision:
         await self.journal.record_message(said)
@@ -391,7 +392,7 @@ async def test_a_command_that_was_answered_begins_no_conversation(journal: Journ
 async def test_a_comment_begins_no_conversation(journal: Journal, post: dict[str, str]) -> None:
     library = ShelfLibrary()
     configured = settings(gate={"mode": "mention"}, auto_comment={"chats": ["test:room"]})
-    group = Group(journal, Gate(configured, ChatHistory(journal.database), library), library)
+    group = Group(journal, Gate(LiveSettings(configured), ChatHistory(journal.database), library), library)
     await group.answered(message(7, "We won!", key=THREAD, reference=post))
     for who in ("ann", "bob"):
         asked = message(8, "When was that?", who=who, **FOLLOWED_THREAD)
@@ -499,7 +500,7 @@ async def test_what_was_begun_before_a_restart_is_finished(journal: Journal) -> 
 @pytest.mark.parametrize("broken", [True, False])
 async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal, broken: bool) -> None:
     library = ShelfLibrary(broken={"docs"}) if broken else None
-    gate = Gate(settings(gate={"mode": "auto"}), ChatHistory(journal.database), library)
+    gate = Gate(LiveSettings(settings(gate={"mode": "auto"})), ChatHistory(journal.database), library)
     verdict = await gate.judge(message(1))
     assert not verdict.should_speak
     assert ("could not be told" if broken else "no knowledge") in verdict.reason

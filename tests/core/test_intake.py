@@ -15,6 +15,7 @@ from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, Turn
 from tests.core.fixtures import MemorySink, ShelfLibrary, settings
+from tests.wiring import make_processor
 
 CHAT = ConversationKey("test", "room")
 ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
@@ -59,7 +60,7 @@ async def echo(question: Question, sink: Sink) -> Reply:
 
 async def deliver(journal: Journal, answer: AnswerFunction, /, *messages: Message, **changes: object) -> Room:
     room = Room()
-    intake = MessageProcessor(settings(**changes), journal, answer)
+    intake = make_processor(settings(**changes), journal, answer)
     for message in messages:
         await intake.handler_for(room)(message)
     assert await intake.drain(60) == 0
@@ -80,7 +81,7 @@ async def test_a_question_is_answered_once_though_delivered_twice(journal: Journ
 
 
 async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
-    room, intake = Room(), MessageProcessor(settings(), journal, echo)
+    room, intake = Room(), make_processor(settings(), journal, echo)
     async with journal.database.transaction():
         delivering = asyncio.create_task(intake.handler_for(room)(ASKED))
         # It waits for its turn to write by now.
@@ -185,10 +186,10 @@ async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: J
         raise AssertionError("never reached")
 
     room = Room()
-    intake = MessageProcessor(settings(), journal, hang)
+    intake = make_processor(settings(), journal, hang)
     await intake.handler_for(room)(ASKED)
     assert await intake.drain(0.05) == 1
-    again = MessageProcessor(settings(), journal, echo)
+    again = make_processor(settings(), journal, echo)
     await again.resume(room)
     assert await again.drain(60) == 0
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
@@ -205,11 +206,11 @@ async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> No
         raise AssertionError("never reached")
 
     room = Room()
-    intake = MessageProcessor(settings(), journal, begin)
+    intake = make_processor(settings(), journal, begin)
     await intake.handler_for(room)(ASKED)
     await asyncio.wait_for(begun.wait(), 60)
     assert await intake.drain(0) == 1
-    again = MessageProcessor(settings(), journal, echo)
+    again = make_processor(settings(), journal, echo)
     await again.resume(room)
     assert await again.drain(60) == 0
     assert room.previous["1"] == "77"
@@ -223,7 +224,7 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
         return await echo(question, sink)
 
     room = Room()
-    intake = MessageProcessor(settings(), journal, wait)
+    intake = make_processor(settings(), journal, wait)
     await intake.handler_for(room)(ASKED)
     second = replace(ASKED, id="2", text="Wat?")
     await intake.handler_for(room)(second)
@@ -262,7 +263,7 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
         raise AssertionError("never reached")
 
     room = Room()
-    intake = MessageProcessor(settings(), journal, begin)
+    intake = make_processor(settings(), journal, begin)
     await intake.handler_for(room)(ASKED)
     await asyncio.wait_for(begun.wait(), 60)
     assert await intake.drain(0) == 1
@@ -325,7 +326,7 @@ def asked_now(number: int, text: str = NOW_ASKED.text, **changes: object) -> Mes
 
 def automatic(journal: Journal, answer: AnswerFunction, **changes: object) -> tuple[Room, MessageProcessor]:
     gate = {"mode": "auto", "wait_s": 0.3, "cooldown_s": 0, **changes}
-    return Room(), MessageProcessor(settings(gate=gate), journal, answer, ShelfLibrary())
+    return Room(), make_processor(settings(gate=gate), journal, answer, ShelfLibrary())
 
 
 async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]:

@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.llm.images import MAX_BYTES, detect_format
 from core.messaging.feedback.escalation import escalation_message, format_name
-from core.messaging.processor import MessageProcessor
 from core.ports import Sink
 from core.storage.audit import Audit
 from core.storage.chat_history import ChatHistory as ChatRoom
@@ -31,6 +30,7 @@ from tests.core.fixtures import settings
 from tests.core.test_administration import ADMIN, ANN, BOSS, Bot, says
 from tests.core.test_feedback import ASKED, Room, deliver
 from tests.core.test_handoff import HELPER, TRUSTED, escalated
+from tests.wiring import make_processor
 
 HALL = ConversationKey("test", "hall")
 
@@ -123,7 +123,7 @@ async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: 
 
 
 async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
-    intake, room = MessageProcessor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered), Room()
+    intake, room = make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered), Room()
     threads = [replace(ASKED.key, thread=name) for name in "abcdef"]
     commands = [escalated(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
     await asyncio.gather(*(intake.handler_for(room)(one) for one in commands))
@@ -149,7 +149,7 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
         return reply
 
     room = Room()
-    intake = MessageProcessor(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
+    intake = make_processor(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
     await intake.handler_for(room)(ASKED)
     assert await intake.drain(60) == 0
     assert intake.in_flight == 0
@@ -198,7 +198,7 @@ async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Jo
         await bot.intake.handler_for(bot.room)(one)
     while bot.intake._tasks:
         await asyncio.sleep(0.001)
-    assert bot.desk.overrides.mode("test:room") == "off"
+    assert bot.desk.context.overrides.mode("test:room") == "off"
 
 
 async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
@@ -209,7 +209,7 @@ async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
         return Reply("late")
 
     bot = Bot.of(journal)
-    intake = MessageProcessor(administration.configured(), journal, held, dispatcher=bot.desk)
+    intake = make_processor(administration.configured(), journal, held, dispatcher=bot.desk)
     question = replace(says(""), text="How?")
     await intake.handler_for(bot.room)(question)
     pause = says("pause")
@@ -219,11 +219,11 @@ async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
         while pause.id not in sinks or not sinks[pause.id].replies:
             await asyncio.sleep(0.005)
     assert "until /resume" in sinks[pause.id].replies[0].text
-    assert bot.desk.overrides.paused_until("test:room")
+    assert bot.desk.context.overrides.paused_until("test:room")
     assert not sinks[question.id].replies
     hold.set()
     assert await intake.drain(60) == 0
-    assert bot.desk.overrides.paused_until("test:room")
+    assert bot.desk.context.overrides.paused_until("test:room")
     assert (await bot.state(question))[0] == "answered"
 
 

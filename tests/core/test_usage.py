@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
+from bots.daemon.bootstrap import make_answer_service, make_live_settings
 from core.answering.quota import QuotaLimiter, UsageTrackingModel
-from core.answering.service import AnswerService, make_answer_service
+from core.answering.service import AnswerService
 from core.errors import PlatformError, UsageError
 from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
-from core.settings import BudgetSettings, LimitsSettings
+from core.settings import BudgetSettings
 from core.storage.engine import Database
+from core.storage.live_settings import LiveSettings
 from core.storage.usage import AgentUsage, TokenUsage, UsageRepository, group_by_agent
 from core.types import ConversationKey, Question, Reply, Turn
 from tests.core.fixtures import MemorySink, parts, settings
@@ -66,7 +68,9 @@ async def no_versions(_sources: object, _oldest_s: float) -> dict[str, str]:
 
 
 def answering(database: Database, model: RoleChatModel | None, **changes: Any) -> AnswerService:
-    return make_answer_service(parts(model=model, configuration=settings(**changes)), no_versions, database)
+    whole = settings(**changes)
+    deps = parts(model=model, configuration=whole)
+    return make_answer_service(deps, no_versions, database, make_live_settings(whole, database))
 
 
 def consumed(tokens: int, cost: float = 0.0) -> dict[str, TokenUsage]:
@@ -265,7 +269,7 @@ async def test_many_at_once_do_not_go_far_beyond_a_limit(
 
 
 async def test_an_answer_made_while_another_reads_the_ledger_is_counted(ledger: UsageRepository) -> None:
-    limits = QuotaLimiter(LimitsSettings(daily_tokens=1000), ledger, TokenUsage(300, 100))
+    limits = QuotaLimiter(LiveSettings(settings(limits={"daily_tokens": 1000})), ledger, TokenUsage(300, 100))
 
     async def ask(number: int) -> None:
         question = replace(HOW, id=str(number))

@@ -11,36 +11,43 @@ from core.messaging.policy.permissions import Permissions
 from core.ports import Library, SourceRefresher
 from core.settings import Settings
 from core.storage.audit import Audit
+from core.storage.live_settings import LiveSettings
 from core.storage.messages import Journal
 from core.storage.overrides import RuntimeOverrides
 
 # Reads the configuration as the daemon did at its start. Raises `ConfigurationError`.
 SettingsLoader = Callable[[], Awaitable[Settings]]
-ReloadHandler = Callable[[Settings], None]
 
 
 @dataclass(slots=True)
 class CommandContext:
-    """The parts that commands read and change.
+    """What the handlers of commands read and change.
 
-    `settings` are those in force: `/reload` replaces them. `adopters` take over new settings without a restart, by the
-    section they are for; a section without one needs a restart. Without `upkeep` nothing is known of how sources stand,
-    without `reread` the configuration cannot be read again, without a `library` no threshold can be fitted.
+    Without a `refresher` nobody knows the state of the sources, without `reload_settings` the configuration cannot be
+    read again, without a `library` no threshold can be fitted.
     """
 
-    settings: Settings
+    live: LiveSettings
     journal: Journal
-    overrides: RuntimeOverrides
     audit: Audit
     permissions: Permissions
     refresher: SourceRefresher | None = None
     reload_settings: SettingsLoader | None = None
     library: Library | None = None
-    reload_handlers: dict[str, ReloadHandler] = field(default_factory=dict)
     platforms: set[str] = field(default_factory=set)
     started_at: float = field(default_factory=time.monotonic)
     # When each source was last asked for by /refresh; "" stands for all of them.
     last_refresh_requests: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force; `/reload` replaces them."""
+        return self.live.settings
+
+    @property
+    def overrides(self) -> RuntimeOverrides:
+        """What commands have set."""
+        return self.live.overrides
 
     def require_source(self, name: str) -> str:
         """Return the name of a configured source. Raises `UsageError` for another one."""

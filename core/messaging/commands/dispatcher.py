@@ -12,7 +12,7 @@ from core.messaging.commands import form
 from core.messaging.commands import review_command as reviewing
 from core.messaging.commands import source_commands as everywhere
 from core.messaging.commands import status_commands as looking
-from core.messaging.commands.context import CommandContext, SettingsLoader
+from core.messaging.commands.context import CommandContext
 from core.messaging.commands.form import CommandHandler, CommandRequest
 from core.messaging.policy.command_table import (
     COMMANDS,
@@ -24,15 +24,12 @@ from core.messaging.policy.command_table import (
     parse_arguments,
     unknown_command,
 )
-from core.messaging.policy.permissions import PermissionDenied, Permissions
+from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger, make_redactor
-from core.ports import Adapter, Library, SourceRefresher
-from core.settings import AdministrationSettings, Settings
+from core.ports import Adapter
 from core.settings.loader import get_secret_values
-from core.storage.audit import Audit, new_entry
-from core.storage.messages import Journal
-from core.storage.overrides import RuntimeOverrides
+from core.storage.audit import new_entry
 from core.types import Message
 
 ContextHandler = Callable[[CommandContext, CommandRequest], Awaitable[str]]
@@ -81,29 +78,15 @@ HANDLERS: Mapping[str, ContextHandler] = {
 
 
 class CommandDispatcher:
-    """Answers commands. `commands` and `more` add to the table and its handlers."""
+    """Answers commands. `commands` and `extra_handlers` add to the table and its handlers."""
 
     def __init__(
         self,
-        settings: Settings,
-        journal: Journal,
-        *,
-        refresher: SourceRefresher | None = None,
-        reload_settings: SettingsLoader | None = None,
-        library: Library | None = None,
+        context: CommandContext,
         commands: Sequence[Command] = COMMANDS,
         extra_handlers: Mapping[str, CommandHandler] | None = None,
     ) -> None:
-        admin_settings = settings.administration
-        self.overrides = RuntimeOverrides(journal.database)
-        self.permissions = Permissions(admin_settings, self.overrides)
-        audit_log = Audit(journal.database, admin_settings.audit_days)
-        self.context = CommandContext(
-            settings, journal, self.overrides, audit_log, self.permissions, refresher, reload_settings, library
-        )
-        self.context.reload_handlers["administration"] = lambda new_settings: self._on_reload(
-            new_settings.administration
-        )
+        self.context = context
         self._commands = commands
         own_handlers: dict[str, CommandHandler] = {
             name: partial(handler, self.context) for name, handler in HANDLERS.items()
@@ -126,14 +109,14 @@ class CommandDispatcher:
         Raises `Refused` for what its author may not do, after that is written down, `UsageError` for arguments that
         make no sense, and what the handler raises.
         """
-        await self.overrides.load()
+        await self.context.live.load()
         command = get_command(message.command, self._commands)
         handler = self._handlers.get(message.command)
         if command is None or handler is None:
             return unknown_command(message.command)
-        role = self.permissions.cached_role(message)
+        role = self.context.permissions.cached_role(message)
         if not has_role(role, command.required_role):
-            role = await self.permissions.resolve_role(message, adapter)
+            role = await self.context.permissions.resolve_role(message, adapter)
         try:
             _require(role, command.required_role)
             arguments = parse_arguments(command, message.text)
@@ -145,10 +128,6 @@ class CommandDispatcher:
             await self.context.audit.record(new_entry(message, "refused", str(error)))
             raise
         return await asyncio.to_thread(self._redact, reply) if role != "everyone" else reply
-
-    def _on_reload(self, settings: AdministrationSettings) -> None:
-        self.permissions.on_reload(settings)
-        self.context.audit.set_keep_days(settings.audit_days)
 
     def _redact(self, text: str) -> str:
         return make_redactor(get_secret_values(self.context.settings))(text)

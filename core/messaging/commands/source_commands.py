@@ -9,7 +9,6 @@ from core.errors import ConfigurationError, UsageError
 from core.messaging.commands.context import CommandContext
 from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import AS_CONFIGURED, LIMITS
-from core.settings import Settings
 from core.storage.answer_cache import delete_replies
 from core.storage.audit import AuditOutcome, new_entry
 from core.storage.overrides import GLOBAL_SCOPE, NONE, limit_key, off_key, scale_key
@@ -118,23 +117,14 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         await _record(context, request, "failed", f"{len(error.errors)} faults")
         error_lines = "\n".join(f"- {format_code(message)}" for message in error.errors[:MAX_SHOWN_ERRORS])
         return f"Nothing was changed, for the configuration has faults:\n\n{error_lines}"
-    old_settings = context.settings
-    changed_sections = [
-        name for name in Settings.model_fields if getattr(new_settings, name) != getattr(old_settings, name)
-    ]
-    live_sections = [name for name in changed_sections if name in context.reload_handlers]
-    restart_sections = [name for name in changed_sections if name not in context.reload_handlers]
-    # What needs a restart stays as it is, as a whole: half of it would be neither the old nor the new.
-    context.settings = old_settings.model_copy(update={name: getattr(new_settings, name) for name in live_sections})
-    for name in live_sections:
-        context.reload_handlers[name](context.settings)
+    live_sections, restart_sections = context.live.reload(new_settings)
     await _record(
         context,
         request,
         "changed",
         f"changed: {_format_names(live_sections)}; restart needed: {_format_names(restart_sections)}",
     )
-    if not changed_sections:
+    if not live_sections and not restart_sections:
         return "The configuration has not changed. What a command has set stays in force above it."
     lines = [f"- changed now: {_format_names(live_sections)}"] if live_sections else []
     lines += [f"- restart needed: {_format_names(restart_sections)}"] if restart_sections else []
@@ -171,7 +161,7 @@ async def _format_limits(context: CommandContext, request: CommandRequest) -> st
 
 
 def _format_limit(context: CommandContext, name: str) -> str:
-    limit = context.overrides.limit(name, getattr(context.settings.limits, name))
+    limit = context.live.limit(name)
     origin = " (set by a command)" if context.overrides.is_set(GLOBAL_SCOPE, limit_key(name)) else ""
     return f"`{name}`: {'no limit' if limit is None else f'{limit:,g}'}{origin}"
 

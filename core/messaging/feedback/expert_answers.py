@@ -36,16 +36,16 @@ ESCALATION_CONDITIONS = (messages.c.command == ESCALATION_COMMAND, messages.c.id
 class Handoff:
     """Calls people to questions, and keeps trusted people's answers for review.
 
-    `start` answers a message that was journalled here; `may` says who looks after the bot.
+    `check_admin` says who looks after the bot. A call for people is a message of its own: it is journalled here, and
+    handed to `start_answer`.
     """
 
     def __init__(
-        self, settings: Settings, journal: Journal, start_answer: StartAnswer, check_admin: AdminCheck
+        self, settings: Settings, journal: Journal, taught_answers: TaughtAnswerRepository, check_admin: AdminCheck
     ) -> None:
         self._settings = settings.handoff
         self._journal = journal
-        self._taught_answers = TaughtAnswerRepository(journal.database)
-        self._start_answer = start_answer
+        self._taught_answers = taught_answers
         self._check_admin = check_admin
         # Two at once would both find that nobody was called lately.
         self._escalation_lock = asyncio.Lock()
@@ -54,16 +54,18 @@ class Handoff:
         """Say whether a command is answered here. A call is one of our own: anybody can type its name."""
         return message.command in (ESCALATE, LEARN) or bool(calling.mentioned_users(message))
 
-    async def answer(self, adapter: Adapter, message: Message) -> str:
+    async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
         """Return what to say to a command. Raises `UsageError` for what cannot be done."""
         texts = feedback_messages_for(detect_language(message.text or message.quoted))
         if message.command == LEARN:
             return await self._learn(adapter, message, texts)
         if message.command == ESCALATE:
-            return await self._escalate(adapter, message, texts)
+            return await self._escalate(adapter, message, texts, start_answer)
         return texts.escalation.format(author=calling.format_name(message.author)) + calling.format_question(message)
 
-    async def escalate_if_needed(self, adapter: Adapter, question: Message, reply: Reply) -> None:
+    async def escalate_if_needed(
+        self, adapter: Adapter, question: Message, reply: Reply, start_answer: StartAnswer
+    ) -> None:
         """Call people to a question whose answer is not likely to help, where the configuration says so."""
         reason = calling.escalation_reason(reply)
         if reason is None or reason not in self._settings.when:
@@ -72,7 +74,7 @@ class Handoff:
             if await self._block_reason(question, feedback_messages_for("")):
                 return
             get_logger(__name__).info("question.handed_over", why=reason)
-            await self._send_escalation(adapter, question)
+            await self._send_escalation(adapter, question, start_answer)
 
     async def capture_expert_answer(self, adapter: Adapter, message: Message) -> bool:
         """Keep a trusted person's reply to a question that nobody answered, or for which people were called.
@@ -90,23 +92,25 @@ class Handoff:
         get_logger(__name__).info("answer.learned", number=number, question=question.id)
         return True
 
-    async def _escalate(self, adapter: Adapter, message: Message, texts: FeedbackMessages) -> str:
+    async def _escalate(
+        self, adapter: Adapter, message: Message, texts: FeedbackMessages, start_answer: StartAnswer
+    ) -> str:
         question = message if message.text.strip() else await self._find_target_question(message)
         if question is None:
             raise UsageError(texts.question_unclear)
         async with self._escalation_lock:
             if block_reason := await self._block_reason(question, texts):
                 raise UsageError(block_reason)
-            if not await self._send_escalation(adapter, question):
+            if not await self._send_escalation(adapter, question, start_answer):
                 raise UsageError(texts.already_escalated)
         return texts.escalating
 
-    async def _send_escalation(self, adapter: Adapter, question: Message) -> bool:
+    async def _send_escalation(self, adapter: Adapter, question: Message, start_answer: StartAnswer) -> bool:
         """Journal the call, so that it is made whatever happens; its id keeps it from a second one."""
         escalation = calling.escalation_message(question, calling.get_people(self._settings, question.key.platform))
         if not await self._journal.record_message(escalation):
             return False
-        self._start_answer(adapter, escalation)
+        start_answer(adapter, escalation)
         return True
 
     async def _block_reason(self, question: Message, texts: FeedbackMessages) -> str:

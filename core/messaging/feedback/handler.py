@@ -38,33 +38,44 @@ AdminCheck = Callable[[Message, Adapter], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class _PressResult:
-    """What is said to who pressed, the buttons that go with it, and what the journal says."""
+    """What the person who pressed reads, the buttons below it, what the journal says, and the question to retry."""
 
     text: str
     journal_reason: str
     buttons: tuple[Button, ...] = ()
     is_rejected: bool = False
+    retry: Message | None = None
 
 
 class FeedbackHandler:
-    """Deals with presses. `start` answers a message that was journalled here; `may` says who is an administrator."""
+    """Deals with presses. `check_admin` says who is an administrator."""
 
     def __init__(
-        self, settings: Settings, journal: Journal, start_answer: StartAnswer, check_admin: AdminCheck | None = None
+        self,
+        settings: Settings,
+        journal: Journal,
+        repository: FeedbackRepository,
+        check_admin: AdminCheck | None = None,
     ) -> None:
         self._settings = settings.feedback
         self._journal = journal
-        self._repository = FeedbackRepository(journal.database)
-        self._start_answer = start_answer
+        self._repository = repository
         self._check_admin = check_admin
 
     def with_rating_buttons(self, message: Message, *, is_question: bool) -> Message:
         """Return a message as its sink gets it: with thumbs below the answer where it is a question."""
         return with_ratings(message) if is_question and self._settings.thumbs else message
 
-    async def handle_press(self, adapter: Adapter, press: Message, delivery: Delivery) -> None:
-        """Bring a press to its end in the journal. What it changes is safe before it is acknowledged."""
+    async def handle_press(
+        self, adapter: Adapter, press: Message, delivery: Delivery, start_answer: StartAnswer
+    ) -> None:
+        """Bring a press to its end in the journal. What it changes is safe before it is acknowledged.
+
+        A question to be answered once more is journalled, and handed to `start_answer`.
+        """
         result = await self._apply_press(adapter, press)
+        if result.retry:
+            start_answer(adapter, result.retry)
         sink = adapter.sink(with_buttons(press, result.buttons), delivery)
         try:
             async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
@@ -135,8 +146,7 @@ class FeedbackHandler:
                 reference={**reference, RETRY_REASON: rating.reason},
             )
             if await self._journal.record_message(retry):
-                self._start_answer(adapter, retry)
-                return _PressResult(texts.retrying, f"{question.id} is answered once more")
+                return _PressResult(texts.retrying, f"{question.id} is answered once more", retry=retry)
             refusal_text = texts.already_retried
         return _PressResult(refusal_text, f"{question.id} is not answered once more", is_rejected=True)
 

@@ -24,9 +24,10 @@ from core.messaging.policy.command_table import get_command, is_question
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Library
-from core.settings import Settings
+from core.settings import GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage
-from core.storage.overrides import RuntimeOverrides, get_chat_name
+from core.storage.live_settings import LiveSettings
+from core.storage.overrides import get_chat_name
 from core.text.question_detection import no_question_reason
 from core.text.question_matching import canonical_form, normalize
 from core.types import Message
@@ -57,24 +58,21 @@ class Gate:
 
     def __init__(
         self,
-        settings: Settings,
+        live: LiveSettings,
         history: ChatHistory,
         library: Library | None = None,
-        overrides: RuntimeOverrides | None = None,
         permissions: Permissions | None = None,
     ) -> None:
-        self._all_settings = settings
-        self._gate_settings = settings.gate
+        self._live = live
         self._history = history
         self._library = library
         self._permissions = permissions
-        self.chat_policy = ChatPolicy(settings.gate, overrides)
+        self.chat_policy = ChatPolicy(live)
         self._last_proactive_at: dict[str, float] = {}
 
-    def on_reload(self, settings: Settings) -> None:
-        """Judge by other settings from now on."""
-        self._all_settings, self._gate_settings = settings, settings.gate
-        self.chat_policy.on_reload(settings.gate)
+    @property
+    def _gate_settings(self) -> GateSettings:
+        return self._live.settings.gate
 
     async def judge(self, message: Message, *, is_resumed: bool = False) -> GateDecision:
         """Judge one message. What was `begun` before a restart is finished wherever the bot may still speak.
@@ -117,7 +115,7 @@ class Gate:
 
     async def other_bot_reason(self, message: Message) -> str:
         """Return why another bot of ours in the chat takes this message, or nothing."""
-        return await other_bot_reason(message, self._history, self._all_settings)
+        return await other_bot_reason(message, self._history, self._live.settings)
 
     async def _judge_command(self, message: Message, *, is_resumed: bool) -> GateDecision:
         """Let commands through where questions are not answered: otherwise nobody could change that by one."""
@@ -137,13 +135,13 @@ class Gate:
         """Judge what somebody wants of the bot, and what has no words; None for the rest."""
         if is_attachment_only(message):
             reason, text = await decide_attachment_only(
-                message, self._history, has_vision=self._all_settings.models.get_vision_model() is not None
+                message, self._history, has_vision=self._live.settings.models.get_vision_model() is not None
             )
             if reason:
                 return _skip(reason)
             return await self._check_answer_loop(message, GateDecision(True, canned_reply=text))
         if not message.addressed:
-            if not await is_follow_up(message, self._history, self._all_settings):
+            if not await is_follow_up(message, self._history, self._live.settings):
                 return None
             if reason := await self.other_bot_reason(message):
                 return _skip(reason)
@@ -214,7 +212,7 @@ class Gate:
             return "there is no knowledge to judge by"
         try:
             async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
-                return await measure_relevance(message.text, self._library, self._all_settings)
+                return await measure_relevance(message.text, self._library, self._live.settings)
         except (KimasError, TimeoutError) as error:
             get_logger(__name__).warning("gate.not_judged", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s")
             return "whether it is about the knowledge could not be told"

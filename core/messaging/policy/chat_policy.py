@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from core.settings import GateSettings
 from core.settings.platforms import GateMode
-from core.storage.overrides import RuntimeOverrides, get_chat_name
+from core.storage.live_settings import LiveSettings
+from core.storage.overrides import get_chat_name
 from core.text.formatting import format_until
 from core.types import Message
 
 
 class ChatPolicy:
-    """The mode, the threshold and the pause of every chat. Without `steering` the configuration alone counts."""
+    """The mode, the threshold and the pause of every chat."""
 
-    def __init__(self, settings: GateSettings, overrides: RuntimeOverrides | None = None) -> None:
-        self._settings = settings
-        self._overrides = overrides
-
-    def on_reload(self, settings: GateSettings) -> None:
-        """Go by other settings from now on."""
-        self._settings = settings
+    def __init__(self, live: LiveSettings) -> None:
+        self._live = live
 
     async def refresh(self) -> None:
         """See what commands have set; comes before every other question. Raises `StoreError`."""
-        if self._overrides:
-            await self._overrides.load()
+        await self._live.load()
 
     def block_reason(self, message: Message) -> str:
         """Return why the bot must not speak in the message's chat, or nothing."""
@@ -33,7 +27,7 @@ class ChatPolicy:
 
     def excluded_reason(self, message: Message) -> str:
         """Return why the bot is not there for this chat at all, or nothing."""
-        settings, chat = self._settings, get_chat_name(message)
+        settings, chat = self._live.settings.gate, get_chat_name(message)
         if message.private and not settings.private:
             return "private chats are switched off (gate.private)"
         if not message.private and settings.chats and chat not in settings.chats:
@@ -46,20 +40,16 @@ class ChatPolicy:
 
     def paused_reason(self, message: Message) -> str:
         """Return that the chat is paused, and until when, or nothing."""
-        until = self._overrides.paused_until(get_chat_name(message)) if self._overrides else ""
+        until = self._live.paused_until(get_chat_name(message))
         return f"{get_chat_name(message)} is paused {format_until(until)} (/pause)" if until else ""
 
     def mode(self, message: Message) -> GateMode:
         """Return the chat's mode."""
-        chat = get_chat_name(message)
-        override = self._overrides.mode(chat) if self._overrides else None
-        return override or self._settings.get_mode(chat, private=message.private)
+        return self._live.mode(get_chat_name(message), private=message.private)
 
     def threshold(self, message: Message) -> float:
         """Return the chat's threshold."""
-        chat = get_chat_name(message)
-        override = self._overrides.threshold(chat) if self._overrides else None
-        return self._settings.get_threshold(chat) if override is None else override
+        return self._live.threshold(get_chat_name(message))
 
 
 def disabled_reason(message: Message) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from core.errors import PlatformError, UsageError
-from core.messaging.policy.command_table import UserRole
+from core.messaging.policy.command_table import UserRole, has_role
 from core.observability.logs import get_logger
 from core.ports import Adapter
-from core.settings import AdministrationSettings
-from core.storage.overrides import RuntimeOverrides, get_chat_name
+from core.storage.live_settings import LiveSettings
+from core.storage.overrides import get_chat_name
 from core.types import Message
 
 
@@ -18,32 +18,33 @@ class PermissionDenied(UsageError):
 class Permissions:
     """Owners by the configuration, people whom they named for a chat, and the chat's own administrators if allowed."""
 
-    def __init__(self, settings: AdministrationSettings, overrides: RuntimeOverrides) -> None:
-        self._settings = settings
-        self._overrides = overrides
-
-    def on_reload(self, settings: AdministrationSettings) -> None:
-        """Go by other settings from now on."""
-        self._settings = settings
+    def __init__(self, live: LiveSettings) -> None:
+        self._live = live
 
     def cached_role(self, message: Message) -> UserRole:
         """Return the author's standing as far as it is known without asking the platform."""
         if not message.author_id or _is_anonymous_admin(message):
             return "everyone"
-        if f"{message.key.platform}:{message.author_id}" in self._settings.owners:
+        if f"{message.key.platform}:{message.author_id}" in self._live.settings.administration.owners:
             return "owner"
-        return "admin" if message.author_id in self._overrides.admins(get_chat_name(message)) else "everyone"
+        return "admin" if message.author_id in self._live.overrides.admins(get_chat_name(message)) else "everyone"
 
     async def resolve_role(self, message: Message, adapter: Adapter | None) -> UserRole:
         """Return the author's standing. A platform that cannot be asked makes nobody an administrator."""
         role = self.cached_role(message)
-        if role != "everyone" or message.private or not self._settings.platform_admins or adapter is None:
+        asks_platform = self._live.settings.administration.platform_admins
+        if role != "everyone" or message.private or not asks_platform or adapter is None:
             return role
         try:
             return "admin" if await adapter.is_admin(message) else "everyone"
         except PlatformError as error:
             get_logger(__name__).warning("administrator.not_known", platform=message.key.platform, error=str(error))
             return "everyone"
+
+    async def is_admin(self, message: Message, adapter: Adapter | None) -> bool:
+        """Say whether the author looks after the bot in the message's chat. Raises `StoreError`."""
+        await self._live.load()
+        return has_role(await self.resolve_role(message, adapter), "admin")
 
 
 def _is_anonymous_admin(message: Message) -> bool:

@@ -1,0 +1,28 @@
+"""The wiring of messages in tests: what `bots.daemon.bootstrap` makes, from settings and a journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bots.daemon.bootstrap import make_dispatcher, make_live_settings, make_message_processor
+from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.processor import AnswerFunction, MessageProcessor
+from core.ports import Library
+from core.settings import Settings
+from core.storage.messages import Journal
+
+
+def make_desk(settings: Settings, journal: Journal, **changes: Any) -> CommandDispatcher:
+    """Return what answers commands, over the journal's database."""
+    return make_dispatcher(make_live_settings(settings, journal.database), journal, **changes)
+
+
+def make_processor(
+    settings: Settings,
+    journal: Journal,
+    answer: AnswerFunction,
+    library: Library | None = None,
+    dispatcher: CommandDispatcher | None = None,
+) -> MessageProcessor:
+    """Return what takes messages; its dispatcher is made where none is given."""
+    return make_message_processor(journal, answer, dispatcher or make_desk(settings, journal), library=library)
