@@ -474,9 +474,9 @@ async def test_turned_off_it_does_nothing(harness: Harness) -> None:
 
 
 async def test_without_a_model_quoted_answers_are_given_again(harness: Harness) -> None:
-    line = make_answer_service(
-        parts(harness.library, None, settings(cache={"enabled": True})), harness.sources.of, harness.database
-    )
+    whole = settings(cache={"enabled": True})
+    live = make_live_settings(whole, harness.database)
+    line = make_answer_service(parts(harness.library, None, whole), harness.sources.of, harness.database, live)
     first, second = [await line.answer(HOW, MemorySink()) for _ in range(2)]
     assert second == replace(first, trace=second.trace)
     assert second.is_extractive
