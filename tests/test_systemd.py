@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from core.errors import ConfigurationError
@@ -76,7 +77,7 @@ def test_the_unit_starts_the_daemon_with_the_system_configuration(
     from bots.cli.main import main
 
     _, *arguments = service["ExecStart"].split()
-    assert arguments[-1] in main.commands
+    assert arguments[-1] in main.list_commands(click.Context(main))
     assert {option for option in arguments if option.startswith("--")} <= {
         option for parameter in main.params for option in parameter.opts
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
@@ -28,7 +29,9 @@ from knowledge.retrieval.score_explanation import explain_passages, explain_rout
 
 
 async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
-    """Answer one question."""
+    """Answer one question; `-` stands for standard input."""
+    if question == "-":
+        question = sys.stdin.read()
     async with open_app(settings) as app:
         require_knowledge(app)
         if as_json:

@@ -2,68 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from bots.cli.options import as_json_option, config_options, corpus_option, load_cli_settings, run
-
-if TYPE_CHECKING:
-    from core.settings import Settings
-
-# What a command does: settings, labelled data and its options in, the exit code out.
-EvaluationRunner = Callable[..., Awaitable[int]]
+from bots.cli.options import as_json_option, config_options, corpus_option, run_command
 
 plot_option = click.option("--plot", type=click.Path(path_type=Path), metavar="F.png", help="Also draw it, as PNG.")
 
 
 @click.group("eval")
 def evaluate() -> None:
-    """Measure parts of the line on labelled data (JSON Lines)."""
-
-
-async def _evaluate_citations(settings: Settings, data: Path, **options: Any) -> int:
-    from bots.evaluation.citations import citations
-
-    return await citations(settings, data, **options)
-
-
-async def _evaluate_retrieval(settings: Settings, data: Path, **options: Any) -> int:
-    from bots.evaluation.retrieval import retrieval
-
-    return await retrieval(settings, data, **options)
-
-
-async def _evaluate_routing(settings: Settings, data: Path, **options: Any) -> int:
-    from bots.evaluation.routing import routing
-
-    return await routing(settings, data, **options)
-
-
-async def _evaluate_gate(settings: Settings, data: Path, **options: Any) -> int:
-    from bots.evaluation.gate import gate
-
-    return await gate(settings, data, **options)
-
-
-async def _evaluate_answers(settings: Settings, data: Path, **options: Any) -> int:
-    from bots.evaluation.answers import answers
-
-    return await answers(settings, data, **options)
+    """Measure parts of the pipeline on labelled data (JSON Lines)."""
 
 
 def _make_command(
-    name: str, run_evaluation: EvaluationRunner, help_text: str, fit_help: str = "", *, has_corpus: bool = False
+    name: str, path: str, help_text: str, fit_help: str = "", *, has_corpus: bool = False
 ) -> click.Command:
-    """Return the command that measures one kind of data. With `fits`, what its --fit does, it takes a corpus too."""
+    """Return the command that measures one kind of data, by what `path` names.
+
+    `fit_help` says what its --fit does; such a command takes a corpus too.
+    """
 
     def command_function(files: tuple[Path, ...], overrides: tuple[str, ...], data: Path, **options: Any) -> None:
-        async def work() -> int:
-            return await run_evaluation(load_cli_settings(files, overrides), data, **options)
-
-        run(work())
+        run_command(path, files, overrides, data, **options)
 
     command_function = click.argument("data", type=click.Path(path_type=Path))(command_function)
     if fit_help:
@@ -77,7 +40,7 @@ def _make_command(
 evaluate.add_command(
     _make_command(
         "citations",
-        _evaluate_citations,
+        "bots.evaluation.citations:citations",
         "Measure how well citations are found and false ones removed.\n\n"
         "The look-back is measured, and the support check.",
     )
@@ -85,7 +48,7 @@ evaluate.add_command(
 evaluate.add_command(
     _make_command(
         "retrieval",
-        _evaluate_retrieval,
+        "bots.evaluation.retrieval:retrieval",
         "Measure how well questions find their documents.\n\n"
         "As they were asked, rewritten by rule, and by the light model.",
         "the weight of meaning against words, and print it",
@@ -94,7 +57,7 @@ evaluate.add_command(
 evaluate.add_command(
     _make_command(
         "routing",
-        _evaluate_routing,
+        "bots.evaluation.routing:routing",
         "Measure how well questions find their agents.\n\nAnd how many searches that saves.",
         "mix, scales and threshold, and print them",
     )
@@ -102,7 +65,7 @@ evaluate.add_command(
 evaluate.add_command(
     _make_command(
         "gate",
-        _evaluate_gate,
+        "bots.evaluation.gate:gate",
         "Measure how well the bot knows when to speak unasked.",
         "the weights and the threshold, and print them",
     )
@@ -110,7 +73,7 @@ evaluate.add_command(
 evaluate.add_command(
     _make_command(
         "answers",
-        _evaluate_answers,
+        "bots.evaluation.answers:answers",
         "Measure whole answers: words, citations, times.\n\n"
         "Every question is asked as `kimas ask` does, which costs what answers cost.",
         has_corpus=True,

@@ -1,14 +1,13 @@
-"""The commands about what people say: `kimas feedback` and `kimas faq`."""
+"""The commands that look after records and sources: `audit`, `sources`, `feedback` and `faq`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from bots.cli.options import as_json_option, config_options, load_cli_settings, run
-from core.errors import UsageError
+from bots.cli.options import as_json_option, config_options, run_command
 
 if TYPE_CHECKING:
     from core.storage.lessons import ReviewState
@@ -23,13 +22,7 @@ def audit(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, en
 
     The newest entries first, with what was refused.
     """
-
-    async def work() -> int:
-        from bots.cli.audit import audit
-
-        return await audit(load_cli_settings(files, overrides), entries, as_json=as_json)
-
-    run(work())
+    run_command("bots.cli.audit:audit", files, overrides, entries, as_json=as_json)
 
 
 @click.group(invoke_without_command=True)
@@ -47,12 +40,7 @@ def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[st
         root.obj = ((*root.obj[0], *files), (*root.obj[1], *overrides))
         return
 
-    async def work() -> int:
-        from bots.cli.sources import sources
-
-        return await sources(load_cli_settings(files, overrides), as_json=as_json)
-
-    run(work())
+    run_command("bots.cli.sources:sources", files, overrides, as_json=as_json)
 
 
 @sources.command()
@@ -75,12 +63,7 @@ def resume(files: tuple[Path, ...], overrides: tuple[str, ...], name: str) -> No
 
 
 def _set_paused(files: tuple[Path, ...], overrides: tuple[str, ...], name: str, *, paused: bool) -> None:
-    async def work() -> int:
-        from bots.cli.sources import set_paused
-
-        return await set_paused(load_cli_settings(files, overrides), name, paused=paused)
-
-    run(work())
+    run_command("bots.cli.sources:set_paused", files, overrides, name, paused=paused)
 
 
 @click.command()
@@ -102,21 +85,13 @@ def feedback(  # noqa: PLR0917 (click passes them by name)
     chat: str,
 ) -> None:
     """Show what people said about answers, by day."""
-
-    async def work() -> int:
-        if apply_ and not calibrate:
-            raise UsageError("--apply sets what --calibrate finds: give that with it")
-        if calibrate and labels:
-            raise UsageError("--labels and --calibrate are two things: give one of them")
-        if calibrate:
-            from bots.cli.calibrate import calibrate as fit
-
-            return await fit(load_cli_settings(files, overrides), chat, apply=apply_, as_json=as_json)
-        from bots.cli.feedback import feedback
-
-        return await feedback(load_cli_settings(files, overrides), days, as_json=as_json, labels=labels, chat=chat)
-
-    run(work())
+    if apply_ and not calibrate:
+        raise click.UsageError("--apply sets what --calibrate finds: use them together")
+    if calibrate and labels:
+        raise click.UsageError("use either --labels or --calibrate")
+    if calibrate:
+        run_command("bots.cli.calibrate:calibrate", files, overrides, chat, apply=apply_, as_json=as_json)
+    run_command("bots.cli.feedback:feedback", files, overrides, days, as_json=as_json, labels=labels, chat=chat)
 
 
 @click.group()
@@ -135,15 +110,8 @@ def faq() -> None:
 )
 def list_answers(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, state: str) -> None:
     """Show answers, by default those that wait for a review."""
-
-    async def work() -> int:
-        from bots.cli.faq import list_answers
-
-        return await list_answers(
-            load_cli_settings(files, overrides), cast("ReviewState", state) if state != "all" else None, as_json=as_json
-        )
-
-    run(work())
+    review_state = None if state == "all" else state
+    run_command("bots.cli.faq:list_answers", files, overrides, review_state, as_json=as_json)
 
 
 @faq.command()
@@ -171,21 +139,10 @@ def export(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 
     A source of the kind faq reads them.
     """
-
-    async def work() -> int:
-        from bots.cli.faq import export_answers
-
-        return await export_answers(load_cli_settings(files, overrides))
-
-    run(work())
+    run_command("bots.cli.faq:export_answers", files, overrides)
 
 
 def _review_answer(
     files: tuple[Path, ...], overrides: tuple[str, ...], number: int, state: ReviewState, *, as_json: bool
 ) -> None:
-    async def work() -> int:
-        from bots.cli.faq import review_answer
-
-        return await review_answer(load_cli_settings(files, overrides), number, state, as_json=as_json)
-
-    run(work())
+    run_command("bots.cli.faq:review_answer", files, overrides, number, state, as_json=as_json)

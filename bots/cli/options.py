@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ from core.errors import ConfigurationError, KimasError
 if TYPE_CHECKING:
     from core.settings import Settings
 
-# Where the values of the configured secrets are noted, for `_complain` to hide.
+# Where the values of the configured secrets are kept, for `_print_error` to hide.
 SECRETS_META_KEY = "kimas.secrets"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -65,7 +66,7 @@ def load_cli_settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, da
 
 
 def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Awaitable[Settings]]:
-    """Return what reads again the settings that `load` read. That raises `ConfigurationError`."""
+    """Return a function that reads the settings again. It raises `ConfigurationError`."""
     from core.settings.loader import find_default_files, load_settings
 
     root_options: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
@@ -77,10 +78,37 @@ def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) 
     return reload_settings
 
 
+def run_command(
+    path: str,
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    *arguments: Any,
+    daemon: bool = False,
+    **options: Any,
+) -> None:
+    """Load the settings and run what does the work, `module:function`, to its exit code.
+
+    It is imported here and no sooner: what one command needs, no other has to load.
+    """
+
+    async def work() -> int:
+        settings = load_cli_settings(files, overrides, daemon=daemon)
+        exit_code: int = await import_by_path(path)(settings, *arguments, **options)
+        return exit_code
+
+    run(work())
+
+
+def import_by_path(path: str) -> Any:
+    """Return what a path names: `module:attribute`."""
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)
+
+
 def run(coroutine: Coroutine[Any, Any, int]) -> None:
     """Run a command to its exit code; an expected error becomes its message."""
-    # Loading makes many objects that stay: looking for garbage among them costs a tenth of the start. `open_app` goes
-    # back to normal.
+    # Loading makes many objects that stay: looking for garbage among them costs a tenth of the start. `open_app`
+    # switches the collector on again.
     gc.disable()
     try:
         code = asyncio.run(coroutine)

@@ -19,12 +19,10 @@ from core.settings.platforms import GateMode
 from core.storage.audit import new_entry, write_entry
 from core.storage.engine import Database
 from core.storage.tables import overrides
-from core.text.formatting import INDEFINITELY
+from core.text.formatting import INDEFINITELY, NO_LIMIT
 from core.types import Message
 
 CACHE_TTL_S = 2.0
-# The value of a limit that was switched off.
-NONE = "none"
 GLOBAL_SCOPE = ""
 _ADMIN_PREFIX, _SCALE_PREFIX, _OFF_PREFIX, _LIMIT_PREFIX = "admin.", "scale.", "off.", "limit."
 
@@ -85,7 +83,7 @@ class RuntimeOverrides:
         value = self._values.get((GLOBAL_SCOPE, f"{_LIMIT_PREFIX}{name}"))
         if value is None:
             return configured
-        return None if value == NONE else float(value)
+        return None if value == NO_LIMIT else float(value)
 
     def is_set(self, scope: str, name: str) -> bool:
         """Say whether something was set by a command."""

@@ -60,3 +60,5 @@ def with_image_description(text: str, description: str) -> str:
 
 
 INDEFINITELY = "until /resume"
+# The value of a limit that was switched off by a command.
+NO_LIMIT = "none"

@@ -11,9 +11,9 @@ from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import AS_CONFIGURED, LIMITS
 from core.storage.answer_cache import delete_replies
 from core.storage.audit import AuditOutcome, new_entry
-from core.storage.overrides import GLOBAL_SCOPE, NONE, limit_key, off_key, scale_key
+from core.storage.overrides import GLOBAL_SCOPE, limit_key, off_key, scale_key
 from core.storage.usage import TokenUsage, UsageRepository, UsageTotals
-from core.text.formatting import format_code, format_duration, today
+from core.text.formatting import NO_LIMIT, format_code, format_duration, today
 from core.types import Question
 
 MAX_SHOWN_ERRORS = 10
@@ -96,13 +96,13 @@ async def quota(context: CommandContext, request: CommandRequest) -> str:
     configured = getattr(context.settings.limits, name)
     if value is None:
         raise UsageError(f"How much? Write it as `/quota {name} NUMBER`, or `none`, or `default`.")
-    if value not in (NONE, AS_CONFIGURED):
+    if value not in (NO_LIMIT, AS_CONFIGURED):
         number = float(value)
         if number <= 0 or ("tokens" in name and not number.is_integer()):
             raise UsageError("A limit is more than 0, of tokens a whole number. `none` takes it away.")
         value = str(int(number)) if "tokens" in name else repr(number)
     new_value = None if value == AS_CONFIGURED else value
-    before = NONE if configured is None else f"{configured:g}"
+    before = NO_LIMIT if configured is None else f"{configured:g}"
     await context.overrides.change(request.message, GLOBAL_SCOPE, limit_key(name), new_value, before=before)
     return f"- {_format_limit(context, name)}"
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from core.errors import UsageError
 from core.settings import Settings
-from core.storage.overrides import NONE
+from core.text.formatting import NO_LIMIT
 
 ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 
@@ -218,7 +218,7 @@ COMMANDS = (
                 "value",
                 "A number, none, or default for the configured one",
                 "number",
-                (NONE, AS_CONFIGURED),
+                (NO_LIMIT, AS_CONFIGURED),
                 min_value=0,
                 max_value=1e12,
             ),
