@@ -1,21 +1,230 @@
-"""Tables as every platform can show them: in columns of equal width, for a block of code."""
+"""Replies in Markdown: one parser and one walk over the syntax tree; a renderer per platform says how the pieces look.
+
+markdown-it is imported when the first reply is rendered: it takes time that starting a bot must not take.
+"""
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from core.types import Citation
+
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
 
+EMPTY_REPLY = "(an empty answer)"
+RULE = "———"
+# Makes a mention or a mark harmless where it stands, without being seen.
+WORD_JOINER = "\u2060"
 
-def get_rows(table: SyntaxTreeNode) -> list[SyntaxTreeNode]:
-    """Return the rows of a table, its head first."""
-    return [row for section in table.children for row in section.children]
+_LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
 
 
-def render_table(rows: Sequence[Sequence[str]]) -> str:
+def make_parser(parser_class: type[MarkdownIt] | None = None) -> MarkdownIt:
+    """Return a parser of CommonMark with tables and strikethrough; HTML and definitions of references are text."""
+    from markdown_it import MarkdownIt
+
+    parser = (parser_class or MarkdownIt)("commonmark", {"html": False})
+    return parser.enable(["table", "strikethrough"]).disable("reference")
+
+
+def is_web_url(url: str) -> bool:
+    """Return whether an address is one that a link may have."""
+    return url.startswith(("http://", "https://"))
+
+
+def get_language(info: str) -> str:
+    """Return the language that the first line of a code block names, or an empty string."""
+    match = _LANGUAGE.match(info.strip())
+    return match[0] if match else ""
+
+
+class MarkdownRenderer(ABC):
+    """Writes a reply in a platform's markup. `[n]` in it becomes a link where citation n has an address.
+
+    Never raises; Markdown that is cut off in the middle still renders. A platform implements what is abstract and
+    overrides what it writes differently.
+
+    Example: `HtmlRenderer(citations).render_reply("**Yes** [1]", split_message)`.
+    """
+
+    bullet = "•"
+    list_indent = "  "
+    sources_heading = "**Sources**"
+    # What in running text is more than text, apart from what `escape` handles; `render_token` writes it.
+    token = re.compile(r"\[(?P<number>\d{1,4})\]")
+
+    def __init__(self, citations: Sequence[Citation] = ()) -> None:
+        self._citations = citations
+        self._citation_urls = {citation.n: citation.url for citation in citations if self.is_linkable(citation.url)}
+
+    def render_reply(self, markdown: str, split: Callable[[str], list[str]]) -> list[str]:
+        """Return a reply as messages: numbered sources at the end, at least one message."""
+        blocks = (self.render(markdown), self.render_sources())
+        return split("\n\n".join(block for block in blocks if block)) or [EMPTY_REPLY]
+
+    def render(self, markdown: str) -> str:
+        """Return Markdown in the platform's markup."""
+        from markdown_it.tree import SyntaxTreeNode
+
+        return self.render_blocks(SyntaxTreeNode(make_parser().parse(self.sanitize(markdown))).children)
+
+    def render_sources(self) -> str:
+        """Return the numbered list of sources; nothing without citations."""
+        lines = [self.sources_heading] if self._citations else []
+        for citation in self._citations:
+            title = self.render_title(self.sanitize(citation.title or citation.path or citation.source))
+            source = self.link(citation.url, title) if self.is_linkable(citation.url) else title
+            if not self.is_linkable(citation.url) and citation.path not in ("", citation.title):
+                source += self.render_path(citation)
+            lines.append(f"[{citation.n}] {source}")
+        return "\n".join(lines)
+
+    def render_blocks(self, nodes: Sequence[SyntaxTreeNode], depth: int = 0) -> str:
+        """Write blocks with an empty line between them. `depth` counts the lists around them."""
+        rendered_blocks = (self.render_block(node, depth) for node in nodes)
+        return "\n\n".join(block for block in rendered_blocks if block.strip())
+
+    def render_block(self, node: SyntaxTreeNode, depth: int) -> str:
+        """Write one block."""
+        match node.type:
+            case "bullet_list" | "ordered_list":
+                text = self._render_list(node, depth)
+            case "blockquote":
+                text = self.quote(self.render_blocks(node.children, depth))
+            case "fence" | "code_block":
+                text = self.code_block(node.content, get_language(node.info) if node.type == "fence" else "")
+            case "table":
+                rows = [row.children for section in node.children for row in section.children]
+                text = self.table(draw_table([[self.plain_text(cell.children) for cell in row] for row in rows]))
+            case "heading":
+                text = self.heading(node, self.render_inline(node.children))
+            case "hr":
+                text = RULE
+            case _:
+                text = self.render_inline(node.children) or self.escape(node.content)
+        return text
+
+    def _render_list(self, node: SyntaxTreeNode, depth: int) -> str:
+        start = int(node.attrs.get("start", 1))
+        is_ordered = node.type == "ordered_list"
+        return "\n".join(
+            self.list_item(item, f"{number}." if is_ordered else self.bullet, depth)
+            for number, item in enumerate(node.children, start)
+        )
+
+    def list_item(self, item: SyntaxTreeNode, marker: str, depth: int) -> str:
+        """Write an item with the blocks in it."""
+        blocks = (self.render_block(child, depth + 1) for child in item.children)
+        content = "\n".join(block for block in blocks if block.strip())
+        return f"{self.list_indent * depth}{marker} {content}"
+
+    def render_inline(self, nodes: Sequence[SyntaxTreeNode], *, in_link: bool = False) -> str:
+        """Write the spans of a block. `in_link` says that they are the text of a link, which takes no other links."""
+        return "".join(self._render_span(node, in_link) for node in nodes)
+
+    def _render_span(self, node: SyntaxTreeNode, in_link: bool) -> str:
+        match node.type:
+            case "text":
+                return self.render_text(node.content, in_link=in_link)
+            case "code_inline":
+                return self.code_span(node.content, in_link=in_link)
+            case "link" | "image":
+                return self.render_link(
+                    node, str(node.attrs.get("href" if node.type == "link" else "src", "")), in_link
+                )
+            case "softbreak" | "hardbreak":
+                return "\n"
+        return self.mark(node.type, self.render_inline(node.children, in_link=in_link) or self.escape(node.content))
+
+    def render_text(self, text: str, *, in_link: bool) -> str:
+        """Write running text."""
+        pieces: list[str] = []
+        position = 0
+        for match in self.token.finditer(text):
+            pieces += [self.escape(text[position : match.start()]), self.render_token(match, in_link=in_link)]
+            position = match.end()
+        return "".join([*pieces, self.escape(text[position:])])
+
+    def render_citation(self, match: re.Match[str], *, in_link: bool) -> str:
+        """Write a citation's number, with a link where it has an address."""
+        url = "" if in_link else self._citation_urls.get(int(match["number"]), "")
+        return self.link(url, match[0]) if url else match[0]
+
+    def plain_text(self, nodes: Sequence[SyntaxTreeNode]) -> str:
+        """Return the text alone, for places that take no markup."""
+        return "".join(
+            " " if node.type in ("softbreak", "hardbreak") else self.plain_text(node.children) or node.content
+            for node in nodes
+        )
+
+    # What a platform may write differently.
+
+    def sanitize(self, text: str) -> str:
+        """Return a text that can be sent: without lone surrogates."""
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def is_linkable(self, url: str) -> bool:
+        """Return whether the platform can link to an address."""
+        return is_web_url(url)
+
+    def render_token(self, match: re.Match[str], *, in_link: bool) -> str:
+        """Write what `token` matched."""
+        return self.render_citation(match, in_link=in_link)
+
+    def render_title(self, title: str) -> str:
+        """Write the title of a source."""
+        return self.render_text(title, in_link=True)
+
+    def render_path(self, citation: Citation) -> str:
+        """Write where a source without a link is."""
+        return f" · {self.code_span(self.sanitize(citation.path), in_link=False)}"
+
+    def table(self, drawing: str) -> str:
+        """Write a table that is drawn in columns of equal width."""
+        return self.code_block(drawing, "")
+
+    # What every platform has of its own.
+
+    @abstractmethod
+    def escape(self, text: str) -> str:
+        """Return text with everything disarmed that the platform would take for markup or a mention."""
+
+    @abstractmethod
+    def heading(self, node: SyntaxTreeNode, text: str) -> str:
+        """Write a heading."""
+
+    @abstractmethod
+    def quote(self, text: str) -> str:
+        """Write a quotation."""
+
+    @abstractmethod
+    def code_block(self, code: str, language: str) -> str:
+        """Write a code block; nothing where it is empty."""
+
+    @abstractmethod
+    def code_span(self, code: str, *, in_link: bool) -> str:
+        """Write code within a line."""
+
+    @abstractmethod
+    def mark(self, node_type: str, text: str) -> str:
+        """Write text as `strong`, `em` or `s`; as it is for any other type of node."""
+
+    @abstractmethod
+    def link(self, url: str, label: str) -> str:
+        """Write a link; the label is markup already."""
+
+    @abstractmethod
+    def render_link(self, node: SyntaxTreeNode, url: str, in_link: bool) -> str:
+        """Write a link or an image, or its text where it cannot be a link."""
+
+
+def draw_table(rows: Sequence[Sequence[str]]) -> str:
     """Draw a table, its first row as the head, in columns of equal width."""
     widths = [max(_display_width(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 from rich.console import Console
@@ -12,25 +11,23 @@ from rich.markdown import Markdown
 from rich.style import Style
 from rich.text import Text
 
+from bots.common.markdown import is_web_url, make_parser
 from bots.common.terminal import strip_control_characters
 from core.types import Citation, Reply
-
-if TYPE_CHECKING:
-    from rich.markdown import Markdown
 
 
 class _WebLinksOnlyParser(MarkdownIt):
     """A parser to which an address outside the web is text: what a click on it would start is not ours to offer."""
 
     def validateLink(self, url: str) -> bool:
-        return url.startswith(("http://", "https://"))
+        return is_web_url(url)
 
 
-def render_markdown(markdown: str) -> Markdown:
+def _render_markdown(markdown: str) -> Markdown:
     """Return Markdown to be printed. HTML in it is text: rich would leave the tags out, and whole blocks with them."""
-    parser = _WebLinksOnlyParser().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
     document = Markdown("")
-    document.markup, document.parsed = markdown, parser.parse(markdown)
+    document.markup = strip_control_characters(markdown)
+    document.parsed = make_parser(_WebLinksOnlyParser).parse(document.markup)
     return document
 
 
@@ -86,11 +83,6 @@ class ConsoleSink:
         if self._live:
             self._live.stop()
             self._live = None
-
-
-def _render_markdown(markdown: str) -> Markdown:
-
-    return render_markdown(strip_control_characters(markdown))
 
 
 def format_citation(citation: Citation) -> Text:

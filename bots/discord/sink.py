@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
 from bots.common.live_preview import LivePreview
+from bots.common.markdown import EMPTY_REPLY
 from bots.discord.connection import InteractionExpired, NotAllowed, ReplyRefused, RetryLater, TokenRefused, Unreachable
 from bots.discord.feedback import to_components
-from bots.discord.render import EMPTY_REPLY, render
+from bots.discord.render import render
 from core.errors import MessageDeleted, PlatformError
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.observability.logs import get_logger

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bots.common.connection import wait_for
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
 from bots.common.live_preview import LivePreview
+from bots.common.markdown import EMPTY_REPLY
 from bots.slack.errors import (
     MethodUnavailable,
     NotEditable,
@@ -21,7 +22,7 @@ from bots.slack.errors import (
     Unreachable,
 )
 from bots.slack.feedback import render_mentions, to_blocks
-from bots.slack.render import EMPTY_REPLY, MAX_STREAM_CHARS, get_streamable_prefix, render
+from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render
 from bots.slack.status import MissingCapabilities, StatusIndicator
 from core.errors import MessageDeleted
 from core.messaging.feedback.rating_buttons import Button, get_rating_buttons

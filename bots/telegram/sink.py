@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from bots.common.connection import NotAllowed, RetryLater, Unreachable
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
 from bots.common.live_preview import LivePreview
+from bots.common.markdown import EMPTY_REPLY
+from bots.common.message_split import strip_tags
 from bots.telegram.errors import ChatMigrated, MarkupRejected, NotEditable, NotModified
 from bots.telegram.feedback import render_mentions, to_button_rows
-from bots.telegram.render import EMPTY_REPLY, render, strip_tags
+from bots.telegram.render import render
 from core.errors import MessageDeleted, PlatformError
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.observability.logs import get_logger

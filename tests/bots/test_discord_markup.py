@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from bots.discord.render import EMPTY_REPLY, render, split_message, to_markdown, utf16_length
+from bots.common.markdown import EMPTY_REPLY
+from bots.common.message_split import utf16_length
+from bots.discord.render import render, split_message, to_markdown
 from core.types import Citation
 
 CITED = (

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from bots.slack.render import EMPTY_REPLY, MAX_CHARS, get_streamable_prefix, render, split_message, to_mrkdwn
+from bots.common.markdown import EMPTY_REPLY
+from bots.slack.render import MAX_CHARS, get_streamable_prefix, render, split_message, to_mrkdwn
 from core.types import Citation
 
 URL = "https://example.org/a?b=1&c=2"

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from bots.telegram.render import EMPTY_REPLY, MAX_UNITS, render, split_message, strip_tags, to_html
+from bots.common.markdown import EMPTY_REPLY
+from bots.common.message_split import strip_tags
+from bots.telegram.render import MAX_UNITS, render, split_message, to_html
 from core.types import Citation
 from tests.peers.telegram_text import parse_html, units
 

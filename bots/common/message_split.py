@@ -1,0 +1,182 @@
+"""Splitting a reply into messages that a platform accepts: between blocks, else lines, words, characters.
+
+Nothing visible gives no parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html import unescape
+
+_FENCE = re.compile(
+    r"^(?P<lead>(?:> )?)```(?P<language>[^\n`]*)\n(?P<body>.*?)^(?P=lead)```$", re.MULTILINE | re.DOTALL
+)
+_HTML_ATOM = re.compile(r"<[^>]*>|&[#\w]{1,10};|.", re.DOTALL)
+# Besides the text's length Telegram bounds the raw size of a message with its tags (32768 bytes).
+MAX_HTML_BYTES = 30000
+
+
+def utf16_length(text: str) -> int:
+    """Return how many UTF-16 units a text has, which is how Telegram and Discord count."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownSplitter:
+    """Splits text in a platform's dialect of Markdown.
+
+    `atom` matches what stays in one piece as long as it fits: a link, inline code, a word. `measure` returns a text's
+    length as the platform counts it. A code block that continues in the next part is closed and opened again.
+    """
+
+    atom: re.Pattern[str]
+    measure: Callable[[str], int] = len
+
+    def split(self, text: str, limit: int) -> list[str]:
+        """Split into parts of at most `limit` units."""
+        parts: list[str] = []
+        current = ""
+        for gap, piece in self._iter_pieces(text.strip("\n"), limit):
+            candidate = f"{current}{gap}{piece}" if current else piece
+            if self.measure(candidate) <= limit:
+                current = candidate
+                continue
+            parts.append(current.rstrip())
+            current = piece.lstrip("\n") if piece.strip() else ""
+        return [part for part in (*parts, current.rstrip()) if part]
+
+    def _iter_pieces(self, text: str, limit: int) -> Iterator[tuple[str, str]]:
+        """Yield (what stands before it, piece), each piece short enough for a part of its own."""
+        position = 0
+        for match in _FENCE.finditer(text):
+            yield from self._split_prose(text[position : match.start()], limit)
+            gap = "\n\n" if text[: match.start()].endswith("\n\n") else "\n"
+            for piece in self._split_code(match, limit):
+                yield gap, piece
+                gap = "\n"
+            position = match.end()
+        yield from self._split_prose(text[position:], limit)
+
+    def _split_prose(self, text: str, limit: int) -> Iterator[tuple[str, str]]:
+        gap = "\n" if text.startswith("\n") and not text.startswith("\n\n") else "\n\n"
+        for block in re.split(r"\n{2,}", text.strip("\n")):
+            if self.measure(block) <= limit:
+                if block:
+                    yield gap, block
+            else:
+                for line in block.split("\n"):
+                    for piece in self._split_line(line, limit):
+                        yield gap, piece
+                        gap = ""
+                    gap = "\n"
+            gap = "\n\n"
+
+    def _split_code(self, match: re.Match[str], limit: int) -> Iterator[str]:
+        opening, closing = f"{match['lead']}```{match['language']}\n", f"{match['lead']}```"
+        available = limit - self.measure(opening) - self.measure(closing) - 1
+        chunk = ""
+        for line in match["body"].removesuffix("\n").split("\n"):
+            for piece in self._cut_to_limit(line, available):
+                if chunk and self.measure(chunk) + 1 + self.measure(piece) > available:
+                    yield f"{opening}{chunk}\n{closing}"
+                    chunk = piece
+                else:
+                    chunk = f"{chunk}\n{piece}" if chunk else piece
+        yield f"{opening}{chunk}\n{closing}"
+
+    def _split_line(self, line: str, limit: int) -> Iterator[str]:
+        """Yield a line in pieces that end between words."""
+        chunk = ""
+        for atom in self.atom.findall(line):
+            for piece in self._cut_to_limit(atom, limit):
+                if self.measure(chunk) + self.measure(piece) > limit:
+                    yield chunk
+                    chunk = ""
+                chunk += piece
+        if chunk:
+            yield chunk
+
+    def _cut_to_limit(self, text: str, limit: int) -> Iterator[str]:
+        """Yield a text in pieces of at most `limit` units."""
+        while self.measure(text) > limit:
+            # No character takes more than two units.
+            size = limit if self.measure(text[:limit]) <= limit else limit // 2
+            yield text[:size]
+            text = text[size:]
+        yield text
+
+
+@dataclass(frozen=True, slots=True)
+class _BreakPoint:
+    """Where a part may end: before the atom `index`, after so many UTF-16 units of text."""
+
+    index: int
+    units: int
+
+
+def split_html(html: str, limit: int) -> list[str]:
+    """Split Telegram's HTML into parts of at most `limit` UTF-16 units of text.
+
+    Tags that are open at a split are closed there and opened again in the next part.
+    """
+    atoms: list[str] = _HTML_ATOM.findall(html)
+    parts: list[str] = []
+    open_tags: list[str] = []
+    start = 0
+    while start < len(atoms):
+        end = _find_end(atoms, start, open_tags, limit)
+        while end < len(atoms) and atoms[end].startswith("</"):
+            end += 1
+        prefix, body = "".join(open_tags), "".join(atoms[start:end]).rstrip()
+        part = prefix + body if prefix else body.lstrip()
+        open_tags = _get_open_tags(open_tags, atoms[start:end])
+        part += "".join(f"</{tag[1:-1].split(maxsplit=1)[0]}>" for tag in reversed(open_tags))
+        if strip_tags(part).strip():
+            parts.append(part)
+        start = end
+    return parts
+
+
+def strip_tags(html: str) -> str:
+    """Return the text alone, for a message whose markup was rejected."""
+    return unescape(re.sub(r"<[^>]*>", "", html))
+
+
+def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) -> int:
+    """Return where the part that begins at `start` ends."""
+    units, byte_count, depth = 0, sum(2 * len(tag) for tag in open_tags), len(open_tags)
+    block = line = word = _BreakPoint(start, 0)
+    for index in range(start, len(atoms)):
+        atom = atoms[index]
+        byte_count += len(atom.encode())
+        if _is_tag(atom):
+            depth += -1 if atom.startswith("</") else 1
+            continue
+        units += utf16_length(unescape(atom))
+        if units > limit or byte_count > MAX_HTML_BYTES:
+            # A place that would waste most of the part is none.
+            good_breaks = (point.index for point in (block, line, word) if point.units > units // 3)
+            # Tags right before the full mark belong to what comes next, or a part could end where it began.
+            return next(good_breaks, max(index, start + 1))
+        if atom == "\n":
+            line = _BreakPoint(index + 1, units)
+            block = line if depth == 0 and atoms[index - 1 : index] == ["\n"] else block
+        elif atom == " ":
+            word = _BreakPoint(index + 1, units)
+    return len(atoms)
+
+
+def _get_open_tags(open_tags: list[str], atoms: list[str]) -> list[str]:
+    tags = list(open_tags)
+    for atom in filter(_is_tag, atoms):
+        if atom.startswith("</"):
+            tags.pop()
+        else:
+            tags.append(atom)
+    return tags
+
+
+def _is_tag(atom: str) -> bool:
+    return atom.startswith("<") and len(atom) > 1
