@@ -63,7 +63,7 @@ VENDORS = {
     "semantic_text_splitter": ["knowledge/chunking/"],
     "slack_bolt": ["bots/slack/"],
     "slack_sdk": ["bots/slack/"],
-    "sqlalchemy": ["core/storage/", "core/messaging/"],
+    "sqlalchemy": ["core/storage/"],
     "structlog": ["core/observability/logs.py"],
     "tokenizers": ["knowledge/embedding.py", "knowledge/reranking/cross_encoder.py"],
     "trafilatura": ["knowledge/sources/formats/html.py"],

@@ -112,7 +112,8 @@ def extract_question(line: str) -> str:
 
 
 def _explain_reply(reply: Reply) -> str:
-    from core.messaging.commands.explain_command import MessageOutcome, format_explanation
+    from core.messaging.commands.explain_command import format_explanation
+    from core.storage.message_lookup import MessageOutcome
 
     trace = {name: getattr(reply.trace, name) for name in type(reply.trace).__slots__}
     citations = [{"source": citation.source} for citation in reply.citations]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -75,9 +75,7 @@ class Audit:
             query = query.where(columns.platform == chat[0], columns.chat == chat[1])
         async with self._database.connect() as connection:
             rows = (await connection.execute(query)).all()
-        entries = [AuditEntry(*row) for row in rows]
-        # SQLite gives times back without their zone.
-        return [entry if entry.at.tzinfo else replace(entry, at=entry.at.replace(tzinfo=UTC)) for entry in entries]
+        return [AuditEntry(*row) for row in rows]
 
 
 async def write_entry(connection: AsyncConnection, entry: AuditEntry) -> None:

@@ -149,7 +149,7 @@ class ChatHistory:
         """Return the same message as other bots of ours received it in the chat."""
         columns = messages.c
         is_same_event = (columns.author_id == message.author_id, columns.sent_at == message.sent_at)
-        own_ids = select(columns.id).where(*_in_chat(message.key), columns.bot == message.bot, *is_same_event)
+        own_ids = select(columns.id).where(*in_chat(message.key), columns.bot == message.bot, *is_same_event)
         # Where every bot counts messages for itself, the words and the moment tell; what has the id of another message
         # that reached this bot at that moment is a copy of that one.
         is_alike = and_(columns.text == message.text, columns.command == "", columns.id.not_in(own_ids))
@@ -158,7 +158,7 @@ class ChatHistory:
             or_(columns.id == message.id, is_alike),
         )
         own_number = select(columns.number).where(
-            *_in_chat(message.key), columns.bot == message.bot, columns.id == message.id
+            *in_chat(message.key), columns.bot == message.bot, columns.id == message.id
         )
         async with self._connect() as connection:
             rows = (await connection.execute(query)).all()
@@ -171,7 +171,7 @@ class ChatHistory:
     async def get_posting_bot(self, message: Message) -> str | None:
         """Return which bot posted what this message replies to, or None where none of ours did."""
         columns = messages.c
-        query = select(columns.bot).where(*_in_chat(message.key), columns.reply_id == message.reply_to)
+        query = select(columns.bot).where(*in_chat(message.key), columns.reply_id == message.reply_to)
         async with self._connect() as connection:
             bot_id = await connection.scalar(query.limit(1))
         return None if bot_id is None else str(bot_id)
@@ -180,7 +180,7 @@ class ChatHistory:
         """Say whether one bot has answered in a conversation before."""
         columns = messages.c
         conditions = (columns.bot == bot, columns.state == "answered", columns.reply != "")
-        query = select(columns.number).where(*_in_chat(key), columns.thread == key.thread, *conditions).limit(1)
+        query = select(columns.number).where(*in_chat(key), columns.thread == key.thread, *conditions).limit(1)
         async with self._connect() as connection:
             return (await connection.execute(query)).first() is not None
 
@@ -206,7 +206,7 @@ class ChatHistory:
     async def mark_addressed(self, message: Message) -> None:
         """Note that a message was for the bot, though its platform could not tell: it is none that nobody asked."""
         columns = messages.c
-        conditions = (*_in_chat(message.key), columns.bot == message.bot, columns.id == message.id)
+        conditions = (*in_chat(message.key), columns.bot == message.bot, columns.id == message.id)
         async with self._transaction() as connection:
             await connection.execute(update(messages).where(*conditions).values(addressed=True))
 
@@ -214,7 +214,7 @@ class ChatHistory:
         """Say whether its author was told just this in the chat in the last seconds."""
         columns = messages.c
         query = select(columns.number).where(
-            *_in_chat(message.key),
+            *in_chat(message.key),
             columns.author_id == message.author_id,
             columns.reply == text,
             columns.settled_at > _time_before(seconds),
@@ -226,7 +226,7 @@ class ChatHistory:
         """Return who wrote what this message replies to, or None where that never reached the bot."""
         columns = messages.c
         query = select(columns.author_id).where(
-            *_in_chat(message.key), columns.bot == message.bot, columns.id == message.reply_to
+            *in_chat(message.key), columns.bot == message.bot, columns.id == message.reply_to
         )
         async with self._connect() as connection:
             author_id = await connection.scalar(query)
@@ -290,7 +290,8 @@ def _to_bot_answer(row: Row[Any]) -> BotAnswer:
     )
 
 
-def _in_chat(key: ConversationKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def in_chat(key: ConversationKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Return the conditions that a message is one of a chat."""
     return messages.c.platform == key.platform, messages.c.chat == key.chat
 
 
@@ -299,6 +300,4 @@ def _time_before(seconds: float) -> datetime:
 
 
 def _age_s(moment: datetime) -> float:
-    # SQLite gives times back without their zone.
-    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (datetime.now(UTC) - zoned).total_seconds()
+    return (datetime.now(UTC) - moment).total_seconds()

@@ -129,7 +129,7 @@ class FeedbackRepository:
             rows = (await connection.execute(query.order_by(columns.at))).all()
         by_day: dict[date, list[Any]] = {}
         for row in rows:
-            by_day.setdefault(_with_timezone(row.at).astimezone().date(), []).append(row)
+            by_day.setdefault(row.at.astimezone().date(), []).append(row)
         return [_to_daily_ratings(day, day_rows) for day, day_rows in by_day.items()]
 
     async def get_labelled_questions(self, chat: tuple[str, str] | None = None) -> Sequence[LabelledQuestion]:
@@ -201,8 +201,3 @@ def _to_daily_ratings(day: date, rows: Sequence[Any]) -> DailyRatings:
         if row.reason:
             reasons[row.reason] = reasons.get(row.reason, 0) + 1
     return DailyRatings(day, sum(row.verdict == UP for row in rows), sum(row.verdict == DOWN for row in rows), reasons)
-
-
-def _with_timezone(moment: datetime) -> datetime:
-    # SQLite gives times back without their zone.
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

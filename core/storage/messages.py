@@ -305,7 +305,6 @@ def _identity_conditions(message: Message) -> tuple[Any, ...]:
 def to_message(row: ResultRow[Any]) -> Message:
     """Return the message that a whole row of its table holds."""
     values = {name: getattr(row, name) for name in _MESSAGE_COLUMNS}
-    values["sent_at"] = row.sent_at if row.sent_at.tzinfo else row.sent_at.replace(tzinfo=UTC)
     values["attachments"] = tuple(Attachment(**attachment) for attachment in row.attachments or ())
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
 

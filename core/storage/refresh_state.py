@@ -144,7 +144,4 @@ def _end_values(now: datetime) -> Mapping[str, Any]:
 def _to_state(row: ResultRow[Any]) -> RefreshState:
     values = {name: getattr(row, name) for name in RefreshState.__dataclass_fields__}
     values["counts"] = row.counts or {}
-    for name, value in values.items():
-        if isinstance(value, datetime) and value.tzinfo is None:
-            values[name] = value.replace(tzinfo=UTC)
     return RefreshState(**values)

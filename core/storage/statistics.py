@@ -76,7 +76,7 @@ async def get_last_received(database: Database, platforms: Sequence[str]) -> Map
             query = select(columns.received_at).where(columns.platform == platform)
             moment = await connection.scalar(query.order_by(columns.number.desc()).limit(1))
             if moment is not None:
-                last_received[platform] = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+                last_received[platform] = moment
     return last_received
 
 

@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Float, Index, Integer, MetaData, String, Table, Text
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+)
 
 metadata = MetaData()
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment with its zone. SQLite keeps none: all are written in UTC, and read as such."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return a moment as it is written."""
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return a moment in UTC, whatever the zone of the database's session."""
+        if value is None:
+            return None
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
 
 messages = Table(
     "messages",
@@ -14,11 +49,11 @@ messages = Table(
     *(Column(name, Text, nullable=False) for name in ("author", "text", "command", "reply_to", "quoted")),
     *(Column(name, Boolean, nullable=False) for name in ("private", "addressed")),
     Column("reference", JSON, nullable=False),
-    *(Column(name, DateTime(timezone=True), nullable=False) for name in ("sent_at", "received_at")),
+    *(Column(name, UtcDateTime, nullable=False) for name in ("sent_at", "received_at")),
     Column("state", String(16), nullable=False),
     *(Column(name, Text, nullable=False, default="") for name in ("reason", "reply_id", "reply")),
     *(Column(name, JSON) for name in ("citations", "trace")),
-    Column("settled_at", DateTime(timezone=True)),
+    Column("settled_at", UtcDateTime),
     # What else came with it: where it can be fetched, over HTTP its bytes; and what its pictures showed.
     Column("attachments", JSON),
     Column("seen", Text),
@@ -99,7 +134,7 @@ audit = Table(
     "audit",
     metadata,
     Column("number", Integer, primary_key=True),
-    Column("at", DateTime(timezone=True), nullable=False),
+    Column("at", UtcDateTime, nullable=False),
     *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "author_id")),
     Column("outcome", String(16), nullable=False),
     *(Column(name, Text, nullable=False) for name in ("command", "what", "before", "after")),
@@ -112,10 +147,7 @@ refreshes = Table(
     "refreshes",
     metadata,
     Column("source", String(63), primary_key=True),
-    *(
-        Column(name, DateTime(timezone=True))
-        for name in ("last_try", "ended_at", "last_success", "changed_at", "asked_at")
-    ),
+    *(Column(name, UtcDateTime) for name in ("last_try", "ended_at", "last_success", "changed_at", "asked_at")),
     *(Column(name, Boolean, nullable=False, default=False) for name in ("unfinished", "paused")),
     *(Column(name, Integer, nullable=False, default=0) for name in ("failures", "passages", "documents")),
     *(Column(name, Text, nullable=False, default="") for name in ("error", "made_by")),
@@ -131,7 +163,7 @@ feedback = Table(
     *(Column(name, String(128), nullable=False) for name in ("platform", "bot", "chat", "question", "author_id")),
     *(Column(name, String(16), nullable=False) for name in ("verdict", "reason")),
     Column("press", String(128), nullable=False),
-    Column("at", DateTime(timezone=True), nullable=False),
+    Column("at", UtcDateTime, nullable=False),
     Index("feedback_person", "platform", "bot", "chat", "question", "author_id", unique=True),
     Index("feedback_at", "at"),
 )
@@ -145,8 +177,8 @@ learned = Table(
     *(Column(name, String(128), nullable=False) for name in ("platform", "chat", "lesson", "asked_by", "taught_by")),
     *(Column(name, Text, nullable=False) for name in ("teacher", "question", "answer", "reviewer")),
     Column("state", String(16), nullable=False),
-    Column("at", DateTime(timezone=True), nullable=False),
-    Column("reviewed_at", DateTime(timezone=True)),
+    Column("at", UtcDateTime, nullable=False),
+    Column("reviewed_at", UtcDateTime),
     Index("learned_lesson", "platform", "chat", "lesson", unique=True),
     Index("learned_state", "state"),
     # A number that people have seen never becomes that of another answer.

@@ -10,8 +10,9 @@ import pytest
 from bots.cli.ask import reply_as_json
 from bots.console.commands import TerminalCommands
 from core.answering.pipeline import answer
-from core.messaging.commands.explain_command import MessageOutcome, format_explanation
+from core.messaging.commands.explain_command import format_explanation
 from core.settings import Settings
+from core.storage.message_lookup import MessageOutcome
 from core.storage.messages import _trace_to_json
 from core.types import Question, Reply, SearchRound, Turn
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings

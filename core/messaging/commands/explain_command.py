@@ -6,22 +6,16 @@ What a model thought of the evidence, and what an answer cost, is for those who 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
-
-from sqlalchemy import ColumnElement, or_, select
 
 from core.messaging.commands.context import CommandContext
 from core.messaging.commands.form import CommandRequest
-from core.storage.chat_history import is_readable_from
-from core.storage.engine import Database
-from core.storage.tables import messages
+from core.storage.message_lookup import MessageLookup, MessageOutcome
 from core.storage.usage import total_usage
 from core.text.formatting import format_code, format_cost
-from core.types import Message
 
-_COLUMN_NAMES = ("state", "reason", "reply", "citations", "trace")
 NOTHING = "I have answered nothing here that I remember."
 UNKNOWN = "I know nothing of that message: it never reached me, or it is forgotten."
 CUT_REASONS = {"late": "too late", "failed": "it failed", "unreadable": "its reply made no sense"}
@@ -32,27 +26,16 @@ STATE_TEXTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MessageOutcome:
-    """What became of one message."""
-
-    state: str
-    reason: str
-    reply: str
-    citations: Sequence[Mapping[str, Any]]
-    trace: Mapping[str, Any]
-
-
 async def explain_command(context: CommandContext, request: CommandRequest) -> str:
     """Explain the last answer in the chat or thread, or what became of the message that is meant."""
-    message, database = request.message, context.journal.database
+    message, lookup = request.message, MessageLookup(context.journal.database)
     message_id = request.arguments.get("message", "").rstrip("/").rpartition("/")[2] or message.reply_to
     # On Slack a message in a thread replies to the thread's first message, which is not what is meant by that.
     if message_id and (message_id != message.key.thread or "message" in request.arguments):
-        outcome = await _find_outcome(database, message, message_id)
-        return format_explanation(outcome, is_admin=request.role != "everyone") if outcome else UNKNOWN
-    last_outcome = await _find_last_outcome(database, message)
-    return format_explanation(last_outcome, is_admin=request.role != "everyone") if last_outcome else NOTHING
+        outcome, fallback = await lookup.get_outcome(message, message_id), UNKNOWN
+    else:
+        outcome, fallback = await lookup.get_last_outcome(message), NOTHING
+    return format_explanation(outcome, is_admin=request.role != "everyone") if outcome else fallback
 
 
 def format_explanation(outcome: MessageOutcome, *, is_admin: bool = False) -> str:
@@ -134,38 +117,3 @@ def _format_usage(trace: Mapping[str, Any]) -> str:
 
 def _format_seconds(milliseconds: float) -> str:
     return f"{milliseconds / 1000:.1f} s"
-
-
-async def _find_outcome(database: Database, message: Message, message_id: str) -> MessageOutcome | None:
-    """Return what became of a message, or of the question whose answer it is."""
-    columns = messages.c
-    conditions = [*_question_conditions(message), or_(columns.id == message_id, columns.reply_id == message_id)]
-    if message.bot:
-        conditions.append(columns.bot == message.bot)
-    return await _fetch_first(database, conditions)
-
-
-async def _find_last_outcome(database: Database, message: Message) -> MessageOutcome | None:
-    """Return the last answer in the thread, or else in the chat: a command may be given outside of any thread."""
-    columns = messages.c
-    conditions = [*_question_conditions(message), columns.state == "answered", columns.reply != ""]
-    in_thread = await _fetch_first(database, [*conditions, columns.thread == message.key.thread])
-    return in_thread or await _fetch_first(database, conditions)
-
-
-def _question_conditions(message: Message) -> list[ColumnElement[bool]]:
-    columns, key = messages.c, message.key
-    in_chat = (columns.platform == key.platform, columns.chat == key.chat, is_readable_from(message))
-    return [*in_chat, columns.command.in_(("", "ask"))]
-
-
-async def _fetch_first(database: Database, conditions: Sequence[ColumnElement[bool]]) -> MessageOutcome | None:
-    columns = messages.c
-    query = (
-        select(*(columns[name] for name in _COLUMN_NAMES)).where(*conditions).order_by(columns.number.desc()).limit(1)
-    )
-    async with database.connect() as connection:
-        row = (await connection.execute(query)).first()
-    return (
-        None if row is None else MessageOutcome(row.state, row.reason, row.reply, row.citations or (), row.trace or {})
-    )

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-from sqlalchemy import and_, or_, select
 
 from core.errors import UsageError
 from core.messaging.feedback import escalation as calling
@@ -18,19 +14,15 @@ from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import Settings
-from core.storage.chat_history import is_readable_from
 from core.storage.lessons import TaughtAnswerRepository
-from core.storage.messages import Journal, to_message
-from core.storage.tables import messages
+from core.storage.message_lookup import MessageLookup
+from core.storage.messages import Journal
 from core.text.feedback_messages import FeedbackMessages, feedback_messages_for
 from core.text.language import detect_language
 from core.text.question_detection import QUESTION_THRESHOLD, question_score
-from core.types import ESCALATION_COMMAND, ESCALATION_SUFFIX, Message, Reply, Turn
+from core.types import ESCALATION_SUFFIX, Message, Reply, Turn
 
 ESCALATE, LEARN = "escalate", "learn"
-# Those that wait for people to answer first are in the state in which they were received.
-UNANSWERED_STATES = ("received", "silent", "failed")
-ESCALATION_CONDITIONS = (messages.c.command == ESCALATION_COMMAND, messages.c.id.endswith(ESCALATION_SUFFIX))
 
 
 class Handoff:
@@ -45,6 +37,7 @@ class Handoff:
     ) -> None:
         self._settings = settings.handoff
         self._journal = journal
+        self._lookup = MessageLookup(journal.database)
         self._taught_answers = taught_answers
         self._check_admin = check_admin
         # Two at once would both find that nobody was called lately.
@@ -95,7 +88,7 @@ class Handoff:
     async def _escalate(
         self, adapter: Adapter, message: Message, texts: FeedbackMessages, start_answer: StartAnswer
     ) -> str:
-        question = message if message.text.strip() else await self._find_target_question(message)
+        question = message if message.text.strip() else await self._lookup.find_question(message)
         if question is None:
             raise UsageError(texts.question_unclear)
         async with self._escalation_lock:
@@ -120,14 +113,13 @@ class Handoff:
         if not calling.get_people(self._settings, question.key.platform):
             return texts.nobody_configured
         since = datetime.now(UTC) - timedelta(minutes=self._settings.cooldown_minutes)
-        recent_escalations = await self._select_rows(question, *ESCALATION_CONDITIONS, messages.c.received_at > since)
-        return texts.escalation_cooldown if recent_escalations else ""
+        return texts.escalation_cooldown if await self._lookup.has_escalation_since(question, since) else ""
 
     async def _learn(self, adapter: Adapter, message: Message, texts: FeedbackMessages) -> str:
         if not await self._is_trusted(adapter, message):
             raise UsageError(texts.not_trusted)
         message = resolve_target(message)
-        answer_message = await self._find_message(message, message.reply_to)
+        answer_message = await self._lookup.get_readable_message(message, message.reply_to)
         answer = message.quoted or (answer_message.text if answer_message else "")
         bot_turns = await self._find_own_answer(message)
         question_message = await self._find_answered_question(message, answer_message)
@@ -156,58 +148,26 @@ class Handoff:
 
         Who addresses the bot means the bot, except below its call.
         """
-        columns = messages.c
-        matches_reply_id = and_(columns.reply_id == reply.reply_to, columns.reply_id != "")
-        for row in await self._select_rows(reply, or_(columns.id == reply.reply_to, matches_reply_id)):
-            if reply.addressed and not calling.mentioned_users(to_message(row)):
+        for stored_message in await self._lookup.find_replied_to(reply):
+            if reply.addressed and not calling.mentioned_users(stored_message.message):
                 continue
-            question_id = calling.root_question_id(row.id)
-            question_row = next(iter(await self._select_rows(reply, columns.id == question_id)), row)
-            is_unanswered = (
-                question_row.state in UNANSWERED_STATES and question_score(question_row.text) >= QUESTION_THRESHOLD
-            )
-            if question_row.text and (
-                is_unanswered or await self._select_rows(reply, columns.id == f"{question_id}{ESCALATION_SUFFIX}")
-            ):
-                return to_message(question_row)
+            question_id = calling.root_question_id(stored_message.message.id)
+            stored_question = await self._lookup.get_message(reply, question_id) or stored_message
+            question = stored_question.message
+            is_unanswered = stored_question.is_unanswered and question_score(question.text) >= QUESTION_THRESHOLD
+            escalation_id = f"{question_id}{ESCALATION_SUFFIX}"
+            if question.text and (is_unanswered or await self._lookup.get_message(reply, escalation_id)):
+                return question
         return None
-
-    async def _find_target_question(self, message: Message) -> Message | None:
-        """Return the question that a command without words is about: the one replied to, or its author's last one."""
-        columns = messages.c
-        if message.reply_to:
-            matches_reply_id = and_(columns.reply_id == message.reply_to, columns.reply_id != "")
-            condition = or_(columns.id == message.reply_to, matches_reply_id)
-        else:
-            condition = columns.author_id == message.author_id
-        rows = await self._select_rows(message, condition, columns.command.in_(("", "ask")), columns.text != "")
-        return to_message(rows[0]) if rows else None
 
     async def _find_own_answer(self, message: Message) -> tuple[Turn, Turn] | None:
         """Return the question and our answer that a command is about, where it may be told of here."""
-        conditions = (messages.c.reply_id == message.reply_to, is_readable_from(message))
-        if not message.reply_to or not await self._select_rows(message, *conditions):
-            return None
-        return await self._journal.get_answer_by_reply(message)
+        is_readable = await self._lookup.is_readable_answer(message)
+        return await self._journal.get_answer_by_reply(message) if is_readable else None
 
     async def _find_answered_question(self, message: Message, answer_message: Message | None) -> Message | None:
         """Return what the message that is learned from replies to, or the question that its thread began with."""
-        question = await self._find_message(message, parent_id(message, answer_message))
-        root_message = None if question else await self._find_message(message, thread_root(message, answer_message))
+        lookup = self._lookup.get_readable_message
+        question = await lookup(message, parent_id(message, answer_message))
+        root_message = None if question else await lookup(message, thread_root(message, answer_message))
         return root_message if root_message and question_score(root_message.text) >= QUESTION_THRESHOLD else question
-
-    async def _find_message(self, message: Message, message_id: str) -> Message | None:
-        rows = (
-            await self._select_rows(message, messages.c.id == message_id, is_readable_from(message))
-            if message_id
-            else []
-        )
-        return to_message(rows[0]) if rows else None
-
-    async def _select_rows(self, message: Message, *conditions: Any) -> Sequence[Any]:
-        """Return rows of the message's chat, newest first."""
-        columns, key = messages.c, message.key
-        in_chat = (columns.platform == key.platform, columns.bot == message.bot, columns.chat == key.chat)
-        query = select(messages).where(*in_chat, columns.id != message.id, *conditions)
-        async with self._journal.database.connect() as connection:
-            return (await connection.execute(query.order_by(columns.number.desc()).limit(20))).all()

@@ -1,0 +1,119 @@
+"""Single messages that commands and people's answers are about, found by their own id or by that of their reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, or_, select
+
+from core.storage.chat_history import in_chat, is_readable_from
+from core.storage.engine import Database
+from core.storage.messages import to_message
+from core.storage.tables import messages
+from core.types import ESCALATION_COMMAND, ESCALATION_SUFFIX, Message
+
+MAX_MATCHES = 20
+# Those that wait for people to answer first are in the state in which they were received.
+_UNANSWERED_STATES = ("received", "silent", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as the journal has it; `is_unanswered` says that it has no answer of ours, nor one on its way."""
+
+    message: Message
+    is_unanswered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOutcome:
+    """What became of one message."""
+
+    state: str
+    reason: str
+    reply: str
+    citations: Sequence[Mapping[str, Any]]
+    trace: Mapping[str, Any]
+
+
+class MessageLookup:
+    """Finds messages of the chat of a command. Every method raises `StoreError` when the database refuses."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get_message(self, message: Message, message_id: str) -> StoredMessage | None:
+        """Return the message of an id that reached the same bot in the same chat, or None."""
+        return next(iter(await self._find(message, messages.c.id == message_id)), None)
+
+    async def get_readable_message(self, message: Message, message_id: str) -> Message | None:
+        """Return the message of an id, or None where there is none that may be told of where `message` was written."""
+        conditions = (messages.c.id == message_id, is_readable_from(message))
+        match = next(iter(await self._find(message, *conditions) if message_id else ()), None)
+        return match.message if match else None
+
+    async def find_replied_to(self, message: Message) -> Sequence[StoredMessage]:
+        """Return what `message` replies to, newest first: a message, or the question whose answer it replies to."""
+        return await self._find(message, _has_id(message.reply_to))
+
+    async def find_question(self, message: Message) -> Message | None:
+        """Return the question that a command without words is about: the one replied to, or its author's last one."""
+        columns = messages.c
+        is_target = _has_id(message.reply_to) if message.reply_to else columns.author_id == message.author_id
+        matches = await self._find(message, is_target, columns.command.in_(("", "ask")), columns.text != "")
+        return matches[0].message if matches else None
+
+    async def is_readable_answer(self, message: Message) -> bool:
+        """Say whether `message` replies to an answer of ours that may be told of where it was written."""
+        conditions = (messages.c.reply_id == message.reply_to, is_readable_from(message))
+        return bool(message.reply_to and await self._find(message, *conditions))
+
+    async def has_escalation_since(self, message: Message, moment: datetime) -> bool:
+        """Say whether people were called in the chat after a moment."""
+        columns = messages.c
+        is_escalation = and_(columns.command == ESCALATION_COMMAND, columns.id.endswith(ESCALATION_SUFFIX))
+        return bool(await self._find(message, is_escalation, columns.received_at > moment))
+
+    async def get_outcome(self, message: Message, message_id: str) -> MessageOutcome | None:
+        """Return what became of the message of an id, or of the question whose answer has it."""
+        columns = messages.c
+        conditions = [or_(columns.id == message_id, columns.reply_id == message_id)]
+        if message.bot:
+            conditions.append(columns.bot == message.bot)
+        return await self._find_outcome(message, *conditions)
+
+    async def get_last_outcome(self, message: Message) -> MessageOutcome | None:
+        """Return the last answer in the thread, or else in the chat: a command may be written outside of any thread."""
+        columns = messages.c
+        is_answered = and_(columns.state == "answered", columns.reply != "")
+        in_thread = await self._find_outcome(message, is_answered, columns.thread == message.key.thread)
+        return in_thread or await self._find_outcome(message, is_answered)
+
+    async def _find(self, message: Message, *conditions: ColumnElement[bool]) -> Sequence[StoredMessage]:
+        columns = messages.c
+        is_other = and_(columns.bot == message.bot, columns.id != message.id)
+        query = select(messages).where(*in_chat(message.key), is_other, *conditions)
+        async with self._database.connect() as connection:
+            rows = (await connection.execute(query.order_by(columns.number.desc()).limit(MAX_MATCHES))).all()
+        return [StoredMessage(to_message(row), row.state in _UNANSWERED_STATES) for row in rows]
+
+    async def _find_outcome(self, message: Message, *conditions: ColumnElement[bool]) -> MessageOutcome | None:
+        columns = messages.c
+        query = (
+            select(columns.state, columns.reason, columns.reply, columns.citations, columns.trace)
+            .where(*in_chat(message.key), is_readable_from(message), columns.command.in_(("", "ask")), *conditions)
+            .order_by(columns.number.desc())
+        )
+        async with self._database.connect() as connection:
+            row = (await connection.execute(query.limit(1))).first()
+        if row is None:
+            return None
+        return MessageOutcome(row.state, row.reason, row.reply, row.citations or (), row.trace or {})
+
+
+def _has_id(message_id: str) -> ColumnElement[bool]:
+    columns = messages.c
+    return or_(columns.id == message_id, and_(columns.reply_id == message_id, columns.reply_id != ""))
