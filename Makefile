@@ -9,6 +9,8 @@ UV_VERSION := 0.13.8
 INSTALL := $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
 COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links pyproject.toml
 CODE := bots core knowledge tests
+# More than there are processors: most tests wait for something.
+WORKERS ?= 6
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format bench lock schema clean
@@ -39,7 +41,8 @@ demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
 	@echo "      docs/telegram.md                              put it into a Telegram group"
 
 test: lint  ## lint, types and every test
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not serial"
+	$(BIN)/pytest -m serial
 
 lint: $(VENV)/.dev  ## style, layers and types only
 	$(BIN)/ruff check $(CODE)

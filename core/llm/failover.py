@@ -59,7 +59,7 @@ class Attempt:
     is_probe: bool
     deadline: float
     timeout_grace_s: float
-    started_at: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (tests replace the clock)
 
     def ignore_timeout(self) -> None:
         """Hold no silence against the endpoint: it was not given up, another one was faster."""

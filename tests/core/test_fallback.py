@@ -25,6 +25,8 @@ from core.settings.models import CircuitSettings
 from core.types import Turn
 from tests.peers.language_model import LanguageModelPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 ASK = [Turn("user", "Where is the treasure?")]
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -219,7 +221,7 @@ class TestCircuit:
             assert time.monotonic() - started < 1.5, "less than the first one would have been given"
             assert len(one.requests) == 2
             one.hang = False
-            await asyncio.sleep(3)
+            await asyncio.sleep(3.1)
             assert [await streamed(models) for _ in range(3)] == ["I am one."] * 3
 
     async def test_rests_again_after_a_failed_probe(self, peers: list[LanguageModelPeer]) -> None:
@@ -227,7 +229,7 @@ class TestCircuit:
         one.status = 500
         async with opened(one, two, circuit={"failures": 1, "rest_s": 1.5}) as models:
             await completed(models)
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(1.6)
             for _ in range(4):
                 assert await completed(models) == "I am two."
         assert len(one.requests) == 2
@@ -238,7 +240,7 @@ class TestCircuit:
         async with opened(one, two, first_token_s=1, circuit={"failures": 1, "rest_s": 0.2}) as models:
             await streamed(models)
             misbehave(one, status=0, hang=True)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.3)
             assert await asyncio.gather(*(streamed(models) for _ in range(8))) == ["I am two."] * 8
         assert len(one.requests) == 2
 
@@ -248,7 +250,7 @@ class TestCircuit:
         async with opened(one, two, circuit={"failures": 1, "rest_s": 0.1}) as models:
             await completed(models)
             misbehave(one, status=0, hang=True)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(completed(models), 0.1)
             one.hang = False
@@ -321,7 +323,7 @@ class TestCircuit:
         async with opened(one, two, circuit={"failures": 1, "rest_s": 0.1}, **main) as models:
             await completed(models)
             one.status = 0
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
             await completed(models)
         log = said.getvalue()
         places = [

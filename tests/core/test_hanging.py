@@ -22,6 +22,8 @@ from tests.core.images import png
 from tests.core.scripted import LIGHT, ScriptedPeer, models
 from tests.core.test_strategies import left_behind
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 DEADLINE_S = 6.0
 FOLLOW_UP = Question(
     "Does it need a database?",
