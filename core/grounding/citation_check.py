@@ -80,11 +80,12 @@ async def verify_citations(
     question: str = "",
     allow_bare: bool = True,
 ) -> ResolvedCitations:
-    """Resolve the marks of an answer, without those whose passages do not support what they stand behind.
+    """Resolve the citation markers of an answer, without those whose passage does not support its sentence.
 
-    Comparing meanings gets a share of the budget; when it is too slow, the stage `support` is cut.
+    Comparing vectors has a share of the budget; when it takes longer, the stage `support` is degraded and the citations
+    in question stay.
     """
-    if deps.settings.evidence.support_check == "none":
+    if not passages or deps.settings.evidence.support_check == "none":
         return resolve_markers(text, passages, allow_bare=allow_bare)
     with budget.timed("support"):
         timeout_s = min(COMPARE_TIMEOUT_S, budget.share("look_back"))

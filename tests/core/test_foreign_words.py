@@ -10,6 +10,7 @@ import pytest
 from core.answering.agents.conversation import fence_turn, format_numbered_turns, format_question, label_speakers
 from core.answering.agents.decision_maker import Progress, SearchAttempt
 from core.answering.agents.summarizer import build_prompt
+from core.answering.context.retrieval_result import RetrievalResult
 from core.llm.role_models import _build_request
 from core.settings.models import FallbackSettings
 from core.types import Question, Turn
@@ -21,7 +22,7 @@ NEWLINES = ("\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029")
 
 def written(question: Question) -> list[dict[str, Any]]:
     """Return the messages that an endpoint gets from the summarizer, after the instructions."""
-    system, turns = build_prompt(question, (INSTALL,), parts())
+    system, turns = build_prompt(question, RetrievalResult(question.text, (), (INSTALL,)), parts())
     messages: list[dict[str, Any]] = _build_request(FallbackSettings(base_url="-", model="-"), system, turns)[
         "messages"
     ][1:]

@@ -10,14 +10,33 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from core.errors import UsageError
 from core.grounding.evidence import escape_delimiters
 from core.text.keywords import get_author_turns
+from core.text.language import detect_language
 from core.types import Question, Turn
 
 MAX_NAME_CHARS, MAX_MESSAGE_CHARS = 40, 600
 ASKER_LABEL = "asker"
 # What could be taken for our own punctuation has no place in a name.
 _UNSAFE_IN_NAME = re.compile(r"[^\w .'\-]+")
+
+
+def validate_question(question: Question, max_chars: int) -> None:
+    """Raise `UsageError` for a question that is empty or has more than `max_chars` characters."""
+    if not question.text.strip() and not question.image_loaders:
+        raise UsageError("The question is empty. Ask with a few words, for example: How do I install it?")
+    if len(question.text) > max_chars:
+        raise UsageError(
+            f"The question has {len(question.text)} characters; {max_chars} are allowed. "
+            "Shorten it, and keep the error message and what you tried."
+        )
+
+
+def get_asker_language(question: Question) -> str:
+    """Return the language of the question, or, for a picture alone, of the last message of whoever asks."""
+    own_texts = (turn.text for turn in reversed(question.history) if turn.author_id == question.author_id)
+    return detect_language(question.text or next(own_texts, ""))
 
 
 def label_speakers(question: Question) -> dict[str, str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from core.answering.context.dependencies import AnswerDependencies
-from core.grounding.citations import insert_markers, split_sentences
+from core.grounding.citation_check import verify_citations
+from core.grounding.citations import ResolvedCitations, insert_markers, split_sentences
 from core.grounding.evidence import escape_delimiters, render_to_budget
 from core.grounding.support import find_support_by_overlap
 from core.ports import ChatModel
@@ -18,33 +20,37 @@ _PASSAGE_ID = re.compile(r"p\s?(\d{1,3})", re.IGNORECASE)
 
 
 async def look_back(
-    text: str,
+    cited_answer: ResolvedCitations,
     passages: Sequence[Passage],
-    model: ChatModel,
     deps: AnswerDependencies,
     budget: Budget,
-    /,
     *,
     question: str = "",
-) -> str:
-    """Return the answer with passage ids behind the sentences that passages support.
+) -> ResolvedCitations:
+    """Return an answer without citations with those that its sentences turn out to have; any other as it is.
 
-    The light model says which; when it is too slow or fails, words decide. `asked` is the question.
+    The light model names the passage behind each sentence; when it fails or is too slow, shared words decide.
+    `question` needs no support: what it says itself is left out of the comparison.
     """
-    llm_support = await budget.run_stage("look_back", find_support(model, text, passages, deps, budget), dict)
+    if cited_answer.citations or not passages or deps.model is None:
+        return cited_answer
+    text = cited_answer.text
+    llm_support = await budget.run_stage("look_back", find_support(deps.model, text, passages, deps, budget), dict)
     is_degraded = "look_back" in budget.degraded
     support = (
         await deps.turnstile.run_in_thread(find_support_by_overlap, text, passages, question)
         if is_degraded
         else llm_support
     )
-    return insert_markers(text, support)
+    marked_text = insert_markers(text, support)
+    marked_answer = await verify_citations(marked_text, passages, deps, budget, question=question, allow_bare=False)
+    return replace(marked_answer, dropped_count=cited_answer.dropped_count)
 
 
 async def find_support(
     model: ChatModel, text: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
 ) -> dict[int, list[int]]:
-    """Return the positions of passages (from 0) that a model finds behind sentences, by place in `sentences(text)`.
+    """Return, by the position of a sentence in `split_sentences(text)`, the positions of the passages that support it.
 
     Raises `ModelError`.
     """

@@ -1,6 +1,6 @@
-"""The order of the passages for one answer: by the configured reranker, or by the light language model.
+"""The passages for one answer: ordered by the configured reranker or the light model, then selected.
 
-Either way a failure or an overrun leaves the fused order, with the stage `rerank` cut.
+When the reranker fails or is too slow, the fused order is the fallback and the stage `rerank` is degraded.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import RetrievalResult
 from core.grounding.document_kinds import apply_kind_weights
 from core.grounding.evidence import escape_delimiters, render_to_budget
 from core.grounding.fusion import fuse
+from core.grounding.selection import apply_source_weights, lost_in_the_middle_order, select
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
@@ -36,10 +38,30 @@ SCHEMA = DecisionSchema(
 )
 
 
+async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
+    """Return the result with the passages that the answer is written from, in their order in the prompt."""
+    ranked: Sequence[Passage] = retrieval.passages
+    if not retrieval.is_ranked:
+        ranked = await rerank(retrieval.query, retrieval.passages, deps, budget)
+    settings = deps.settings
+    await deps.turnstile.yield_turn()
+    passages = select(
+        apply_source_weights(ranked, settings.evidence.weights, is_ranked=retrieval.is_ranked),
+        limit=settings.answer.passages,
+        max_tokens=settings.evidence_tokens(),
+        duplicate_threshold=settings.evidence.duplicates,
+        layout=settings.evidence.layout,
+    )
+    # An extractive answer quotes the best passage first.
+    if deps.model and settings.evidence.order == "edges":
+        passages = lost_in_the_middle_order(passages)
+    return replace(retrieval, passages=tuple(passages))
+
+
 async def rerank(
     query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
 ) -> Sequence[Passage]:
-    """Return the passages best first, in the share of the budget that the stage has."""
+    """Return the passages best first, within the stage's share of the budget."""
     search_settings = deps.settings.knowledge.search
     if search_settings.rerank == "model" and deps.model:
         return await LLMReranker(deps, budget).rerank(query, passages)

@@ -1,37 +1,95 @@
-"""The summarizer: writes the answer from the evidence, streaming (KIMAs 3.4), or quotes it when no model can."""
+"""The summarizer: streams the answer that the model writes from the evidence (KIMAs 3.4), or quotes the evidence."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from core.answering.agents.conversation import fence_turn
 from core.answering.agents.history_selection import ContextualQuestion, get_speaker_labels, to_asked_by_attribute
 from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context.retrieval_result import AnswerInputs, RetrievalResult
+from core.errors import ModelError
+from core.grounding.citations import resolve_markers, trim_partial_marker
 from core.grounding.evidence import escape_delimiters, estimate_tokens, render_passages
 from core.grounding.extractive import extract_answer
-from core.ports import ChatModel
+from core.observability.logs import get_logger
+from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
 from core.text.messages import messages_for
 from core.types import Passage, Question, Turn
 
 MAX_HISTORY_TOKENS = 1500
-# Quoting is what is left when the model took all the time: it gets this many seconds even then.
+# Quoting is the fallback when the model took all the time: it gets at least this many seconds.
 MIN_QUOTE_S = 0.5
+UPDATE_INTERVAL_S = 0.05
+OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE = 2.0, 0.2
+
+
+async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
+    """Wait until the sink has opened. One that hangs is cancelled, for the answer itself matters more."""
+    await asyncio.wait((opening,), timeout=min(OPEN_TIMEOUT_S, OPEN_TIMEOUT_SHARE * budget.remaining()))
+    if not opening.done():
+        budget.degrade("open", "late")
+        get_logger(__name__).warning("sink.opening_hangs")
+        opening.cancel()
+
+
+async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencies, budget: Budget) -> tuple[str, bool]:
+    """Write the answer into the sink. Return it with passage ids as markers, and whether it is extractive.
+
+    When the model fails before its first word, the passages are quoted; when it fails later, the answer says that it
+    ends too soon. A question that is empty, as when nobody could look at its picture, gets an empty answer.
+    """
+    question, retrieval = inputs.question, inputs.retrieval
+    query, passages = retrieval.query, retrieval.passages
+    if not question.text.strip():
+        return "", True
+    if deps.model is None:
+        with budget.timed("write"):
+            return await quote_passages(query, passages, deps, budget), True
+    messages = messages_for(deps.prompts.language)
+    with budget.timed("write"):
+        chunks = inputs.chunks or stream_answer(question, retrieval, deps.model, deps, budget)
+        text, error = await _stream_into_sink(chunks, passages, sink, budget)
+        if text.strip():
+            return (f"{text.rstrip()} …\n\n{messages.answer_interrupted}" if error else text), False
+        budget.degrade("write", "unreadable")
+        if not retrieval.was_searched:
+            return messages.llm_failed, False
+        return await quote_passages(query, passages, deps, budget, messages.fallback), True
+
+
+async def _stream_into_sink(
+    chunks: AsyncGenerator[str], passages: Sequence[Passage], sink: Sink, budget: Budget
+) -> tuple[str, ModelError | None]:
+    """Return the text that the model wrote, and the error that ended it, if any."""
+    text, next_update = "", 0.0
+    try:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                if not text:
+                    budget.record_time("first_token")
+                text += chunk
+                # Each update resolves the markers of the whole text: too much work for every token of a long answer.
+                if time.monotonic() >= next_update:
+                    await sink.update(resolve_markers(trim_partial_marker(text), passages).text)
+                    next_update = time.monotonic() + UPDATE_INTERVAL_S
+    except ModelError as error:
+        budget.degrade("write", "failed" if budget.remaining() else "late")
+        get_logger(__name__).warning("write.failed", error=str(error), characters=len(text))
+        return text, error
+    return text, None
 
 
 async def stream_answer(
-    question: Question,
-    passages: Sequence[Passage],
-    model: ChatModel,
-    deps: AnswerDependencies,
-    budget: Budget,
-    *,
-    low_quality_reason: str = "",
+    question: Question, retrieval: RetrievalResult, model: ChatModel, deps: AnswerDependencies, budget: Budget
 ) -> AsyncGenerator[str]:
-    """Yield the answer piece by piece, with passage ids as marks. `doubt` is that of `prompt`. Raises `ModelError`."""
+    """Yield the answer piece by piece, with passage ids as markers. Raises `ModelError`."""
     await deps.turnstile.yield_turn()
-    system, turns = build_prompt(question, passages, deps, low_quality_reason)
+    system, turns = build_prompt(question, retrieval, deps)
     async with aclosing(model.stream(system, turns, role="main", budget=budget, agent="summarizer")) as chunks:
         async for chunk in chunks:
             yield chunk
@@ -40,13 +98,13 @@ async def stream_answer(
 async def quote_passages(
     question: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget, note: str = ""
 ) -> str:
-    """Return the extractive answer, with passage ids as marks, or say that nothing was found.
+    """Return the extractive answer, with passage ids as markers, or the message that nothing was found.
 
-    `note` says why it is quoted; by itself, that there is no model.
+    `note` says why passages are quoted; the default says that there is no model.
     """
     settings, messages = deps.settings, messages_for(deps.prompts.language)
     min_similarity = settings.knowledge.search.min_similarity
-    # Where vectors had no say (a language that the embedder hardly knows), words alone decide.
+    # Without vectors (a language that the embedder hardly knows), words alone decide.
     is_lexical_only = all(passage.similarity == 0 for passage in passages)
     has_match = any(
         passage.lexical > 0 if is_lexical_only else passage.similarity >= min_similarity for passage in passages
@@ -60,21 +118,20 @@ async def quote_passages(
     return messages.no_evidence.format(sources=", ".join(settings.sources) or messages.no_sources)
 
 
-def build_prompt(
-    question: Question, passages: Sequence[Passage], deps: AnswerDependencies, low_quality_reason: str = ""
-) -> tuple[str, list[Turn]]:
-    """Return the instructions, and the conversation with the evidence, the analysis and the question last.
+def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDependencies) -> tuple[str, list[Turn]]:
+    """Return the system prompt, and the conversation with the evidence, the analysis and the question last.
 
-    The conversation is the question's history: what the context manager has selected (KIMAs 3.2.2), or all of it.
-    `doubt` is why the evidence was judged poor; empty where it was not.
+    The conversation is the question's history: what the context manager has selected (KIMAs 3.2.2), or all of it. A
+    message that needed no search gets the prompt for small talk.
     """
     settings = deps.settings
-    evidence_text = (
-        render_passages(passages, settings.evidence_tokens(), settings.evidence.layout) or "(no passages were found)"
-    )
-    system = deps.prompts.fill("summarizer", name=settings.name, persona=settings.answer.persona)
+    evidence_text = render_passages(retrieval.passages, settings.evidence_tokens(), settings.evidence.layout)
+    evidence_text = evidence_text or "(no passages were found)"
+    template = "summarizer" if retrieval.was_searched else "talk"
+    system = deps.prompts.fill(template, name=settings.name, persona=settings.answer.persona)
+    low_quality_reason = retrieval.low_quality_reason()
     analysis = question.analysis if isinstance(question, ContextualQuestion) else ""
-    # No mark-up of ours is in an analysis: whatever looks like a tag came from the conversation.
+    # We put no markup into an analysis: whatever looks like a tag came from the conversation.
     guidance = f"<analysis>\n{_escape_angle_brackets(analysis)}\n</analysis>\n" if analysis else ""
     guidance = (
         f"<judgement>\nThe evidence is poor: {_escape_angle_brackets(low_quality_reason)}\n</judgement>\n{guidance}"
@@ -93,7 +150,7 @@ def _escape_angle_brackets(text: str) -> str:
 
 
 def _get_recent_turns(question: Question) -> list[Turn]:
-    """Return the latest turns that fit, each message of people fenced, with whose it is."""
+    """Return the latest turns that fit; each message of a person is fenced and names its author."""
     recent_turns: list[Turn] = []
     remaining_tokens = MAX_HISTORY_TOKENS
     labels = get_speaker_labels(question)
@@ -104,7 +161,7 @@ def _get_recent_turns(question: Question) -> list[Turn]:
         recent_turns.append(
             Turn(turn.role, fence_turn(turn, question, labels) if turn.role == "user" else escape_delimiters(turn.text))
         )
-    # Some chat templates refuse a conversation that the assistant opens.
+    # Some chat templates reject a conversation that begins with the assistant.
     if recent_turns and recent_turns[-1].role == "assistant":
         recent_turns[-1] = Turn("user", f"(Your earlier answer:)\n<said>\n{recent_turns[-1].text}\n</said>")
     return list(reversed(recent_turns))

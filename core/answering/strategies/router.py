@@ -133,6 +133,11 @@ def rule_based_strategy(question: Question, deps: AnswerDependencies) -> Strateg
     return "none" if "none" in allowed_strategies and _is_pleasantry(question.text) else None
 
 
+def may_use_history(question: Question, deps: AnswerDependencies) -> bool:
+    """Say whether the answer may need the conversation: greetings and the baseline do without it."""
+    return rule_based_strategy(question, deps) not in ("none", "simple")
+
+
 def _is_pleasantry(text: str) -> bool:
     return len(text) <= MAX_PLEASANTRY_CHARS and bool(_PLEASANTRY.fullmatch(text.strip()))
 
