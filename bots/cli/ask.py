@@ -16,11 +16,10 @@ from bots.common.terminal import SilentSink, ingest_progress, make_console, prin
 from bots.console.render import ConsoleSink
 from bots.daemon.bootstrap import App, open_app, require_knowledge
 from core.answering.agents.reranker import rerank
-from core.answering.agents.search import capture_error
 from core.errors import KimasError, UsageError
 from core.observability.logs import make_redactor
 from core.runtime.budget import Budget
-from core.runtime.tasks import task_group
+from core.runtime.tasks import capture_error, task_group
 from core.settings import Settings
 from core.settings.loader import get_secret_values
 from core.types import AgentScore, Passage, Question, Reply

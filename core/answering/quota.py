@@ -1,21 +1,20 @@
-"""Answering within the limits and on the record: who may ask now, and what the answer consumed in the end."""
+"""Daily limits: whether a question may be answered now, and the record of what its answer consumed."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger
-from core.ports import ChatModel, ModelRole, RequestBudget, ResponseSchema, Sink
+from core.runtime.budget import Budget
 from core.settings import LimitsSettings
 from core.text.language import detect_language
 from core.text.messages import Messages, messages_for
-from core.types import Question, Reply, Turn
+from core.types import Question, Reply
 
 if TYPE_CHECKING:
     from core.storage.live_settings import LiveSettings
@@ -26,7 +25,7 @@ QuotaScope = Literal["everybody", "this_chat", "you"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reservation:
-    """An answer in the making."""
+    """An answer that is being made."""
 
     chat: tuple[str, str]
     user: tuple[str, str]
@@ -34,7 +33,7 @@ class _Reservation:
 
 @dataclass(frozen=True, slots=True)
 class _QuotaUsage:
-    """How much of one limit is used up: `used` by answers given, `underway` answers are in the making."""
+    """How much of one limit is used up: `used_amount` by finished answers; `in_progress` answers are being made."""
 
     limit_name: str
     scope: QuotaScope
@@ -50,20 +49,20 @@ class _QuotaUsage:
 
 
 class QuotaLimiter:
-    """The daily limits. `default_usage` is what an answer is taken to consume while the ledger holds none."""
+    """The daily limits. `default_usage` is what an answer is expected to consume while no answer is on record."""
 
     def __init__(self, live: LiveSettings, usage_repository: UsageRepository, default_usage: TokenUsage) -> None:
         self._live = live
         self._usage_repository = usage_repository
         self._default_usage = default_usage
         self._in_progress: set[_Reservation] = set()
-        # By whoever reads the ledger just now: all that were underway at any moment of it.
+        # For each reservation that is reading the record just now: all that were in progress at any moment of it.
         self._open_reads: dict[_Reservation, set[_Reservation]] = {}
         self._logged_today: tuple[date, set[tuple[str, tuple[str, str]]]] = (date.min, set())
 
     @asynccontextmanager
     async def reserve(self, question: Question) -> AsyncIterator[None]:
-        """Let an answer be made in the block. Raises `UsageError` when a limit is used up, and says until when."""
+        """Reserve an answer for the block. Raises `UsageError`, which says until when, when a limit is used up."""
         await self._live.load()
         if all(self._live.limit(limit_name) is None for limit_name in LimitsSettings.model_fields):
             yield
@@ -78,7 +77,7 @@ class QuotaLimiter:
         platform, chat = (question.key.platform, question.key.chat) if question.key else ("", "")
         reservation = _Reservation((platform, chat), (platform, question.author_id))
         now = datetime.now().astimezone()
-        # What is being made while the ledger is read may be written behind it: it is then counted nowhere else.
+        # An answer that finishes while the record is read may be written too late for it: this counts it.
         in_progress = self._open_reads[reservation] = set(self._in_progress)
         try:
             totals = await self._usage_repository.get_totals(now.date(), question)
@@ -105,7 +104,7 @@ class QuotaLimiter:
             ("_per_user", "you", reservation.user, user_count if reservation.user[1] else None, totals.user),
         ]
         for suffix, scope, subject, count, usage in groups:
-            # In the terminal there is neither a chat nor a name.
+            # In the terminal there is neither a chat nor a user.
             if count is None:
                 continue
             for kind, amount, average_amount in (
@@ -117,7 +116,7 @@ class QuotaLimiter:
                     yield _QuotaUsage(f"daily_{kind}{suffix}", scope, subject, quota, amount, count, average_amount)
 
     def _log_exhausted(self, quota_usage: _QuotaUsage, today: date) -> None:
-        """Log a limit that is used up once a day: every question after that would say the same."""
+        """Log a limit that is used up, once a day: every further question would repeat it."""
         if self._logged_today[0] != today:
             self._logged_today = (today, set())
         if (quota_usage.limit_name, quota_usage.subject) in self._logged_today[1]:
@@ -148,74 +147,27 @@ def _format_refusal(quota_usage: _QuotaUsage, now: datetime, messages: Messages)
     )
 
 
-@dataclass(slots=True)
-class UsageTrackingModel:
-    """A language model for one answer: it passes everything on and knows the budget that its calls are counted in.
-
-    So what an answer consumed is known even when it fails.
-    """
-
-    model: ChatModel
-    _budgets: dict[int, RequestBudget] = field(default_factory=dict)
-
-    def stream(
-        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
-    ) -> AsyncGenerator[str]:
-        """Stream as the model does."""
-        self._budgets[id(budget)] = budget
-        return self.model.stream(system, turns, role=role, budget=budget, agent=agent)
-
-    async def complete(
-        self,
-        system: str,
-        turns: Sequence[Turn],
-        *,
-        role: ModelRole,
-        budget: RequestBudget,
-        response_schema: ResponseSchema | None = None,
-        agent: str = "",
-    ) -> str:
-        """Complete as the model does."""
-        self._budgets[id(budget)] = budget
-        return await self.model.complete(
-            system, turns, role=role, budget=budget, response_schema=response_schema, agent=agent
-        )
-
-    def usage_by_agent(self) -> Mapping[str, TokenUsage]:
-        """Return what the calls consumed so far, by agent."""
-        from core.storage.usage import group_by_agent
-
-        token_counts: Counter[str] = Counter()
-        costs: defaultdict[str, float] = defaultdict(float)
-        for budget in self._budgets.values():
-            for counter, count in budget.tokens.items():
-                token_counts[counter] += count
-            for counter, amount in budget.cost.items():
-                costs[counter] += amount
-        return group_by_agent(token_counts, costs)
-
-
 async def answer_with_quota(
     question: Question,
-    sink: Sink,
-    model: ChatModel,
-    answer: Callable[[Question, Sink, ChatModel], Awaitable[Reply]],
+    answer: Callable[[], Awaitable[Reply]],
+    budget: Budget,
     *,
     quota_limiter: QuotaLimiter,
     usage_repository: UsageRepository,
 ) -> Reply:
-    """Make an answer with the model when the limits allow it, and write down what it consumed, also when it fails.
+    """Make an answer when the limits allow it, and record what it consumed by its budget, also when it fails.
 
-    Raises `UsageError` when a limit is used up, and what `make` raises.
+    Raises `UsageError` when a limit is used up, and what `answer` raises.
     """
-    tracking_model = UsageTrackingModel(model)
+    from core.storage.usage import group_by_agent
+
     async with quota_limiter.reserve(question):
         outcome: AnswerOutcome = "failed"
         try:
-            reply = await answer(question, sink, tracking_model)
+            reply = await answer()
             outcome = "answered"
         finally:
-            agent_usage = tracking_model.usage_by_agent()
+            agent_usage = group_by_agent(budget.tokens, budget.cost)
             if agent_usage or outcome == "answered":
                 await record_usage(usage_repository, question, outcome, agent_usage)
     return reply
@@ -224,7 +176,7 @@ async def answer_with_quota(
 async def record_usage(
     usage_repository: UsageRepository, question: Question, outcome: AnswerOutcome, agent_usage: Mapping[str, TokenUsage]
 ) -> None:
-    """Write one answer into the ledger. The answer is with the asker already: a ledger that refuses is logged."""
+    """Record the usage of one answer. The asker has the answer already, so a failure is only logged."""
     try:
         await usage_repository.record(question, outcome, agent_usage, datetime.now().astimezone().date())
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""Answering as a whole: an earlier reply where there is one, else a new one within the limits and on the record."""
+"""Answering as a whole: a cached reply if there is one, else a new one, within the daily limits and on record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from core.answering.context.dependencies import AnswerDependencies
 from core.answering.pipeline import answer
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
 from core.answering.retry import RetryQuestion, with_more_effort
-from core.ports import ChatModel, Sink
+from core.ports import Sink
 from core.runtime.budget import Budget
 from core.types import Question, Reply
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AnswerService:
     """Answers questions.
 
-    Without `limits` and `usage_repository` nothing is limited or recorded, without `cached_answers` none is reused.
+    Without `limits` and `usage_repository` nothing is limited or recorded; without `cached_answers` every answer is new.
     """
 
     deps: AnswerDependencies
@@ -31,16 +31,19 @@ class AnswerService:
     cached_answers: CachedAnswers | None = None
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
-        """Answer one question into its sink. Raises `UsageError` when a limit is used up, and what `answer` raises."""
+        """Answer one question into its sink.
+
+        Raises `UsageError` when a limit is used up, and what `core.answering.pipeline.answer` raises.
+        """
         if isinstance(question, RetryQuestion):
-            # What did not satisfy is not given again.
+            # The cached reply is the one that did not satisfy.
             return await replace(self, deps=with_more_effort(self.deps, question), cached_answers=None)._answer_cached(
                 question, sink
             )
         return await self._answer_cached(question, sink)
 
     async def _answer_cached(self, question: Question, sink: Sink) -> Reply:
-        # The time that is spent before the answer is made is the asker's too.
+        # The asker waits for the cache lookup as well: the deadline includes it.
         budget = Budget(self.deps.settings.budget)
         if not self.cached_answers:
             return await self._generate(question, sink, budget)
@@ -53,14 +56,10 @@ class AnswerService:
         if not (self.deps.model and self.limits and self.usage_repository):
             return await answer(question, sink, self.deps, budget)
 
-        async def answer_with_model(question: Question, sink: Sink, model: ChatModel) -> Reply:
-            return await answer(question, sink, replace(self.deps, model=model), budget)
-
         return await answer_with_quota(
             question,
-            sink,
-            self.deps.model,
-            answer_with_model,
+            lambda: answer(question, sink, self.deps, budget),
+            budget,
             quota_limiter=self.limits,
             usage_repository=self.usage_repository,
         )

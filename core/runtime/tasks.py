@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+
+from core.errors import KimasError
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -29,6 +31,14 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
         while isinstance(first_error, BaseExceptionGroup):
             first_error = first_error.exceptions[0]
         raise first_error from first_error.__cause__
+
+
+async def capture_error(awaitable: Awaitable[Result]) -> Result | KimasError:
+    """Return a result, or the error that prevented it: what runs in the same task group goes on."""
+    try:
+        return await awaitable
+    except KimasError as error:
+        return error
 
 
 class CpuTurnstile:

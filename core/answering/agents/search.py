@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TypeVar
@@ -49,14 +49,6 @@ async def ranked_search(query: str, deps: AnswerDependencies, budget: Budget) ->
     result = await search(query, deps, budget)
     ranked_passages = await rerank(query, result.passages, deps, budget)
     return SearchResult(result.query, result.agents, tuple(ranked_passages))
-
-
-async def capture_error(awaitable: Awaitable[T]) -> T | KimasError:
-    """Await what may fail without taking down what runs beside it: the failure is returned."""
-    try:
-        return await awaitable
-    except KimasError as error:
-        return error
 
 
 def collect_results(outcomes: Iterable[SearchResult | KimasError]) -> list[SearchResult]:

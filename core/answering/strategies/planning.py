@@ -15,21 +15,14 @@ from core.answering.agents.compression import compress
 from core.answering.agents.conversation import format_question
 from core.answering.agents.decision_maker import Progress, SearchAttempt, decide_next
 from core.answering.agents.information_filter import filter_passages
-from core.answering.agents.search import (
-    SearchResult,
-    capture_error,
-    collect_results,
-    get_agent_names,
-    interleave,
-    ranked_search,
-)
+from core.answering.agents.search import SearchResult, collect_results, get_agent_names, interleave, ranked_search
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.context.retrieval_result import RetrievalResult
 from core.errors import KimasError
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
-from core.runtime.tasks import task_group
+from core.runtime.tasks import capture_error, task_group
 from core.text.keywords import content_words
 from core.types import Passage, Question, SearchRound, Turn
 

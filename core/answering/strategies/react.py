@@ -13,14 +13,7 @@ from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import format_question
 from core.answering.agents.decision_maker import DECISION_SCHEMA, Decision, parse_decision
-from core.answering.agents.search import (
-    SearchResult,
-    capture_error,
-    collect_results,
-    get_agent_names,
-    interleave,
-    ranked_search,
-)
+from core.answering.agents.search import SearchResult, collect_results, get_agent_names, interleave, ranked_search
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.context.retrieval_result import RetrievalResult
 from core.errors import KimasError
@@ -29,7 +22,7 @@ from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.ports import ResponseSchema
 from core.runtime.budget import Budget
-from core.runtime.tasks import task_group
+from core.runtime.tasks import capture_error, task_group
 from core.types import Question, Turn
 
 SearchFunction = Callable[[str], Awaitable[SearchResult | KimasError]]

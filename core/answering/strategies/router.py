@@ -12,14 +12,14 @@ import re
 from dataclasses import replace
 
 from core.answering.agents.conversation import format_question
-from core.answering.agents.search import capture_error, collect_results
+from core.answering.agents.search import collect_results
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.context.retrieval_result import RetrievalResult
 from core.answering.strategies import parallel, planning, react, simple, single
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
-from core.runtime.tasks import task_group
+from core.runtime.tasks import capture_error, task_group
 from core.settings import Strategy
 from core.types import Question, Turn
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import complete_question, needs_model, rule_based_query
-from core.answering.agents.search import SearchResult, capture_error, collect_results, search
+from core.answering.agents.search import SearchResult, collect_results, search
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.context.retrieval_result import RetrievalResult
 from core.errors import KimasError
 from core.runtime.budget import Budget
-from core.runtime.tasks import task_group
+from core.runtime.tasks import capture_error, task_group
 from core.text.keywords import content_words
 from core.types import Question
 
