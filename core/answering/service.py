@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AnswerService:
     """Answers questions.
 
-    Without `limits` and `usage_repository` nothing is limited or recorded; without `cached_answers` every answer is new.
+    Without `limits` and `usage_repository` nothing is limited or recorded; without `cached_answers` none is reused.
     """
 
     deps: AnswerDependencies
