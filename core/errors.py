@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.types import Skip
+
 
 class KimasError(Exception):
     """The root of the tree. `exit_code` is what the command line returns for it."""
@@ -91,4 +93,8 @@ class StoreLocked(StoreError):
 
 
 class CommentSuppressed(PlatformError):
-    """A comment was kept back; the text is the reason that the journal keeps. Nothing was posted."""
+    """A comment was kept back; `skip` is the reason that the journal keeps. Nothing was posted."""
+
+    def __init__(self, skip: Skip) -> None:
+        super().__init__(str(skip))
+        self.skip = skip

@@ -25,7 +25,6 @@ from bots.daemon.bootstrap import (
 )
 from core.errors import StoreError, UsageError
 from core.messaging.feedback.escalation import root_question_id
-from core.messaging.feedback.handler import NO_ANSWER_REASON
 from core.messaging.processor import MessageProcessor
 from core.observability.recorder import MetricsRecorder, NullMetrics, ProcessingOutcome
 from core.runtime.locks import group_lock
@@ -33,7 +32,7 @@ from core.runtime.tasks import task_group
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.messages import Journal
-from core.types import Message, SourceState
+from core.types import Message, Skip, SkipReason, SourceState, skip
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,11 +60,13 @@ class OutcomePrinter(NullMetrics):
         self._out = out
         self.count = 0
 
-    def record_message(self, platform: str, outcome: ProcessingOutcome, reason: str = "") -> None:
+    def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
         """Count it, and show why the bot is silent."""
         self.count += 1
-        if outcome == "silent" and not any(phrase in reason for phrase in _REPORTED_REASONS):
-            self._out.print(f"(silent: {strip_control_characters(reason)})", style="dim", markup=False, soft_wrap=True)
+        if skip and skip.reason not in _REPORTED_REASONS:
+            self._out.print(
+                f"(silent: {strip_control_characters(str(skip))})", style="dim", markup=False, soft_wrap=True
+            )
 
 
 async def run_group_chat(settings: Settings, file_descriptor: int | None = None, folder: Path | None = None) -> int:
@@ -154,9 +155,8 @@ def _with_terminal_owner(settings: Settings) -> Settings:
 
 
 EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled already)"
-WAS_DELETED = "the question was deleted before it was answered"
 # Presses and deletions are settled without an answer, and were told about already.
-_REPORTED_REASONS = ("feedback on ", NO_ANSWER_REASON, " answered once more", WAS_DELETED)
+_REPORTED_REASONS = (SkipReason.DELETED, *(reason for reason in SkipReason if reason.label == "feedback"))
 
 
 class GroupJournal(Journal):
@@ -186,7 +186,7 @@ class GroupJournal(Journal):
         ]
         unposted_messages = [message for message in pending if message.id not in self._posting_ids]
         for message in unposted_messages:
-            await self.mark_skipped(message, WAS_DELETED)
+            await self.mark_skipped(message, skip(SkipReason.DELETED))
         return bool(unposted_messages)
 
 

@@ -63,12 +63,13 @@ class TerminalCommands:
         chat_policy = ChatPolicy(LiveSettings(self._settings))
         # Nobody can have given a command before there is a journal.
         if not await asyncio.to_thread((self._settings.data_dir / "journal.db").exists):
-            return disabled_reason(message) if chat_policy.is_off(message) else ""
+            return str(disabled_reason(message)) if chat_policy.is_off(message) else ""
         journal = await open_journal(self._settings)
         try:
             chat_policy = ChatPolicy(make_live_settings(self._settings, journal.database))
             await chat_policy.refresh()
-            return disabled_reason(message) if chat_policy.is_off(message) else chat_policy.paused_reason(message)
+            skip = disabled_reason(message) if chat_policy.is_off(message) else chat_policy.paused_reason(message)
+            return str(skip or "")
         finally:
             await journal.close()
 

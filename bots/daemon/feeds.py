@@ -25,7 +25,6 @@ from knowledge.web.addresses import check_url, redact_url
 MINUTE_S = 60.0
 # Chats of a further HTTP network carry its name everywhere; elsewhere the ending only says which bot writes.
 NAMESPACED_PLATFORM = "http"
-TOO_OLD_REASON = "too old to be answered: the entry came while nobody looked at the feed"
 
 
 class FeedFollower:
@@ -79,7 +78,7 @@ class FeedFollower:
         is_overdue = now - state.looked_at > self._max_age_s
         for entry in feed_update.new_entries:
             is_too_old = is_overdue and (entry.published is None or entry.published < now - self._max_age_s)
-            await receive(self._to_message(entry, feed_update, TOO_OLD_REASON if is_too_old else ""))
+            await receive(self._to_message(entry, feed_update, is_too_old))
         # Not before all are in the journal, which knows an entry that is delivered twice.
         seen_ids = merge_known_ids(feed_update.entry_ids, state.known_ids)
         await self._feed_states.save(self._state_key, FeedState(now, seen_ids, feed_update.etag, feed_update.modified))
@@ -87,7 +86,7 @@ class FeedFollower:
             "feed.looked_at", feed=self.name, entries=len(feed_update.entry_ids), new=len(feed_update.new_entries)
         )
 
-    def _to_message(self, entry: NewEntry, feed_update: FeedUpdate, late_reason: str) -> Message:
+    def _to_message(self, entry: NewEntry, feed_update: FeedUpdate, is_too_old: bool) -> Message:
         platform, chat, native_chat = resolve_chat(self._feed, self.adapter)
         message_id = f"feed-{entry.id}"
         return Message(
@@ -101,7 +100,7 @@ class FeedFollower:
             reference={
                 **make_reference(platform, native_chat),
                 **{KIND: POST, FEED: self.name, TITLE: entry.title, LINK: entry.link},
-                **({LATE: late_reason} if late_reason else {}),
+                **({LATE: True} if is_too_old else {}),
             },
         )
 

@@ -15,6 +15,7 @@ from bots.common.connection import Intervals, RetryLater, Unreachable
 from bots.http.signing import SIGNATURE, TIMESTAMP, sign
 from core.errors import CommentSuppressed, MessageDeleted, PlatformError, SourceError
 from core.settings import HttpSettings
+from core.types import SkipReason, skip
 from knowledge.web.addresses import check_url
 from knowledge.web.client import Request, Response, WebClient
 
@@ -93,7 +94,7 @@ def _raise_for_status(response: Response) -> None:
     if status == 410:
         raise MessageDeleted("the network says that the question is gone (status 410)")
     if status == 412:
-        raise CommentSuppressed("the network has enough replies of bots below this post")
+        raise CommentSuppressed(skip(SkipReason.COMPETITORS_ON_NETWORK))
     if status in RETRYABLE_STATUSES:
         raise RetryLater(reason, _parse_retry_after(response.headers.get("retry-after", "")))
     if status >= 500 or status == 408:

@@ -31,7 +31,7 @@ from core.storage.messages import Journal
 from core.text.keywords import get_author_turns
 from core.text.language import detect_language
 from core.text.messages import messages_for
-from core.types import ConversationKey, Message, Question, Reply, Turn
+from core.types import ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 
 MAX_QUOTED_CHARS = 1000
 
@@ -163,8 +163,10 @@ class MessageProcessor:
 
     async def _comment(self, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
         await self._gate.chat_policy.refresh()
-        if skip_reason := self._gate.chat_policy.paused_reason(message) or await self._gate.other_bot_reason(message):
-            await self._journal.mark_skipped(message, skip_reason)
+        if paused := self._gate.chat_policy.paused_reason(message):
+            await self._journal.mark_skipped(message, paused)
+        elif reason := await self._gate.other_bot_reason(message):
+            await self._journal.mark_skipped(message, skip(reason))
         else:
             await self._commenter.handle(adapter, message, previous_reply_id, JournaledDelivery(self._journal, message))
 
@@ -180,8 +182,8 @@ class MessageProcessor:
     async def _respond(
         self, adapter: Adapter, message: Message, previous_reply_id: str, decision: GateDecision
     ) -> None:
-        if not decision.should_speak:
-            get_logger(__name__).debug("message.silent", reason=decision.reason)
+        if decision.reason:
+            get_logger(__name__).debug("message.silent", reason=str(decision.reason))
             await self._journal.mark_skipped(message, decision.reason)
             return
         delivery = JournaledDelivery(self._journal, message)
@@ -195,7 +197,7 @@ class MessageProcessor:
             await delivery.wait_for_posting()
             raise
         except MessageDeleted:
-            await self._journal.mark_skipped(message, "the question was deleted before it was answered")
+            await self._journal.mark_skipped(message, skip(SkipReason.DELETED))
             if decision.is_proactive:
                 self._gate.release_cooldown(message)
         except PlatformError as error:
@@ -252,7 +254,7 @@ class MessageProcessor:
             adapter, message
         ):
             return False
-        await self._journal.mark_skipped(message, "kept as an answer to be reviewed")
+        await self._journal.mark_skipped(message, skip(SkipReason.ANSWER_CAPTURED))
         return True
 
     async def _get_quoted_turns(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:

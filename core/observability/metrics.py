@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from core.errors import CommentSuppressed, MessageDeleted, UsageError
 from core.observability.recorder import LiveCallOutcome, ModelCallOutcome, ProcessingOutcome, RefreshOutcome
-from core.observability.silence_kinds import get_skip_kind
-from core.types import Question, Reply, SourceState
+from core.types import Question, Reply, Skip, SourceState
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
@@ -103,9 +102,9 @@ class PrometheusMetrics:
         for outcome in ANSWER_OUTCOMES:
             self._answers.labels(outcome)
 
-    def record_message(self, platform: str, outcome: ProcessingOutcome, reason: str = "") -> None:
+    def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
         """Count a message that came to its end."""
-        self._messages.labels(platform, outcome, get_skip_kind(reason) if outcome == "silent" else "").inc()
+        self._messages.labels(platform, outcome, skip.reason.label if skip else "").inc()
 
     def record_model_call(self, model: str, base_url: str, outcome: ModelCallOutcome, seconds: float) -> None:
         """Count one call of a language model."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+from core.types import Skip
+
 ProcessingOutcome = Literal["answered", "silent", "failed"]
 ModelCallOutcome = Literal["ok", "failed", "refused", "timeout", "cancelled"]
 RefreshOutcome = Literal["succeeded", "stale", "failed"]
@@ -13,8 +15,8 @@ LiveCallOutcome = Literal["answered", "failed", "cut"]
 class MetricsRecorder(Protocol):
     """Counts what happens. No method waits, fails or keeps what people said."""
 
-    def record_message(self, platform: str, outcome: ProcessingOutcome, reason: str = "") -> None:
-        """Count a message that came to its end; `reason` says why there was silence, in the journal's words."""
+    def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
+        """Count a message that came to its end; `skip` says why the bot was silent."""
         ...
 
     def record_model_call(self, model: str, base_url: str, outcome: ModelCallOutcome, seconds: float) -> None:
@@ -37,7 +39,7 @@ class MetricsRecorder(Protocol):
 class NullMetrics:
     """A `Meter` that counts nothing."""
 
-    def record_message(self, platform: str, outcome: ProcessingOutcome, reason: str = "") -> None:
+    def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
         """Count nothing."""
 
     def record_model_call(self, model: str, base_url: str, outcome: ModelCallOutcome, seconds: float) -> None:

@@ -23,7 +23,7 @@ from core.storage.engine import Database
 from core.storage.erasure import erase_person
 from core.storage.tables import cursors, messages, replies
 from core.text.formatting import with_image_description
-from core.types import Attachment, ConversationKey, Message, Reply, Trace, Turn
+from core.types import Attachment, ConversationKey, Message, Reply, Skip, Trace, Turn
 
 
 class Journal:
@@ -115,9 +115,9 @@ class Journal:
             message, "answered", **{**(_ERASED_VALUES if message.command == "forget" else {}), **reply_values}
         )
 
-    async def mark_skipped(self, message: Message, reason: str) -> None:
+    async def mark_skipped(self, message: Message, skip: Skip) -> None:
         """Close a message that gets no answer, with the reason."""
-        await self._complete(message, "silent", reason=reason)
+        await self._complete(message, "silent", skip, reason=str(skip))
 
     async def mark_failed(self, message: Message, reason: str) -> None:
         """Close a message whose answer failed; the asker was told, or could not be."""
@@ -261,9 +261,11 @@ class Journal:
         """Close the database. Idempotent."""
         await self.database.close()
 
-    async def _complete(self, message: Message, state: ProcessingOutcome, **values: Any) -> None:
+    async def _complete(
+        self, message: Message, state: ProcessingOutcome, skip: Skip | None = None, **values: Any
+    ) -> None:
         await self._update_row(message, state=state, settled_at=datetime.now(UTC), **values)
-        self._metrics.record_message(message.key.platform, state, values.get("reason", ""))
+        self._metrics.record_message(message.key.platform, state, skip)
 
     @uncancellable
     async def _update_row(self, message: Message, **values: Any) -> None:

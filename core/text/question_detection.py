@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from core.types import SkipReason
+
 MAX_CHARS = 4000
 QUESTION_THRESHOLD = 0.5
 
@@ -123,29 +125,29 @@ _SMALL_TALK = re.compile(
 )
 
 
-def unanswerable_reason(text: str) -> str:
-    """Return why a message is nothing to answer, whoever was meant: a command, code alone, a courtesy, too short."""
+def unanswerable_reason(text: str) -> SkipReason | None:
+    """Return why a message is nothing to answer, whoever was meant: a command, code alone, a courtesy; or None."""
     normalized = _normalize(text)
     if _COMMAND.match(normalized):
-        return "a command for another bot"
+        return SkipReason.COMMAND_FOR_OTHER_BOT
     prose = _extract_prose(normalized)
     if not prose.strip():
-        return "no words but code or links" if normalized.strip() else "no words"
+        return SkipReason.CODE_ONLY if normalized.strip() else SkipReason.NO_WORDS
     cjk_count, word_count = len(_CJK_CHAR.findall(prose)), len(_WORD.findall(prose))
     remainder = _COURTESY.sub("", prose)
     if not (_WORD.search(remainder) or _CJK_CHAR.search(remainder)):
-        return "a courtesy"
-    return "too short" if word_count < 2 and cjk_count < 4 else ""
+        return SkipReason.COURTESY
+    return SkipReason.TOO_SHORT if word_count < 2 and cjk_count < 4 else None
 
 
-def no_question_reason(text: str) -> str:
-    """Return why the words alone say that nobody asks the group something that knowledge answers, or nothing."""
+def no_question_reason(text: str) -> SkipReason | None:
+    """Return why the words alone say that nobody asks the group something that knowledge answers, or None."""
     if reason := unanswerable_reason(text):
         return reason
     score = question_score(text)
     if score < QUESTION_THRESHOLD:
-        return "not a question"
-    return "a question about people or plans" if score < 1 and is_small_talk(text) else ""
+        return SkipReason.NO_QUESTION
+    return SkipReason.SMALL_TALK if score < 1 and is_small_talk(text) else None
 
 
 def mentions_person(text: str) -> bool:

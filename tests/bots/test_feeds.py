@@ -30,14 +30,13 @@ from bots.telegram.adapter import TelegramAdapter
 from core.errors import ConfigurationError, SourceError, UsageError
 from core.messaging.auto_comment.commenter import entry_heading
 from core.observability.logs import configure_logs
-from core.observability.silence_kinds import get_skip_kind
 from core.ports import Adapter, Sink
 from core.settings import LogSettings, Settings
 from core.settings.loader import load_settings
 from core.storage.feed_state import MAX_REMEMBERED_IDS, FeedStateRepository, merge_known_ids
 from core.storage.messages import Journal
 from core.storage.tables import feeds, messages
-from core.types import Citation, ConversationKey, Message, Question, Reply
+from core.types import Citation, ConversationKey, Message, Question, Reply, SkipReason
 from knowledge.sources.feed.poll import MAX_WAIT_S, FeedRateLimited, poll_feed
 from tests.bots import discord_helpers, slack_helpers
 from tests.bots.http_helpers import QUICK, event, http_settings
@@ -365,7 +364,7 @@ async def test_what_came_while_nobody_looked_is_left_alone(
     web.pages["/feed"] = rss(Item(4, age_s=1), Item(3, age_s=45), Item(2), Item(1), Item(0))
     async with followed(configuration, place, journal):
         found = await outcomes(journal, 3)
-    assert get_skip_kind(found["Diving, day 2"][1]) == "too_late"
+    assert found["Diving, day 2"][1] == SkipReason.ENTRY_TOO_OLD.text
     # Only its date can say that an entry has just come.
     assert found["Diving, day 4"] == ("answered", "")
     for title in ("Diving, day 3", "Diving, day 2"):

@@ -18,7 +18,6 @@ from bots.cli.ask import ingest
 from bots.cli.group import (
     EDITED,
     EDITED_LATE,
-    WAS_DELETED,
     GroupJournal,
     OutcomePrinter,
     ReadOnlySourceRefresher,
@@ -36,7 +35,7 @@ from core.settings import Settings
 from core.settings.loader import load_settings
 from core.storage.engine import Database
 from core.text.feedback_messages import ENGLISH
-from core.types import RETRY_SUFFIX, Message, Question, Reply
+from core.types import RETRY_SUFFIX, Message, Question, Reply, SkipReason
 from tests.deployment import README, Deployment
 from tests.wiring import make_processor
 
@@ -237,7 +236,7 @@ async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_pl
     with closing(sqlite3.connect(tmp_path / "group.db")) as connection:
         found = connection.execute("SELECT author_id, text, state, reason FROM messages WHERE command = ''").fetchall()
     assert found[0] == ("ben", "How do I rotate keys?", "answered", "")
-    assert found[1] == ("cleo", QUESTION, "silent", WAS_DELETED)
+    assert found[1] == ("cleo", QUESTION, "silent", SkipReason.DELETED.text)
 
 
 async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -343,7 +343,8 @@ async def left(journal: Journal, *messages: Message, settings: Settings | None =
     for one in messages:
         assert await journal.record_message(one)
     room = ChatHistory(journal.database)
-    return [await other_bot_reason(one, room, settings or pair()) for one in messages]
+    reasons = [await other_bot_reason(one, room, settings or pair()) for one in messages]
+    return [reason.text if reason else "" for reason in reasons]
 
 
 class TestWhoSpeaks:

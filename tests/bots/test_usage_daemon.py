@@ -16,7 +16,7 @@ import pytest
 from bots.daemon.runner import run
 from core.settings.loader import load_settings
 from core.storage.messages import Journal
-from core.types import ConversationKey, Message
+from core.types import ConversationKey, Message, SkipReason, skip
 from tests.deployment import README, Deployment
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.telegram import TelegramPeer
@@ -39,7 +39,7 @@ async def seed_old_chatter(path: Path) -> None:
     key = ConversationKey("telegram", "-1")
     chatter = Message("1", key, "42", "Ann", "Nice weather", datetime(2020, 1, 1, tzinfo=UTC))
     await journal.record_message(chatter)
-    await journal.mark_skipped(chatter, "not addressed")
+    await journal.mark_skipped(chatter, skip(SkipReason.NOT_ADDRESSED))
     await journal.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE messages SET settled_at = '2020-01-01 00:00:00.000000'")
@@ -91,7 +91,7 @@ async def test_a_day_of_a_group_with_a_limit(tmp_path: Path, monkeypatch: pytest
             (1,),
         ]
         assert rows(database, "SELECT text, author, reason FROM messages WHERE chat = '-1'") == [
-            ("", "", "not addressed")
+            ("", "", "the bot was not addressed")
         ]
         days = (await asyncio.to_thread(deployment.json, "usage"))["days"]
         # It may have become midnight.

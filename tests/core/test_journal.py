@@ -23,7 +23,7 @@ from core.storage.messages import ERASE_BATCH_SIZE, Journal
 from core.storage.retention import erase_expired
 from core.storage.tables import cursors
 from core.storage.usage import TokenUsage, UsageRepository
-from core.types import Citation, ConversationKey, Message, Question, Reply, Turn
+from core.types import Citation, ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 from tests.core.fixtures import settings
 
 CHAT = ConversationKey("telegram", "-100", "7")
@@ -66,7 +66,7 @@ async def test_what_was_not_settled_is_pending_again_as_it_was(journal: Journal)
     await journal.record_message(replace(ASKED, id="2"))
     await journal.record_message(replace(ASKED, id="3"))
     await journal.mark_answered(replace(ASKED, id="2"), Reply("So."))
-    await journal.mark_skipped(replace(ASKED, id="3"), "not addressed")
+    await journal.mark_skipped(replace(ASKED, id="3"), skip(SkipReason.NOT_ADDRESSED))
     assert await journal.get_pending("telegram") == [(ASKED, "")]
     assert await journal.get_pending("discord") == []
 
@@ -264,7 +264,7 @@ class TestForgetting:
         await journal.mark_posted(messages["answered"], "99")
         citation = Citation(1, "p", "docs", "Title", "a.md", "")
         await journal.mark_answered(messages["answered"], Reply("secret answer", (citation,)))
-        await journal.mark_skipped(messages["silent"], "not addressed")
+        await journal.mark_skipped(messages["silent"], skip(SkipReason.NOT_ADDRESSED))
         await journal.mark_failed(messages["failed"], "the model is down")
         return messages
 
@@ -305,12 +305,12 @@ class TestForgetting:
             ).fetchall()
         connection.close()
         nothing = ("", "", "", "", "{}", None, None)
-        assert rows == [("", *nothing), ("not addressed", *nothing), ("the model is down", *nothing)]
+        assert rows == [("", *nothing), ("the bot was not addressed", *nothing), ("the model is down", *nothing)]
 
     async def test_nothing_is_left_in_the_file(self, tmp_path: Path) -> None:
         journal = await Journal.open(tmp_path / "journal.db")
         await journal.record_message(replace(ASKED, text="tell-tale " * 2000))
-        await journal.mark_skipped(ASKED, "not addressed")
+        await journal.mark_skipped(ASKED, skip(SkipReason.NOT_ADDRESSED))
         await journal.erase_expired(self.soon(), None)
         await journal.close()
         assert [file.name for file in tmp_path.iterdir()] == ["journal.db"]
@@ -319,7 +319,7 @@ class TestForgetting:
     async def test_many_are_emptied_in_small_steps(self, journal: Journal, tmp_path: Path) -> None:
         many = ERASE_BATCH_SIZE * 2 + 1
         await journal.record_message(ASKED)
-        await journal.mark_skipped(ASKED, "not addressed")
+        await journal.mark_skipped(ASKED, skip(SkipReason.NOT_ADDRESSED))
         copy = "INSERT INTO messages SELECT NULL, platform, bot, chat, thread, id || '-' || ?"
         with sqlite3.connect(tmp_path / "journal.db") as connection:
             columns = [row[1] for row in connection.execute("PRAGMA table_info(messages)")]

@@ -24,13 +24,12 @@ from core.observability.metrics import (
     PrometheusMetrics,
 )
 from core.observability.recorder import MetricsRecorder, NullMetrics
-from core.observability.silence_kinds import OTHER, SKIP_KINDS, get_skip_kind
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.storage.messages import Journal
 from core.text.question_detection import no_question_reason
-from core.types import ConversationKey, Message, Question, Reply, SourceState, Trace, Turn
+from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Trace, Turn, skip
 from tests.core.fixtures import MemorySink
 from tests.peers.language_model import LanguageModelPeer
 
@@ -81,7 +80,7 @@ async def count_everything(metrics: PrometheusMetrics) -> None:
         return Reply("Yes.", trace=TRACE)
 
     await metrics.answering(made)(Question("How?"), MemorySink())
-    metrics.record_message("telegram", "silent", "the bot was not addressed")
+    metrics.record_message("telegram", "silent", skip(SkipReason.NOT_ADDRESSED))
     metrics.record_model_call("small", "http://127.0.0.1:8000/v1", "ok", 0.2)
     metrics.record_tokens("summarizer", 100, 20, 0.001)
     metrics.record_refresh("docs", "succeeded", 1.5)
@@ -110,8 +109,8 @@ async def test_the_documentation_names_every_metric_with_its_type_and_labels(met
 def test_the_documentation_names_every_kind_of_silence() -> None:
     text = (ROOT / "docs/operate.md").read_text("utf-8")
     table = text[text.index("| `reason` | silent because |") :].split("\n\n", maxsplit=1)[0]
-    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) - {"reason"} == {kind for kind, _ in SKIP_KINDS} | {
-        OTHER
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) - {"reason"} == {
+        reason.label for reason in SkipReason
     }
 
 
@@ -164,7 +163,7 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: PrometheusMetrics)
     }
     faults: Mapping[str, Exception] = {
         "refused": UsageError("today's limit is used up"),
-        "withheld": CommentSuppressed("too late"),
+        "withheld": CommentSuppressed(skip(SkipReason.BEFORE_RESTART)),
         "failed": ModelError("the endpoint is away"),
     }
 
@@ -225,30 +224,49 @@ def test_an_endpoint_that_lies_about_its_tokens_breaks_nothing(metrics: Promethe
 
 
 class TestSilences:
-    def test_every_kind_is_found_by_words_that_the_code_still_says(self) -> None:
-        said = "\n".join(
-            file.read_text("utf-8") for file in (ROOT / "core").rglob("*.py") if file.name != "silences.py"
+    def test_every_reason_is_given_somewhere(self) -> None:
+        code = "\n".join(
+            file.read_text("utf-8") for folder in ("bots", "core") for file in (ROOT / folder).rglob("*.py")
         )
-        assert [words for _, phrases in SKIP_KINDS for words in phrases if words not in said] == []
+        assert [one.name for one in SkipReason if f"SkipReason.{one.name}" not in code] == []
 
     @pytest.mark.parametrize(
-        ("reason", "kind"),
+        ("silence", "text", "label"),
         [
-            ("the bot was not addressed", "not_addressed"),
-            ("a picture without words, and the bot was not addressed", "wordless"),
-            ("not sure enough to help: 0.31, threshold 0.50", "unsure"),
-            ("telegram:-100 is paused until 12:30 (/pause)", "paused"),
-            ("feedback on 7: down the bot was not addressed", "feedback"),
-            ("the post has no words", "wordless"),
-            ("private chats are switched off (gate.private)", "switched_off"),
-            (no_question_reason("thanks!"), "not_a_question"),
-            (no_question_reason("we met yesterday at noon"), "not_a_question"),
-            ("somebody made this up", "other"),
-            ("", "other"),
+            (skip(SkipReason.NOT_ADDRESSED), "the bot was not addressed", "not_addressed"),
+            (
+                skip(SkipReason.ATTACHMENT_ONLY, attachment="a picture"),
+                "a picture without words, and the bot was not addressed",
+                "wordless",
+            ),
+            (
+                skip(SkipReason.UNSURE, probability=0.3111, threshold=0.5),
+                "not sure enough to help: 0.31, threshold 0.50",
+                "unsure",
+            ),
+            (
+                skip(SkipReason.PAUSED, chat="telegram:-100", until="until 12:30"),
+                "telegram:-100 is paused until 12:30 (/pause)",
+                "paused",
+            ),
+            (
+                skip(SkipReason.RATED, question="7", rating="down the bot was not addressed"),
+                "feedback on 7: down the bot was not addressed",
+                "feedback",
+            ),
+            (skip(SkipReason.EMPTY_POST), "the post has no words", "wordless"),
+            (skip(SkipReason.PRIVATE_CHATS_OFF), "private chats are switched off (gate.private)", "switched_off"),
+            (skip(SkipReason.COOLDOWN, seconds=60.0), "it spoke unasked less than 60 s ago (gate.cooldown_s)", "rate"),
+            (skip(SkipReason.TOPIC_EXCLUDED, word="{ad}"), "the post names '{ad}' (auto_comment.exclude)", "topic"),
+            (skip(SkipReason.COMMENT_REFUSED, error="somebody made {this} up"), "somebody made {this} up", "other"),
         ],
     )
-    def test_a_reason_is_of_one_kind(self, reason: str, kind: str) -> None:
-        assert get_skip_kind(reason) == kind
+    def test_a_silence_has_a_text_and_a_label(self, silence: Skip, text: str, label: str) -> None:
+        assert (str(silence), silence.reason.label) == (text, label)
+
+    def test_words_that_ask_nothing_have_the_same_label(self) -> None:
+        reasons = [no_question_reason(text) for text in ("thanks!", "we met yesterday at noon")]
+        assert [reason and reason.label for reason in reasons] == ["not_a_question", "not_a_question"]
 
 
 class TestPlaces:
@@ -263,7 +281,7 @@ class TestPlaces:
             if number == 0:
                 await journal.mark_answered(said, Reply("So."))
             elif number == 1:
-                await journal.mark_skipped(said, "the bot was not addressed")
+                await journal.mark_skipped(said, skip(SkipReason.NOT_ADDRESSED))
             else:
                 await journal.mark_failed(said, "Ann's secret reason")
         await journal.close()
@@ -344,7 +362,7 @@ async def test_counting_costs_next_to_nothing(metrics: PrometheusMetrics) -> Non
 def test_who_counts_nothing_takes_what_the_other_takes(metrics: PrometheusMetrics) -> None:
     meters: list[MetricsRecorder] = [metrics, NullMetrics()]
     for meter in meters:
-        meter.record_message("telegram", "silent", "anything")
+        meter.record_message("telegram", "silent", skip(SkipReason.NOT_ADDRESSED))
         meter.record_model_call("small", "http://127.0.0.1:8000/v1", "cancelled", 0.2)
         meter.record_tokens("summarizer", 1, 1, 0.0)
         meter.record_refresh("docs", "failed", 1.0)

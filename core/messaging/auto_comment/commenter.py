@@ -16,11 +16,9 @@ from core.ports import Adapter, Library, Sink
 from core.settings import Settings
 from core.storage.auto_comments import count_competitor_replies, count_recent_comments, set_thread
 from core.storage.messages import Journal
-from core.types import Message, Question, Reply
+from core.types import Message, Question, Reply, Skip, SkipReason, skip
 
-BY_BOT_REASON = "written by another bot"
 IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"
-BEFORE_RESTART_REASON = "the comment was posted before a restart"
 
 AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
@@ -48,9 +46,9 @@ class Commenter:
     ) -> None:
         """Bring a message that concerns us to its end in the journal: a comment, a silence or a failure."""
         if not self._is_target(message):
-            await self._journal.mark_skipped(message, BY_BOT_REASON)
+            await self._journal.mark_skipped(message, skip(SkipReason.WRITTEN_BY_BOT))
         elif previous_reply_id:
-            await self._journal.mark_skipped(message, BEFORE_RESTART_REASON)
+            await self._journal.mark_skipped(message, skip(SkipReason.BEFORE_RESTART))
         else:
             try:
                 await self._comment(adapter, message, delivery)
@@ -83,7 +81,7 @@ class Commenter:
             await self._journal.mark_failed(post, IN_DOUBT_REASON)
             get_logger(__name__).warning("post.comment_in_doubt", error=str(error))
         elif isinstance(error, CommentSuppressed | MessageDeleted | UsageError):
-            await self._journal.mark_skipped(post, str(error))
+            await self._journal.mark_skipped(post, _to_skip(error))
             get_logger(__name__).info("post.not_commented", reason=str(error))
         else:
             await self._journal.mark_failed(post, str(error) or type(error).__name__)
@@ -113,10 +111,10 @@ class Commenter:
         text = (await self._journal.begin_answer(post))[: self._max_question_chars]
         return await self._answer(Question(text, (), post.id, post.author, post.author_id, post.key), sink)
 
-    async def _reject_reason(self, post: Message) -> str:
-        """Return what speaks against writing a comment, the cheapest tests first, or nothing."""
-        if late_reason := str(post.reference.get(LATE, "")):
-            return late_reason
+    async def _reject_reason(self, post: Message) -> Skip | None:
+        """Return what speaks against writing a comment, the cheapest tests first, or None."""
+        if post.reference.get(LATE):
+            return skip(SkipReason.ENTRY_TOO_OLD)
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
         rule_reason = reject_reason(post, self._settings, datetime.now(UTC).astimezone())
@@ -127,8 +125,8 @@ class Commenter:
             or await self._over_rate_reason(post)
         )
 
-    async def _lost_race_reason(self, post: Message) -> str:
-        """Return why the race for this post is lost, or nothing."""
+    async def _lost_race_reason(self, post: Message) -> Skip | None:
+        """Return why the race for this post is lost, or None."""
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
         competitor_count, max_replies = (
@@ -136,51 +134,59 @@ class Commenter:
             self._settings.replies_per_post,
         )
         return (
-            f"{competitor_count} replies of bots below the post already ({max_replies} at most)"
+            skip(SkipReason.COMPETITORS, count=competitor_count, limit=max_replies)
             if competitor_count >= max_replies
-            else ""
+            else None
         )
 
-    async def _irrelevant_reason(self, post: Message) -> str:
+    async def _irrelevant_reason(self, post: Message) -> Skip | None:
         min_relevance = self._settings.min_relevance
         if min_relevance is None:
-            return ""
+            return None
         if self._library is None:
-            return "there is no knowledge to compare the post with (auto_comment.min_relevance)"
+            return skip(SkipReason.NO_KNOWLEDGE_FOR_POST)
         scores = await self._library.route(post.text[: self._max_question_chars])
         best_score = max((agent_score.score for agent_score in scores), default=-1.0)
         return (
-            f"outside our knowledge: {best_score:.2f}, at least {min_relevance:g} is wanted"
+            skip(SkipReason.IRRELEVANT_POST, score=best_score, minimum=min_relevance)
             if best_score < min_relevance
-            else ""
+            else None
         )
 
-    async def _over_rate_reason(self, post: Message) -> str:
+    async def _over_rate_reason(self, post: Message) -> Skip | None:
         """Return that the hour is used up, or nothing; this comment then has its place in the hour."""
         max_per_hour = self._settings.per_hour
         if max_per_hour is None:
-            return ""
+            return None
         # One after the other, or two at the same moment would take the same last place.
         async with self._rate_lock:
             in_progress = {post_id for chat, post_id in self._in_progress if chat == _chat_name(post)}
             comment_count = len(in_progress) + await count_recent_comments(self._journal.database, post, in_progress)
             if comment_count >= max_per_hour:
-                return f"{comment_count} comments within the last hour (auto_comment.per_hour)"
+                return skip(SkipReason.COMMENT_LIMIT, count=comment_count)
             self._in_progress.add((_chat_name(post), post.id))
-        return ""
+        return None
 
-    def _unfit_reason(self, reply: Reply) -> str:
-        """Return why a reply is no comment to be proud of, or nothing."""
+    def _unfit_reason(self, reply: Reply) -> Skip | None:
+        """Return why a reply is no comment to be proud of, or None."""
         if not reply.text.strip():
-            return "the comment is empty"
+            return skip(SkipReason.EMPTY_COMMENT)
         if "write" in reply.trace.cut:
-            return "the language model did not write it to its end"
+            return skip(SkipReason.UNFINISHED_COMMENT)
         if self._settings.needs_citation and not reply.citations:
-            return "the comment would cite nothing (auto_comment.needs_citation)"
-        return ""
+            return skip(SkipReason.UNCITED_COMMENT)
+        return None
 
-    def _too_late_reason(self) -> str:
-        return f"not done within {self._settings.deadline_s:g} s from the post (auto_comment.deadline_s)"
+    def _too_late_reason(self) -> Skip:
+        return skip(SkipReason.DEADLINE, seconds=self._settings.deadline_s)
+
+
+def _to_skip(error: CommentSuppressed | MessageDeleted | UsageError) -> Skip:
+    if isinstance(error, CommentSuppressed):
+        return error.skip
+    return skip(
+        SkipReason.POST_DELETED if isinstance(error, MessageDeleted) else SkipReason.COMMENT_REFUSED, error=error
+    )
 
 
 def _age_s(post: Message) -> float:

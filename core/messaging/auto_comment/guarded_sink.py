@@ -8,13 +8,13 @@ from typing import Protocol
 
 from core.errors import CommentSuppressed
 from core.ports import Delivery, Sink
-from core.types import Reply
+from core.types import Reply, Skip, SkipReason, skip
 
 # In a message's reference, for networks that can compare: how many replies of bots a post may have before ours.
 MAX_BOT_REPLIES = "bot_replies_below"
 
-# Returns why the comment is better not posted, or nothing.
-Precondition = Callable[[], Awaitable[str]]
+# Returns why the comment is better not posted, or None.
+Precondition = Callable[[], Awaitable[Skip | None]]
 
 
 class AwaitableDelivery(Delivery, Protocol):
@@ -28,11 +28,11 @@ class AwaitableDelivery(Delivery, Protocol):
 class BufferedSink:
     """Hands the finished reply on to another sink, and nothing before it.
 
-    `unfit` says why a reply is better not posted, or returns nothing. `reply` is what was handed on, without the
+    `unfit` says why a reply is better not posted, or returns None. `reply` is what was handed on, without the
     `heading` that is shown above it.
     """
 
-    def __init__(self, sink: Sink, reject_reason: Callable[[Reply], str], heading: str = "") -> None:
+    def __init__(self, sink: Sink, reject_reason: Callable[[Reply], Skip | None], heading: str = "") -> None:
         self._sink = sink
         self._reject_reason = reject_reason
         self._heading = heading
@@ -53,7 +53,7 @@ class BufferedSink:
 
     async def fail(self, text: str) -> None:
         """Raise `Withheld`: nobody asked, so nobody is told."""
-        raise CommentSuppressed(f"the comment failed: {text}")
+        raise CommentSuppressed(skip(SkipReason.COMMENT_FAILED, error=text))
 
 
 class GuardedDelivery:

@@ -24,11 +24,10 @@ from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.text.feedback_messages import FeedbackMessages, feedback_messages_for
 from core.text.language import detect_language
-from core.types import DOWN, RETRY, RETRY_SUFFIX, UP, Message, Question, Reply, Turn
+from core.types import DOWN, RETRY, RETRY_SUFFIX, UP, Message, Question, Reply, Skip, SkipReason, Turn, skip
 
 # Platforms wait about three seconds for an acknowledgement; presses in one chat wait for each other.
 ACKNOWLEDGE_TIMEOUT_S = 5.0
-NO_ANSWER_REASON = "a press under no answer of ours"
 
 # Begins to answer a message that is in the journal.
 StartAnswer = Callable[[Adapter, Message], None]
@@ -41,7 +40,7 @@ class _PressResult:
     """What the person who pressed reads, the buttons below it, what the journal says, and the question to retry."""
 
     text: str
-    journal_reason: str
+    outcome: Skip
     buttons: tuple[Button, ...] = ()
     is_rejected: bool = False
     retry: Message | None = None
@@ -83,7 +82,7 @@ class FeedbackHandler:
         except (PlatformError, TimeoutError) as error:
             # After a restart, for example: the press is too old to be answered, and counts all the same.
             get_logger(__name__).info("press.not_acknowledged", error=str(error) or "it took too long")
-        await self._journal.mark_skipped(press, result.journal_reason)
+        await self._journal.mark_skipped(press, result.outcome)
 
     async def with_retry_context(self, message: Message, question: Question) -> Question:
         """Return the question of a message as it is answered: one that is asked again knows what was wrong before."""
@@ -105,7 +104,7 @@ class FeedbackHandler:
         answer = await self._repository.find_answer(press)
         if answer is None or press.text not in CHOICES:
             texts = feedback_messages_for("")
-            return _PressResult(texts.unknown_answer, NO_ANSWER_REASON, is_rejected=True)
+            return _PressResult(texts.unknown_answer, skip(SkipReason.NOTHING_TO_RATE), is_rejected=True)
         texts = feedback_messages_for(detect_language(answer.question.text))
         if press.text == RETRY:
             return await self._retry(adapter, press, answer, texts)
@@ -113,10 +112,11 @@ class FeedbackHandler:
         rating = await self._repository.rate(press, question_id, DOWN if reason else press.text, reason)
         if rating.verdict == DOWN:
             await self._repository.evict_cached_reply(answer.question)
-        journal_reason = f"feedback on {question_id}: {rating.verdict or 'taken back'} {rating.reason}".strip()
+        rating_text = f"{rating.verdict or 'taken back'} {rating.reason}".strip()
+        outcome = skip(SkipReason.RATED, question=question_id, rating=rating_text)
         buttons = self._follow_up_buttons(answer, rating, texts)
         reason_prompt = f" {texts.ask_reason}" if buttons and self._settings.ask_why and not rating.reason else ""
-        return _PressResult(_format_rating(rating, reason, texts) + reason_prompt, journal_reason, buttons)
+        return _PressResult(_format_rating(rating, reason, texts) + reason_prompt, outcome, buttons)
 
     def _follow_up_buttons(
         self, answer: JournaledAnswer, rating: Rating, texts: FeedbackMessages
@@ -146,9 +146,9 @@ class FeedbackHandler:
                 reference={**reference, RETRY_REASON: rating.reason},
             )
             if await self._journal.record_message(retry):
-                return _PressResult(texts.retrying, f"{question.id} is answered once more", retry=retry)
+                return _PressResult(texts.retrying, skip(SkipReason.RETRIED, question=question.id), retry=retry)
             refusal_text = texts.already_retried
-        return _PressResult(refusal_text, f"{question.id} is not answered once more", is_rejected=True)
+        return _PressResult(refusal_text, skip(SkipReason.NOT_RETRIED, question=question.id), is_rejected=True)
 
     async def _refusal_text(
         self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: FeedbackMessages

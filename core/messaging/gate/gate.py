@@ -30,7 +30,7 @@ from core.storage.live_settings import LiveSettings
 from core.storage.overrides import get_chat_name
 from core.text.question_detection import no_question_reason
 from core.text.question_matching import canonical_form, normalize
-from core.types import Message
+from core.types import Message, Skip, SkipReason, skip
 
 LOOP_WINDOW_S = 600.0
 # A question is not answered unasked when it is older: after a break people have moved on.
@@ -40,14 +40,14 @@ RELEVANCE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class GateDecision:
-    """Whether to speak; `reason` says why not, and is empty otherwise.
+    """Whether to speak; `reason` says why not, and is None otherwise.
 
     With `text` that is said in place of an answer. `unasked` marks what nobody addressed to the bot. After `wait_s`
     seconds the verdict is to be confirmed first.
     """
 
     should_speak: bool
-    reason: str = ""
+    reason: Skip | None = None
     canned_reply: str = ""
     is_proactive: bool = False
     wait_s: float = 0.0
@@ -84,13 +84,13 @@ class Gate:
             return _skip(reason)
         if message.addressed and not is_question(message.command):
             return await self._judge_command(message, is_resumed=is_resumed)
-        reason = self.chat_policy.block_reason(message)
-        if is_resumed or reason:
-            return GateDecision(not reason, reason)
+        block = self.chat_policy.block_reason(message)
+        if is_resumed or block:
+            return GateDecision(block is None, block)
         if decision := await self._judge_addressed(message):
             return decision
         if self.chat_policy.mode(message) != "auto" or message.reference.get("kind") == "post":
-            return _skip("the bot was not addressed")
+            return _skip(SkipReason.NOT_ADDRESSED)
         return await self._judge_unaddressed(message)
 
     async def recheck(self, message: Message, decision: GateDecision) -> GateDecision:
@@ -113,8 +113,8 @@ class Gate:
             chat: spoken_at for chat, spoken_at in self._last_proactive_at.items() if chat != get_chat_name(message)
         }
 
-    async def other_bot_reason(self, message: Message) -> str:
-        """Return why another bot of ours in the chat takes this message, or nothing."""
+    async def other_bot_reason(self, message: Message) -> SkipReason | None:
+        """Return why another bot of ours in the chat takes this message, or None."""
         return await other_bot_reason(message, self._history, self._live.settings)
 
     async def _judge_command(self, message: Message, *, is_resumed: bool) -> GateDecision:
@@ -122,8 +122,8 @@ class Gate:
         role = self._permissions.cached_role(message) if self._permissions else "everyone"
         if role == "owner":
             return GateDecision(True)
-        if reason := self.chat_policy.excluded_reason(message):
-            return _skip(reason)
+        if exclusion := self.chat_policy.excluded_reason(message):
+            return _skip(exclusion)
         command = get_command(message.command)
         if self.chat_policy.is_off(message) and (command is None or command.required_role == "everyone"):
             return _skip(disabled_reason(message))
@@ -134,11 +134,11 @@ class Gate:
     async def _judge_addressed(self, message: Message) -> GateDecision | None:
         """Judge what somebody wants of the bot, and what has no words; None for the rest."""
         if is_attachment_only(message):
-            reason, text = await decide_attachment_only(
+            attachment_skip, text = await decide_attachment_only(
                 message, self._history, has_vision=self._live.settings.models.get_vision_model() is not None
             )
-            if reason:
-                return _skip(reason)
+            if attachment_skip:
+                return _skip(attachment_skip)
             return await self._check_answer_loop(message, GateDecision(True, canned_reply=text))
         if not message.addressed:
             if not await is_follow_up(message, self._history, self._live.settings):
@@ -156,7 +156,7 @@ class Gate:
         get_logger(__name__).warning(
             "gate.loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count
         )
-        return _skip(f"{answer_count} answers to this account within ten minutes (gate.answers_in_10_min)")
+        return _skip(skip(SkipReason.ANSWER_LOOP, count=answer_count))
 
     async def _judge_unaddressed(self, message: Message) -> GateDecision:
         if reason := _not_a_question_reason(message):
@@ -167,11 +167,11 @@ class Gate:
         if reason := await self.other_bot_reason(message):
             return _skip(reason)
         if (
-            reason := dialogue_reason(message, recent_messages)
+            activity := dialogue_reason(message, recent_messages)
             or answered_meanwhile_reason(message, recent_messages)
             or self._cooldown_reason(message, recent_messages)
         ):
-            return _skip(reason)
+            return _skip(activity)
         decision = await self._check_answer_loop(message, await self._score(message))
         return decision if not decision.should_speak or decision.wait_s else await self.recheck(message, decision)
 
@@ -182,7 +182,7 @@ class Gate:
 
     async def _score(self, message: Message) -> GateDecision:
         relevance_result = await self._measure_relevance(message)
-        if isinstance(relevance_result, str):
+        if isinstance(relevance_result, SkipReason):
             return _skip(relevance_result)
         probability = answer_probability(extract_features(message.text, relevance_result), self._gate_settings.weights)
         threshold = self.chat_policy.threshold(message)
@@ -192,30 +192,30 @@ class Gate:
             match=round(relevance_result.overlap, 3),
             foreign=relevance_result.oov_share,
         )
-        reason = f"not sure enough to help: {probability:.2f}, threshold {threshold:.2f}"
+        unsure = skip(SkipReason.UNSURE, probability=probability, threshold=threshold)
         if probability < threshold - (self._gate_settings.grey_width if self._gate_settings.grey != "silent" else 0):
-            return _skip(reason)
+            return _skip(unsure)
         if earlier_answer := self._find_repeated(
             message, await self._history.get_earlier_answers(message, self._gate_settings.repeated_hours * 3600)
         ):
             if self._gate_settings.repeated == "silent":
-                return _skip("the same was answered in this chat before")
+                return _skip(SkipReason.REPEATED)
             return self._delayed(message, duplicate_notice(earlier_answer, message.text))
         if probability >= threshold:
             return self._delayed(message)
         make_reply = offer_text if self._gate_settings.grey == "suggest" else clarifying_question
         return self._delayed(message, make_reply(message.text, relevance_result.title))
 
-    async def _measure_relevance(self, message: Message) -> Relevance | str:
+    async def _measure_relevance(self, message: Message) -> Relevance | SkipReason:
         """Return how near a message is to the knowledge, or why that cannot be told."""
         if self._library is None:
-            return "there is no knowledge to judge by"
+            return SkipReason.NO_KNOWLEDGE
         try:
             async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
                 return await measure_relevance(message.text, self._library, self._live.settings)
         except (KimasError, TimeoutError) as error:
             get_logger(__name__).warning("gate.not_judged", error=str(error) or f"not in {RELEVANCE_TIMEOUT_S} s")
-            return "whether it is about the knowledge could not be told"
+            return SkipReason.RELEVANCE_UNKNOWN
 
     def _find_repeated(self, message: Message, earlier_answers: Sequence[EarlierAnswer]) -> EarlierAnswer | None:
         normalized, canonical = normalize(message.text), canonical_form(message.text)
@@ -229,15 +229,15 @@ class Gate:
         wait_s = max(0.0, self._gate_settings.wait_s - max(0.0, age_s))
         return GateDecision(True, canned_reply=text, is_proactive=True, wait_s=wait_s)
 
-    def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> str:
+    def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> Skip | None:
         cooldown_s, last_spoken_at = (
             self._gate_settings.cooldown_s,
             self._last_proactive_at.get(get_chat_name(message), -float("inf")),
         )
         has_spoken_recently = any(other.has_proactive_answer and other.age_s < cooldown_s for other in recent_messages)
         if has_spoken_recently or time.monotonic() - last_spoken_at < cooldown_s:
-            return f"it spoke unasked less than {cooldown_s:g} s ago (gate.cooldown_s)"
-        return ""
+            return skip(SkipReason.COOLDOWN, seconds=cooldown_s)
+        return None
 
     def _active_cooldowns(self) -> dict[str, float]:
         now = time.monotonic()
@@ -248,14 +248,14 @@ class Gate:
         }
 
 
-def _not_a_question_reason(message: Message) -> str:
+def _not_a_question_reason(message: Message) -> SkipReason | None:
     """Return why the words alone say that nobody asks the group something that knowledge answers."""
     if (datetime.now(UTC) - message.sent_at).total_seconds() > MAX_QUESTION_AGE_S:
-        return "it is too old to be answered unasked"
+        return SkipReason.TOO_OLD
     if message.command:
-        return "a command for another bot"
+        return SkipReason.COMMAND_FOR_OTHER_BOT
     return no_question_reason(message.text)
 
 
-def _skip(reason: str) -> GateDecision:
-    return GateDecision(False, reason)
+def _skip(reason: SkipReason | Skip) -> GateDecision:
+    return GateDecision(False, skip(reason) if isinstance(reason, SkipReason) else reason)

@@ -15,7 +15,7 @@ from core.text.question_detection import (
     question_score,
     unanswerable_reason,
 )
-from core.types import Message
+from core.types import Message, SkipReason
 
 # For so long somebody who got a human's reply counts as being in a conversation with that human.
 DIALOGUE_WINDOW_S = 180.0
@@ -24,24 +24,24 @@ _GREETING = r"\s*(?:(?:hi|hey|hello|ok|so|and|but|你好|嗨)[ ,，]+)?"
 
 async def other_addressee_reason(
     message: Message, history: ChatHistory, recent_messages: Sequence[HistoryMessage] = ()
-) -> str:
-    """Return why a message is for somebody else than the bot and the group, or nothing.
+) -> SkipReason | None:
+    """Return why a message is for somebody else than the bot and the group, or None.
 
     `said` is what was said in the chat lately: whoever is called by their name at the beginning is one of those who
     wrote it. Raises `StoreError` when the journal cannot be read.
     """
     if mentions_person(message.text):
-        return "somebody else is mentioned"
+        return SkipReason.PERSON_MENTIONED
     if addresses_by_name(
         message.text, (other.author for other in recent_messages if other.author_id != message.author_id)
     ):
-        return "somebody else is called by name"
+        return SkipReason.PERSON_NAMED
     # On Slack a message in a thread replies to the thread's first message, whose author is not meant by that.
     if message.reply_to and message.reply_to != message.key.thread:
         author = await history.get_replied_author(message)
         if author != message.author_id:
-            return "a reply to somebody else"
-    return ""
+            return SkipReason.REPLY_TO_PERSON
+    return None
 
 
 def addresses_by_name(text: str, names: Iterable[str]) -> bool:
@@ -51,7 +51,7 @@ def addresses_by_name(text: str, names: Iterable[str]) -> bool:
     return any(re.match(rf"{_GREETING}{re.escape(name)}\s*[,:，：]", text, re.IGNORECASE) for name in known_names)
 
 
-def dialogue_reason(message: Message, recent_messages: Sequence[HistoryMessage]) -> str:
+def dialogue_reason(message: Message, recent_messages: Sequence[HistoryMessage]) -> SkipReason | None:
     """Return a reason when a human has just replied to the author: they are in a conversation."""
     own_ids = {other.id for other in recent_messages if other.author_id == message.author_id}
     for other in recent_messages:
@@ -61,11 +61,11 @@ def dialogue_reason(message: Message, recent_messages: Sequence[HistoryMessage])
             and other.author_id != message.author_id
             and (other.reply_to in own_ids or _mentions(other, message))
         ):
-            return "a human is talking with the asker"
-    return ""
+            return SkipReason.HUMAN_DIALOGUE
+    return None
 
 
-def answered_meanwhile_reason(message: Message, recent_messages: Sequence[HistoryMessage]) -> str:
+def answered_meanwhile_reason(message: Message, recent_messages: Sequence[HistoryMessage]) -> SkipReason | None:
     """Return a reason when, since the question, a human replied or the asker took it back."""
     for other in recent_messages:
         if not other.is_later or other.thread not in (get_thread(message), message.id):
@@ -73,10 +73,10 @@ def answered_meanwhile_reason(message: Message, recent_messages: Sequence[Histor
         if other.author_id == message.author_id:
             # "Does it work on Windows?" is a further question.
             if is_resolution(other.text) and question_score(other.text) < QUESTION_THRESHOLD:
-                return "the asker took the question back"
+                return SkipReason.TAKEN_BACK
         elif other.reply_to == message.id or _mentions(other, message) or _may_be_answer(other):
-            return "a human replied"
-    return ""
+            return SkipReason.HUMAN_REPLIED
+    return None
 
 
 def _may_be_answer(other: HistoryMessage) -> bool:

@@ -7,7 +7,7 @@ import re
 from core.messaging.gate.attachments import describe, get_main_kind, unsupported_notice
 from core.storage.chat_history import ChatHistory, EarlierAnswer
 from core.text.language import detect_language
-from core.types import Message
+from core.types import Message, Skip, SkipReason, skip
 
 MAX_EXCERPT_CHARS = 240
 _CITATION_MARKS = re.compile(r"\s*\[\d+(?:,\s*\d+)*\]")
@@ -60,20 +60,22 @@ def _plain_title(title: str) -> str:
 NOTICE_COOLDOWN_S = 3600.0
 
 
-async def decide_attachment_only(message: Message, history: ChatHistory, *, has_vision: bool) -> tuple[str, str]:
+async def decide_attachment_only(
+    message: Message, history: ChatHistory, *, has_vision: bool
+) -> tuple[Skip | None, str]:
     """Return why to be silent about what is attached, or what to say about it; neither where it is a question.
 
     `sees` tells whether a model looks at pictures. Raises `StoreError` when the journal cannot be read.
     """
     kind, description = get_main_kind(message), describe(message)
     if not message.addressed:
-        return f"{description} without words, and the bot was not addressed", ""
+        return skip(SkipReason.ATTACHMENT_ONLY, attachment=description), ""
     if kind == "picture" and (has_vision or message.quoted):
-        return "", ""
+        return None, ""
     # In a group that is a gesture.
     if kind == "sticker" and not message.private:
-        return description, ""
+        return skip(SkipReason.STICKER, attachment=description), ""
     text = unsupported_notice(message)
     if await history.was_told(message, text, NOTICE_COOLDOWN_S):
-        return f"{description}, and its author was told lately that it cannot be read", ""
-    return "", text
+        return skip(SkipReason.NOTICE_GIVEN, attachment=description), ""
+    return None, text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, time
 
 from core.settings import AutoCommentSettings
-from core.types import BY_BOT, KIND, POST, Message
+from core.types import BY_BOT, KIND, POST, Message, Skip, SkipReason, skip
 
 
 def is_post(message: Message) -> bool:
@@ -24,16 +24,16 @@ def is_by_bot(message: Message) -> bool:
     return bool(message.reference.get(BY_BOT))
 
 
-def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -> str:
-    """Return what speaks against a comment by the rules alone, or nothing. `now` is the local time."""
+def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -> Skip | None:
+    """Return what speaks against a comment by the rules alone, or None. `now` is the local time."""
     if not post.text.strip():
-        return "the post has no words"
+        return skip(SkipReason.EMPTY_POST)
     if in_quiet_hours(settings.quiet_hours, now.time()):
-        return f"quiet hours ({settings.quiet_hours})"
+        return skip(SkipReason.QUIET_HOURS, hours=settings.quiet_hours)
     if settings.include and not find_word(post.text, settings.include):
-        return "another topic: none of auto_comment.include is in the post"
+        return skip(SkipReason.TOPIC_NOT_INCLUDED)
     word = find_word(post.text, settings.exclude)
-    return f"the post names {word!r} (auto_comment.exclude)" if word else ""
+    return skip(SkipReason.TOPIC_EXCLUDED, word=word) if word else None
 
 
 def find_word(text: str, words: Sequence[str]) -> str:
