@@ -65,6 +65,7 @@ VENDORS = {
     "slack_sdk": ["bots/slack/"],
     "sqlalchemy": ["core/storage/"],
     "structlog": ["core/observability/logs.py"],
+    "snowballstemmer": ["core/text/tokens.py"],
     "tokenizers": ["knowledge/embedding.py", "knowledge/reranking/cross_encoder.py"],
     "trafilatura": ["knowledge/sources/formats/html.py"],
     "weaviate": ["knowledge/stores/weaviate/"],

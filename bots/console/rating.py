@@ -11,7 +11,7 @@ from bots.console.commands import OWNER_ID, TERMINAL_KEY
 from core.answering.retry import RetryQuestion, to_retry_question
 from core.messaging.feedback.rating_buttons import REASONS, to_rating_message
 from core.settings import Settings
-from core.text.feedback_messages import feedback_messages_for
+from core.text.catalogue import messages_for
 from core.text.language import detect_language
 from core.types import DOWN, UP, Message, Question, Reply, Turn
 
@@ -50,7 +50,7 @@ class RatingCommands:
         if self._last_answer is None:
             return RatingResult(NO_ANSWER)
         question, reply = self._last_answer
-        messages = feedback_messages_for(detect_language(question.text))
+        messages = messages_for(detect_language(question.text))
         if command == AGAIN:
             if isinstance(question, RetryQuestion):
                 return RatingResult(messages.already_retried)
@@ -72,7 +72,7 @@ class RatingCommands:
         if self._last_answer is None:
             return NO_ANSWER
         question, reply = self._last_answer
-        messages, now = feedback_messages_for(detect_language(question.text)), datetime.now(UTC)
+        messages, now = messages_for(detect_language(question.text)), datetime.now(UTC)
         journal = await open_journal(self._settings)
         try:
             if not self._message_id:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 from core.answering.context.dependencies import AnswerDependencies
 from core.ports import Library
-from core.text.feedback_messages import feedback_messages_for
+from core.text.catalogue import messages_for
 from core.text.language import detect_language
 from core.types import AgentScore, Passage, Question, Turn
 
@@ -53,7 +53,7 @@ def to_retry_question(
     knows, first of all the context manager. What was only unclear may be said with the same passages again.
     """
     history = tuple(turn for turn in question.history if turn not in previous_turns)
-    complaints = feedback_messages_for(detect_language(question.text)).complaints
+    complaints = messages_for(detect_language(question.text)).complaints
     complaint = Turn("user", complaints.get(reason, complaints[""]), question.author, question.author_id)
     excluded_ids = () if reason == UNCLEAR else tuple(passage_ids)
     values = {field.name: getattr(question, field.name) for field in fields(question)}

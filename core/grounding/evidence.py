@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
+from core.text.tokens import count_cjk
 from core.types import Passage
 
 Layout = Literal["structured", "flat"]
@@ -16,7 +17,6 @@ Layout = Literal["structured", "flat"]
 FENCE_TAGS = (
     "passages?|evidence|questions?|conversation|answers?|searches|analysis|related_messages|messages|said|judgement"
 )
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # What is not seen, and could stand inside a tag so that only the model reads it as one.
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
@@ -40,7 +40,7 @@ _SAFE_ATTRIBUTE = re.compile(rf"[A-Za-z0-9_./:,()#+@ -]{{0,{_MAX_ATTRIBUTE_CHARS
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text without a tokenizer: one per CJK character, one per four other characters."""
-    cjk_count = 0 if text.isascii() else len(_CJK.findall(text))
+    cjk_count = count_cjk(text)
     return cjk_count + (len(text) - cjk_count + 3) // 4
 
 
@@ -97,7 +97,7 @@ def _break_tags(text: str) -> str:
 def _truncate(text: str, max_tokens: int) -> str:
     if estimate_tokens(text) <= max_tokens:
         return text
-    return text[: max(max_tokens, 1) * (1 if len(_CJK.findall(text)) * 2 > len(text) else 4)].rstrip() + " …"
+    return text[: max(max_tokens, 1) * (1 if count_cjk(text) * 2 > len(text) else 4)].rstrip() + " …"
 
 
 @lru_cache(maxsize=1024)

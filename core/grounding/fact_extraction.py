@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from functools import lru_cache
 
 from core.text.keywords import content_words
+from core.text.tokens import stem
 
 # A number that is no part of a name (utf8, p95), with its thousands separators and the parts of a version.
 _NUMBER = re.compile(r"(?<![\w.])v?(\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*)", re.IGNORECASE)
@@ -64,7 +64,6 @@ _NON_NEGATION = re.compile(
     re.IGNORECASE,
 )
 _CHINESE_MODALS = re.compile("不能|不可以|不会|不需要|不必|没有|无法|无需|可以|需要|必须|会|能|不|未")
-_SUFFIXES = re.compile(r"(?:ations?|ions?|ings?|ness|ments?|able|ible|ied|ies|ers?|ed|es|ly|s|e|y)$")
 
 
 def extract_numbers(text: str) -> set[str]:
@@ -128,7 +127,7 @@ def extract_identifiers(text: str) -> set[str]:
 
 def has_identifier(identifier: str, alnum_text: str, stems: Collection[str]) -> bool:
     """Say whether a text has an identifier: whole, in other spelling, or all its parts. `squeezed` is `squeeze`d."""
-    subtoken_stems = [stem(subtoken) for subtoken in _SUBTOKEN.findall(identifier)]
+    subtoken_stems = [stem(subtoken.lower()) for subtoken in _SUBTOKEN.findall(identifier)]
     return to_alnum_key(identifier) in alnum_text or bool(
         subtoken_stems and all(subtoken_stem in stems for subtoken_stem in subtoken_stems)
     )
@@ -144,17 +143,6 @@ def extract_stems(text: str) -> list[str]:
     # Pieces are told by capitals, which words of content have no more: they are parted before.
     words = content_words(" ".join(_SUBTOKEN.findall(text)))
     return [stem(word) for word in words if len(word) > 1 and not word.isdigit()]
-
-
-@lru_cache(maxsize=16_384)
-def stem(word: str) -> str:
-    """Return an English word without its ending, so that configure, configured and configuration are one."""
-    word = word.lower()
-    if not word.isascii() or len(word) < 4:
-        return word
-    root = _SUFFIXES.sub("", word)
-    root = root if len(root) > 2 else word
-    return root[:-1] if len(root) > 3 and root[-1] == root[-2] else root
 
 
 def extract_core_stems(text: str) -> frozenset[str]:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from core.grounding.evidence import Layout, estimate_tokens, render_header
 from core.grounding.fact_extraction import count_negations, extract_numbers
+from core.text.tokens import CJK_CHARACTERS
 from core.types import Passage
 
 _SHINGLE_SIZE = 3
 _MAX_BLANK_LINES = 2
 # Of signs those that make it another word: -1, C++, C#, and what compares.
 _SIGNS = r"-(?<!\w-)\d+|[<>!=]=|[<>](?<= [<>])(?= )"
-_CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+(?:\+\+|#)?|{_SIGNS}")
+_WORD = re.compile(rf"[{CJK_CHARACTERS}]|[^\W_{CJK_CHARACTERS}]+(?:\+\+|#)?|{_SIGNS}")
 _ASCII_WORD = re.compile(rf"[a-z0-9]+(?:\+\+|#)?|{_SIGNS}")
 _LINES_IN_LINK = re.compile(r"(\d+)(\D{1,8})(\d+)\Z")
 

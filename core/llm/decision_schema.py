@@ -219,7 +219,7 @@ def _parse_lines(text: str, schema: DecisionSchema) -> dict[str, object]:
     """Read `key: value` lines, with list items below a key that has no value of its own."""
     field_names = [word for schema_field in schema.fields for word in (schema_field.name, *schema_field.aliases)]
     line_pattern = re.compile(
-        rf"^[^\w\u3400-\u9fff]*({_build_pattern([*field_names, *schema.choice_aliases()])})[\s*_\"'`”’)）\]】]*"
+        rf"^\W*({_build_pattern([*field_names, *schema.choice_aliases()])})[\s*_\"'`”’)）\]】]*"
         rf"(?:[:：=|→]|->|=>|(?<=\s)is\s|是|为)+[\s*_|]*(.*?)[\s|,，;；*_]*$",
         re.IGNORECASE,
     )
@@ -252,7 +252,7 @@ def _fill_argument(values: dict[str, object], schema: DecisionSchema) -> dict[st
         rf"(?i){choice_pattern}[^\"“「'\n]{{0,40}}[\"“「']([^\"”」\n]{{3,}}?)[\"”」']", choice_text
     )
     unquoted_match = re.search(
-        rf"(?i){choice_pattern}\W*(?:(?:for|about|on|up|关于|一下)\W+)?([\w\u3400-\u9fff][^\n.。?？;；]*)", choice_text
+        rf"(?i){choice_pattern}\W*(?:(?:for|about|on|up|关于|一下)\W+)?(\w[^\n.。?？;；]*)", choice_text
     )
     match = quoted_match or unquoted_match
     return {**values, schema.argument: match[1]} if match else values

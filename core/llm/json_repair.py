@@ -15,10 +15,8 @@ _QUOTES = {'"': '"”＂', "'": "'’", "“": '”"', "‘": "’'", "＂": '�
 _OPENING_BRACKETS, _CLOSING_BRACKETS = "{｛[［", "}｝]］"
 _COMMAS, _COLONS = ",，;；", ":：="
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|(?<=\s)#[^\n]*", re.DOTALL)
-_SPACE = re.compile(r"[\s\u3000]+")
-_KEY = re.compile(
-    r"[\s\u3000]*(?:[\"'“‘＂「`][^\n\"'”’＂」`]{1,40}[\"'”’＂」`]|[\w\u3400-\u9fff-]{1,40})[\s\u3000]*[:：]"
-)
+_SPACE = re.compile(r"\s+")
+_KEY = re.compile(r"\s*(?:[\"'“‘＂「`][^\n\"'”’＂」`]{1,40}[\"'”’＂」`]|[\w-]{1,40})\s*[:：]")
 _REASONING_END = re.compile(r"<\s*/\s*(?:think|thinking|thought|reasoning|reflection)\s*>", re.IGNORECASE)
 _REASONING_START = re.compile(r"<\s*(?:think|thinking|thought|reasoning|reflection)\s*>", re.IGNORECASE)
 _SPECIAL_TOKEN = re.compile(

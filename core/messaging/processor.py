@@ -28,9 +28,9 @@ from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.storage.chat_history import RESTRICTED_THREAD
 from core.storage.messages import Journal
+from core.text.catalogue import messages_for
 from core.text.keywords import get_author_turns
 from core.text.language import detect_language
-from core.text.messages import messages_for
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 
 MAX_QUOTED_CHARS = 1000

@@ -9,7 +9,7 @@ from core.types import RETRY
 
 
 @dataclass(frozen=True, slots=True)
-class FeedbackMessages:
+class Messages:
     """The sentences by their occasion. `buttons` are the labels by choice, `unsatisfied` what the asker says by one.
 
     `up`, `down` and `back` have places for how many think so, `up` and `down`; `call` for the `author` of a question,
@@ -43,7 +43,7 @@ class FeedbackMessages:
     complaints: Mapping[str, str]
 
 
-ENGLISH = FeedbackMessages(
+ENGLISH = Messages(
     rated_up="Thank you, noted: 👍 {up} · 👎 {down}. The same again takes it back.",
     rated_down="Noted, thank you: 👍 {up} · 👎 {down}. The same again takes it back.",
     rating_removed="Taken back: 👍 {up} · 👎 {down}.",
@@ -84,7 +84,7 @@ ENGLISH = FeedbackMessages(
         "unclear": "I do not understand that answer.",
     },
 )
-CHINESE = FeedbackMessages(
+CHINESE = Messages(
     rated_up="谢谢，已记录：👍 {up} · 👎 {down}。再次选择同一项可撤回。",
     rated_down="已记录，谢谢：👍 {up} · 👎 {down}。再次选择同一项可撤回。",
     rating_removed="已撤回：👍 {up} · 👎 {down}。",
@@ -119,6 +119,6 @@ CHINESE = FeedbackMessages(
 )
 
 
-def feedback_messages_for(language: str) -> FeedbackMessages:
+def messages_for(language: str) -> Messages:
     """Return the sentences in a language (a code of `language_of`), or in English where there are none."""
     return CHINESE if language == "zh" else ENGLISH

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
+from core.text.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs
 from core.types import Turn
 
 MAX_CARRIED_TERMS = 8
@@ -17,10 +18,8 @@ _ANAPHORA = re.compile(
     r"|[它这那其该]|他们|上面|刚才|前者|后者|继续",
     re.IGNORECASE,
 )
-_BIGRAM_SCRIPTS = "\\u3040-\\u30ff\\u3400-\\u9fff\\uac00-\\ud7af"
-_LETTER = rf"(?:(?![{_BIGRAM_SCRIPTS}])\w)"
-_WORD = re.compile(rf"[{_BIGRAM_SCRIPTS}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d[\d.a-zA-Z_]*")
-_BIGRAM_SCRIPT_START = re.compile(rf"[{_BIGRAM_SCRIPTS}]")
+_LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
+_WORD = re.compile(rf"[{CJK_CHARACTERS}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d[\d.a-zA-Z_]*")
 _CITATION = re.compile(r"\[\d+\]")
 # With fewer words of content a question says too little alone; with more, a pronoun in it points within the question.
 _SHORT_QUESTION_WORDS = 3
@@ -72,8 +71,8 @@ def content_words(text: str) -> list[str]:
         return [word for word in tokens if word not in _STOPWORDS]
     words: list[str] = []
     for word in tokens:
-        if _BIGRAM_SCRIPT_START.match(word):
-            words += [word[start : start + 2] for start in range(len(word) - 1)]
+        if CJK_CHARACTER.match(word):
+            words += cut_into_pairs(word)
         elif word not in _STOPWORDS:
             words.append(word)
     return words
@@ -98,10 +97,10 @@ def extract_noun_phrases(text: str) -> list[str]:
     for match in _WORD.finditer(text):
         is_separated = bool(text[end : match.start()].strip())
         end = match.end()
-        if phrase_words and (is_separated or match[0].lower() in _STOPWORDS or _BIGRAM_SCRIPT_START.match(match[0])):
+        if phrase_words and (is_separated or match[0].lower() in _STOPWORDS or CJK_CHARACTER.match(match[0])):
             noun_phrases.append(" ".join(phrase_words))
             phrase_words = []
-        if _BIGRAM_SCRIPT_START.match(match[0]):
+        if CJK_CHARACTER.match(match[0]):
             noun_phrases += [part for part in _CHINESE_PARTICLE.split(match[0]) if len(part) > 1]
         elif match[0].lower() not in _STOPWORDS:
             phrase_words.append(match[0])

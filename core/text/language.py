@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+from core.text.tokens import HAN, HANGUL, KANA
+
 # Kana and Hangul before the Chinese characters, which Japanese and Korean texts hold as well.
 _SCRIPTS = (
-    ("ja", re.compile(r"[\u3040-\u30ff]")),
-    ("ko", re.compile(r"[\uac00-\ud7af\u1100-\u11ff]")),
-    ("zh", re.compile(r"[\u3400-\u9fff]")),
+    ("ja", re.compile(rf"[{KANA}]")),
+    ("ko", re.compile(rf"[{HANGUL}\u1100-\u11ff]")),
+    ("zh", re.compile(rf"[{HAN}]")),
     ("ru", re.compile(r"[\u0400-\u04ff]")),
     ("ar", re.compile(r"[\u0600-\u06ff]")),
     ("he", re.compile(r"[\u0590-\u05ff]")),

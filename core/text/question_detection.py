@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from core.text.tokens import CJK_CHARACTER, count_cjk
 from core.types import SkipReason
 
 MAX_CHARS = 4000
@@ -23,7 +24,6 @@ _CODE_LINE = re.compile(
     r"|</?\w+[^>]*>\s*$|[})\]]+[;,]?\s*$).*$|^.*[;{}]\s*$"
 )
 _WORD = re.compile(r"[^\W\d_][\w'’.-]*")
-_CJK_CHAR = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _COMMAND = re.compile(r"^\s*[/!.][A-Za-z]\w*(?:@\w+)?(?:\s|$)")
 # "@angular/core" is a package, "@property" after "the" or before "decorator" is code, an address has letters before.
 _MENTION = re.compile(r"(?<![\w.`/@])(?<!the )@(?P<name>\w[\w.-]*+)(?!/)(?!\s*(?:decorator|annotation|装饰器|注解))")
@@ -133,9 +133,9 @@ def unanswerable_reason(text: str) -> SkipReason | None:
     prose = _extract_prose(normalized)
     if not prose.strip():
         return SkipReason.CODE_ONLY if normalized.strip() else SkipReason.NO_WORDS
-    cjk_count, word_count = len(_CJK_CHAR.findall(prose)), len(_WORD.findall(prose))
+    cjk_count, word_count = count_cjk(prose), len(_WORD.findall(prose))
     remainder = _COURTESY.sub("", prose)
-    if not (_WORD.search(remainder) or _CJK_CHAR.search(remainder)):
+    if not (_WORD.search(remainder) or CJK_CHARACTER.search(remainder)):
         return SkipReason.COURTESY
     return SkipReason.TOO_SHORT if word_count < 2 and cjk_count < 4 else None
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 
 from core.text.keywords import content_words, depends_on_history
+from core.text.tokens import CJK_CHARACTER, stem
 from core.types import Question
 
 MAX_QUESTION_CHARS = 600
@@ -32,7 +33,6 @@ _CONVERSATION_REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _EDGE_PUNCTUATION = " \t\r\n?!.,;:…。？！，；：、"
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # A capital behind the first letter is looked for from the start alone: a word may be as long as a whole message.
 _IDENTIFIER_LIKE = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\w.*[A-Z]", re.DOTALL)
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
@@ -70,14 +70,15 @@ _WEAK_WORDS = frozenset(
     required requires necessary question everybody everyone folks actually quick quickly
     """.split()  # noqa: SIM905 (as above)
 )
-_SYNONYM_STEMS = {
-    **dict.fromkeys(("install", "setup"), "install"),
-    **dict.fromkeys(("delet", "remov", "eras"), "delete"),
-    **dict.fromkeys(("chang", "modify", "alter", "edit"), "change"),
-    **dict.fromkeys(("fix", "repair", "solv", "resolv"), "fix"),
-    **dict.fromkeys(("start", "launch", "begin"), "start"),
-    **{word: word for word in ("creat", "configur", "run", "stop", "enabl", "disabl", "add")},
+_SYNONYMS = {
+    "install": "install setup",
+    "delete": "delete remove erase",
+    "change": "change modify alter edit",
+    "fix": "fix repair solve resolve",
+    "start": "start launch begin",
+    **{word: word for word in ("create", "configure", "run", "stop", "enable", "disable", "add")},
 }
+_SYNONYM_STEMS = {stem(word): action for action, words in _SYNONYMS.items() for word in words.split()}
 
 
 def is_time_sensitive(text: str) -> bool:
@@ -164,27 +165,12 @@ def _split_entities_and_actions(text: str) -> tuple[list[str], list[str]]:
             actions.append("not")
         elif lower_word in _MEANINGFUL_STOPWORDS:
             entities.append(lower_word)
-        elif _CJK.search(word) or _IDENTIFIER_LIKE.search(word):
+        elif CJK_CHARACTER.search(word) or _IDENTIFIER_LIKE.search(word):
             entities.append(word)
         else:
             for part in lower_word.split("-"):
                 if part in _WEAK_WORDS or part in _QUESTION_WORDS or not content_words(part):
                     continue
-                stem = _stem(part)
-                (actions if stem in _SYNONYM_STEMS else entities).append(_SYNONYM_STEMS.get(stem, stem))
+                part_stem = stem(part)
+                (actions if part_stem in _SYNONYM_STEMS else entities).append(_SYNONYM_STEMS.get(part_stem, part_stem))
     return entities, actions
-
-
-def _stem(word: str) -> str:
-    """Return an English word without its endings, roughly: enough for the forms of one word to meet."""
-    if word.endswith("ies") and len(word) > 4:
-        word = word[:-3] + "y"
-    elif word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    for ending in ("ing", "ed"):
-        if word.endswith(ending) and len(word) > len(ending) + 2:
-            word = word.removesuffix(ending)
-            break
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
-        word = word[:-1]
-    return word.removesuffix("e") if len(word) > 3 else word

@@ -1,8 +1,8 @@
-"""The words of the lexical index: a text becomes space-joined tokens, the same way for passages and for queries.
+"""Tokens: the stems of English words, the pairs of CJK characters, and the tokens of the lexical index.
 
-Identifiers are indexed whole and split, text without spaces between its words (Chinese, Japanese, Korean) as pairs of
-characters, accents are folded, English stop words left out and English endings cut. A store splits at the spaces and
-does nothing else.
+The index gets a text as space-joined tokens, passages and queries in the same way. Identifiers are indexed whole and in
+parts, text without spaces between its words (Chinese, Japanese, Korean) as pairs of characters; accents are folded,
+English stop words left out, English words stemmed. A store splits at the spaces and does nothing else.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+import snowballstemmer
+
 MAX_TOKEN_LENGTH = 64
 # Of more parts than this, a compound is hardly ever searched as a whole.
 MAX_PARTS = 4
-# Han, hiragana, katakana and Hangul, without their punctuation and lone marks. Compatibility forms are folded before.
-CJK_CHARACTERS = (
-    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U0002a6df"
+# The one definition of a CJK character, for use inside the brackets of a pattern: Han, kana and Hangul, without their
+# punctuation and lone marks. Every one of them is a word character.
+HAN = (
+    "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufa6d\ufa70-\ufad9\U00020000-\U0002a6df\U0002a700-\U0002b738"
+    "\U0002b740-\U0002b81d\U0002b820-\U0002cea1\U0002ceb0-\U0002ebe0\U0002f800-\U0002fa1d\U00030000-\U0003134a"
 )
+KANA = "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+HANGUL = "\uac00-\ud7a3"
+CJK_CHARACTERS = HAN + KANA + HANGUL
 LETTER = rf"[^\W_{CJK_CHARACTERS}]"
 # A run of characters without spaces between its words, or words joined by underscores, dots and hyphens.
 RUNS = re.compile(rf"[{CJK_CHARACTERS}]+|{LETTER}+(?:(?:_+|[.\-]){LETTER}+){{0,7}}")
@@ -31,7 +37,6 @@ ENCODED_DATA = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{128,}={0,2}")
 # HTTPServer: HTTP Server; parseURLs: parse URLs; Llama3Model: Llama3 Model.
 CAMEL_CASE_PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 WORD_NUMBER = re.compile(r"([a-z]{2,})(\d+)")
-VOWEL = re.compile(r"[aeiouy]")
 VOICING_MARKS = "\u3099\u309a"
 LETTER_FOLDING = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i"})
 ENGLISH_STOP_WORDS = (
@@ -41,6 +46,30 @@ ENGLISH_STOP_WORDS = (
     "will with would you your"
 )
 STOP_WORDS = frozenset(ENGLISH_STOP_WORDS.split())
+# GPUs, LLMs: the stemmer knows no plural without a vowel or in -us.
+ABBREVIATION_PLURAL = re.compile(r"[bcdfghj-np-tv-xz]{2,}[bcdfghj-np-rtv-xz]s|[a-z]pus")
+
+
+@lru_cache(maxsize=32_768)
+def stem(word: str) -> str:
+    """Return the stem of a lower-case English word, so that configure, configured and configuration are one.
+
+    What holds other letters or figures is returned as it is, but for the endings that English gives it: gpt4s is gpt4.
+    """
+    if ABBREVIATION_PLURAL.fullmatch(word):
+        return word[:-1]
+    # The stemmer takes the end of "embed" for that of a past. It keeps state: a shared one would mix up threads.
+    return "embed" if word in ("embed", "embeds") else str(snowballstemmer.stemmer("english").stemWord(word))
+
+
+def cut_into_pairs(run: str) -> list[str]:
+    """Return a run of CJK characters as overlapping pairs: ABC is AB and BC. A lone character stays as it is."""
+    return [run[start : start + 2] for start in range(len(run) - 1)] or [run]
+
+
+def count_cjk(text: str) -> int:
+    """Return how many CJK characters a text has."""
+    return 0 if text.isascii() else len(CJK_CHARACTER.findall(text))
 
 
 def lexical_tokens(text: str) -> str:
@@ -64,7 +93,7 @@ def _tokenize(text: str) -> Iterator[str]:
     if not text.isascii():
         text = NON_ASCII.sub(_fold_accents, text)
     for run in RUNS.findall(text):
-        tokens = _bigrams(run) if CJK_CHARACTER.match(run) else _tokenize_identifier(run)
+        tokens = " ".join(cut_into_pairs(run)) if CJK_CHARACTER.match(run) else _tokenize_identifier(run)
         if tokens:
             yield tokens
 
@@ -78,10 +107,6 @@ def _fold_accents(match: re.Match[str]) -> str:
     return unicodedata.normalize("NFC", base_characters).translate(LETTER_FOLDING)
 
 
-def _bigrams(run: str) -> str:
-    return " ".join(run[start : start + 2] for start in range(len(run) - 1)) or run
-
-
 # A text repeats its words, so most of them are found here.
 @lru_cache(maxsize=32_768)
 def _tokenize_identifier(run: str) -> str:
@@ -90,7 +115,7 @@ def _tokenize_identifier(run: str) -> str:
     words = [word for part in parts for word in _split_word(part)]
     if 1 < len(parts) <= MAX_PARTS:
         words.insert(0, _casefold("".join(parts)))
-    return " ".join(_stem(word) for word in words if len(word) <= MAX_TOKEN_LENGTH and word not in STOP_WORDS)
+    return " ".join(stem(word) for word in words if len(word) <= MAX_TOKEN_LENGTH and word not in STOP_WORDS)
 
 
 def _split_word(part: str) -> list[str]:
@@ -107,18 +132,3 @@ def _split_word(part: str) -> list[str]:
 def _casefold(word: str) -> str:
     # Folding alone turns Cherokee to capitals; lowering alone keeps two forms of the Greek sigma.
     return word.casefold().lower()
-
-
-def _stem(word: str) -> str:
-    """Cut English plurals, -ing, -ed and a final e: route, routes, routed and routing become one."""
-    if len(word) > 4 and word.endswith(("ies", "ied")):
-        return word[:-3] + "y"
-    # Of the words in -us, the plurals that matter here are those of GPU and its like.
-    if len(word) > 3 and word.endswith("s") and (word.endswith("pus") or not word.endswith(("ss", "us"))):
-        word = word[:-1]
-    # Twice -ed: embedding becomes embed by the first rule, and must then become what embed itself becomes.
-    for suffix in ("ing", "ed", "ed"):
-        stem = word.removesuffix(suffix)
-        if stem != word and len(stem) > 2 and VOWEL.search(stem):
-            word = stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "aeloszu" else stem
-    return word[:-1] if len(word) > 3 and word.endswith("e") else word

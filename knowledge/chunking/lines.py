@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from pathlib import PurePosixPath
 
+from core.text.tokens import count_cjk
 from knowledge.ports import Chunk, Document
 
 HARD_MAX = 1.5
@@ -16,7 +17,6 @@ SMALL_FRACTION = 0.3
 MIN_FRACTION = 0.15
 MAX_TITLE_LENGTH = 60
 
-_CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 _BREAK = re.compile(r"[.!?;。！？；](?=\s|[^\x00-\x7f]|$)|[,，、}\])>]|\s")
 
 
@@ -47,7 +47,7 @@ def estimate_tokens(text: str) -> float:
     """Return about how many tokens a line or text has."""
     if text.isascii():
         return (len(text) + 1) / 4
-    cjk_count = len(_CJK.findall(text))
+    cjk_count = count_cjk(text)
     return cjk_count + (len(text) - cjk_count + 1) / 4
 
 

@@ -114,7 +114,7 @@ def _jitter_fraction(name: str, last_try: datetime) -> float:
 
 
 # Raise it when chunking, titles or lexical tokens change: every document is then read again.
-INDEX_FORMAT = 2
+INDEX_FORMAT = 3
 
 
 def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str] = ()) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from bots.console.rating import NO_ANSWER, USAGE, RatingCommands
 from core.answering.retry import RetryQuestion
 from core.settings.loader import load_settings
-from core.text.feedback_messages import ENGLISH
+from core.text.catalogue import ENGLISH
 from core.types import Question, Reply
 from tests.deployment import README, Deployment
 

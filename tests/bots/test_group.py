@@ -34,7 +34,7 @@ from core.runtime.locks import group_lock
 from core.settings import Settings
 from core.settings.loader import load_settings
 from core.storage.engine import Database
-from core.text.feedback_messages import ENGLISH
+from core.text.catalogue import ENGLISH
 from core.types import RETRY_SUFFIX, Message, Question, Reply, SkipReason
 from tests.deployment import README, Deployment
 from tests.wiring import make_processor

@@ -17,7 +17,8 @@ from bots.telegram.adapter import TelegramAdapter
 from core.errors import PlatformError
 from core.llm.images import MAX_BYTES
 from core.settings import Secret, TelegramSettings
-from core.text.messages import CHINESE, ENGLISH
+from core.text.catalogue import ENGLISH
+from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import Attachment
 from tests.bots import discord_helpers, slack_helpers
 from tests.bots.http_helpers import QUICK, event, http_settings

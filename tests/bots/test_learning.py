@@ -22,7 +22,7 @@ from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT_
 from core.ports import Adapter
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
-from core.text.feedback_messages import ENGLISH
+from core.text.catalogue import ENGLISH
 from core.types import ConversationKey
 from tests.bots import discord_helpers, slack_helpers
 from tests.conformance.bot import Script

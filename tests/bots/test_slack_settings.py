@@ -20,7 +20,7 @@ from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.processor import MessageProcessor
 from core.ports import FormField, SettingsForm
 from core.storage.messages import Journal
-from core.text.feedback_messages import ENGLISH
+from core.text.catalogue import ENGLISH
 from core.types import ConversationKey, Message
 from tests.bots import slack_helpers
 from tests.conformance.bot import Gate, Script

@@ -11,7 +11,7 @@ import pytest
 from core.answering.pipeline import answer
 from core.errors import ServiceError
 from core.ports import Sink
-from core.text.messages import ENGLISH
+from core.text.catalogue import ENGLISH
 from core.types import Question, Reply
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until

@@ -13,7 +13,7 @@ from sqlalchemy import text as sql
 
 from core.errors import UsageError
 from core.messaging.feedback.rating_buttons import make_buttons
-from core.text.feedback_messages import ENGLISH
+from core.text.catalogue import ENGLISH
 from core.types import UP
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Discord, Person, Room, Slack, Telegram, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from core.text.messages import messages_for
+from core.text.catalogue import messages_for
 from tests.conformance.bot import Bot, Entry, Gate
 from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Person, Room, until
 from tests.conformance.scenarios import NO_REDELIVERY, ONE_GROUP, ONLY_TEXT, WHOLE, alone, cannot

@@ -30,7 +30,8 @@ from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
-from core.text.feedback_messages import CHINESE, ENGLISH
+from core.text.catalogue import ENGLISH
+from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, Trace, Turn
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer, models

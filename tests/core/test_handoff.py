@@ -18,7 +18,7 @@ from core.storage.chat_history import RESTRICTED_THREAD
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
-from core.text.feedback_messages import ENGLISH
+from core.text.catalogue import ENGLISH
 from core.types import Citation, Message, Passage, Question, Reply, Trace
 from knowledge.sources.taught import TaughtAnswers
 from tests.core.fixtures import INSTALL, settings

@@ -22,7 +22,7 @@ from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import RuntimeOverrides
-from core.text.feedback_messages import ENGLISH
+from core.text.catalogue import ENGLISH
 from core.types import ESCALATION_COMMAND as CALL_COMMAND
 from core.types import ConversationKey, Message, Question, Reply, Trace
 from tests.core import test_administration as administration

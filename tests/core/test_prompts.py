@@ -8,8 +8,9 @@ import pytest
 from core.answering.pipeline import answer
 from core.errors import ConfigurationError
 from core.llm.prompts import Prompts
+from core.text.catalogue import ENGLISH, messages_for
+from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.text.language import detect_language
-from core.text.messages import CHINESE, ENGLISH, messages_for
 from core.types import Question
 from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models

@@ -16,7 +16,8 @@ from core.errors import ConfigurationError, PlatformError
 from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings, Settings
 from core.settings.loader import load_settings
-from core.text.messages import CHINESE, ENGLISH
+from core.text.catalogue import ENGLISH
+from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import ImageLoader, Question, Turn
 from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.images import SVG, png

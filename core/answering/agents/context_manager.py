@@ -22,6 +22,7 @@ from core.text.keywords import (
     expand_with_history,
     get_author_turns,
 )
+from core.text.tokens import CJK_CHARACTER
 from core.types import Question, Turn
 
 MAX_QUERY_CHARS = 600
@@ -34,7 +35,6 @@ _OBJECTION = re.compile(
     r"|still|again|in other words)\b|^\s*no\b|我是说|我的意思|不是这个|不对|还是不|换句话|再问",
     re.IGNORECASE,
 )
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _QUERY_LABEL = re.compile(
     r"^(?:(?:the|rewritten|search|complete[d]?|standalone)\s+)*(?:query|question)\s*[:：]\s*", re.IGNORECASE
 )
@@ -115,7 +115,7 @@ def is_standalone_question(question: Question) -> bool:
     """Say whether a question needs nothing of the conversation: long enough, about nobody in it, and asked first."""
     words = content_words(question.text)
     # Runs of Chinese come as overlapping pairs: about two for each word.
-    word_count = sum(0.5 if _CJK.match(word) else 1 for word in words)
+    word_count = sum(0.5 if CJK_CHARACTER.match(word) else 1 for word in words)
     return (
         word_count >= MIN_STANDALONE_WORDS
         and not depends_on_history(question.text)

@@ -18,7 +18,7 @@ from core.grounding.extractive import extract_answer
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
-from core.text.messages import messages_for
+from core.text.catalogue import messages_for
 from core.types import Passage, Question, Turn
 
 MAX_HISTORY_TOKENS = 1500

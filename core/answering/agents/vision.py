@@ -20,8 +20,8 @@ from core.observability.logs import get_logger
 from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
+from core.text.catalogue import messages_for
 from core.text.formatting import with_image_description
-from core.text.messages import messages_for
 from core.types import Image, ImageLoader, Question, Turn
 
 MAX_IMAGES = 3

@@ -14,13 +14,14 @@ from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.tasks import task_group
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
 from core.text.language import detect_language
+from core.text.tokens import CJK_CHARACTERS
 from core.types import Turn
 
 T = TypeVar("T")
 
 
 MAX_TERMS = 16
-_SPACED_SCRIPT = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_SPACED_SCRIPT = re.compile(rf"[^\W{CJK_CHARACTERS}]")
 
 
 async def rule(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:

@@ -31,6 +31,7 @@ from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
 from core.text.language import detect_language
+from core.text.tokens import CJK_CHARACTERS
 from core.types import Passage
 
 
@@ -56,7 +57,7 @@ MAX_FEEDBACK_PASSAGES = 5
 MAX_EXCERPT_CHARS = 240
 MAX_ADDED_TERMS = 5
 MIN_FEEDBACK_PASSAGES = 2
-_FEEDBACK_WORD = re.compile(r"[^\W\d_][\w.\-]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
+_FEEDBACK_WORD = re.compile(rf"[^\W\d_][\w.\-]{{2,}}|[{CJK_CHARACTERS}]{{2}}")
 
 
 async def retrieval(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:

@@ -17,7 +17,7 @@ from core.settings import Settings
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
-from core.text.feedback_messages import FeedbackMessages, feedback_messages_for
+from core.text.catalogue import Messages, messages_for
 from core.text.language import detect_language
 from core.text.question_detection import QUESTION_THRESHOLD, question_score
 from core.types import ESCALATION_SUFFIX, Message, Reply, Turn
@@ -49,7 +49,7 @@ class Handoff:
 
     async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
         """Return what to say to a command. Raises `UsageError` for what cannot be done."""
-        texts = feedback_messages_for(detect_language(message.text or message.quoted))
+        texts = messages_for(detect_language(message.text or message.quoted))
         if message.command == LEARN:
             return await self._learn(adapter, message, texts)
         if message.command == ESCALATE:
@@ -64,7 +64,7 @@ class Handoff:
         if reason is None or reason not in self._settings.when:
             return
         async with self._escalation_lock:
-            if await self._block_reason(question, feedback_messages_for("")):
+            if await self._block_reason(question, messages_for("")):
                 return
             get_logger(__name__).info("question.handed_over", why=reason)
             await self._send_escalation(adapter, question, start_answer)
@@ -85,9 +85,7 @@ class Handoff:
         get_logger(__name__).info("answer.learned", number=number, question=question.id)
         return True
 
-    async def _escalate(
-        self, adapter: Adapter, message: Message, texts: FeedbackMessages, start_answer: StartAnswer
-    ) -> str:
+    async def _escalate(self, adapter: Adapter, message: Message, texts: Messages, start_answer: StartAnswer) -> str:
         question = message if message.text.strip() else await self._lookup.find_question(message)
         if question is None:
             raise UsageError(texts.question_unclear)
@@ -106,7 +104,7 @@ class Handoff:
         start_answer(adapter, escalation)
         return True
 
-    async def _block_reason(self, question: Message, texts: FeedbackMessages) -> str:
+    async def _block_reason(self, question: Message, texts: Messages) -> str:
         """Return what speaks against calling people now, or nothing."""
         if question.private:
             return texts.private_chat
@@ -115,7 +113,7 @@ class Handoff:
         since = datetime.now(UTC) - timedelta(minutes=self._settings.cooldown_minutes)
         return texts.escalation_cooldown if await self._lookup.has_escalation_since(question, since) else ""
 
-    async def _learn(self, adapter: Adapter, message: Message, texts: FeedbackMessages) -> str:
+    async def _learn(self, adapter: Adapter, message: Message, texts: Messages) -> str:
         if not await self._is_trusted(adapter, message):
             raise UsageError(texts.not_trusted)
         message = resolve_target(message)

@@ -22,7 +22,7 @@ from core.ports import Adapter, Delivery
 from core.settings import Settings
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
-from core.text.feedback_messages import FeedbackMessages, feedback_messages_for
+from core.text.catalogue import Messages, messages_for
 from core.text.language import detect_language
 from core.types import DOWN, RETRY, RETRY_SUFFIX, UP, Message, Question, Reply, Skip, SkipReason, Turn, skip
 
@@ -103,9 +103,9 @@ class FeedbackHandler:
     async def _apply_press(self, adapter: Adapter, press: Message) -> _PressResult:
         answer = await self._repository.find_answer(press)
         if answer is None or press.text not in CHOICES:
-            texts = feedback_messages_for("")
+            texts = messages_for("")
             return _PressResult(texts.unknown_answer, skip(SkipReason.NOTHING_TO_RATE), is_rejected=True)
-        texts = feedback_messages_for(detect_language(answer.question.text))
+        texts = messages_for(detect_language(answer.question.text))
         if press.text == RETRY:
             return await self._retry(adapter, press, answer, texts)
         question_id, reason = answer.question.id, press.text if press.text in REASONS else ""
@@ -118,9 +118,7 @@ class FeedbackHandler:
         reason_prompt = f" {texts.ask_reason}" if buttons and self._settings.ask_why and not rating.reason else ""
         return _PressResult(_format_rating(rating, reason, texts) + reason_prompt, outcome, buttons)
 
-    def _follow_up_buttons(
-        self, answer: JournaledAnswer, rating: Rating, texts: FeedbackMessages
-    ) -> tuple[Button, ...]:
+    def _follow_up_buttons(self, answer: JournaledAnswer, rating: Rating, texts: Messages) -> tuple[Button, ...]:
         """Return what is offered to somebody who is not content: to say why, and another try."""
         if rating.verdict != DOWN:
             return ()
@@ -130,9 +128,7 @@ class FeedbackHandler:
         choices = choices if is_retried else (*choices, RETRY)
         return make_buttons(question.id, [(choice, texts.buttons[choice]) for choice in choices])
 
-    async def _retry(
-        self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: FeedbackMessages
-    ) -> _PressResult:
+    async def _retry(self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: Messages) -> _PressResult:
         """Journal the question once more, so that it is answered once more; its id keeps it from a third time."""
         question = answer.question
         refusal_text = await self._refusal_text(adapter, press, answer, texts)
@@ -150,9 +146,7 @@ class FeedbackHandler:
             refusal_text = texts.already_retried
         return _PressResult(refusal_text, skip(SkipReason.NOT_RETRIED, question=question.id), is_rejected=True)
 
-    async def _refusal_text(
-        self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: FeedbackMessages
-    ) -> str:
+    async def _refusal_text(self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: Messages) -> str:
         """Return why a question is not answered once more, or nothing."""
         question = answer.question
         if not self._settings.try_harder:
@@ -167,7 +161,7 @@ class FeedbackHandler:
         return "" if question.text and answer.reply else texts.question_erased
 
 
-def _format_rating(rating: Rating, reason: str, texts: FeedbackMessages) -> str:
+def _format_rating(rating: Rating, reason: str, texts: Messages) -> str:
     if reason:
         return texts.reason_noted
     template = {UP: texts.rated_up, DOWN: texts.rated_down}.get(rating.verdict, texts.rating_removed)

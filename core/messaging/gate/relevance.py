@@ -12,10 +12,10 @@ from core.settings import LiveSource, Settings
 from core.settings.platforms import GateWeightSettings
 from core.text.keywords import content_words, strip_fillers
 from core.text.question_detection import is_small_talk
+from core.text.tokens import CJK_CHARACTER, stem
 from core.types import Passage
 
 MAX_AGENTS, PASSAGES_PER_AGENT = 3, 8
-_STEM_CHARS = 6
 # What counts as the cosine where there are no vectors to go by.
 NO_VECTOR_SIMILARITY = 0.45
 # Words that are in questions of every kind, and so tell nothing of what one is about.
@@ -31,7 +31,6 @@ _STOP_WORDS = frozenset(
 _PARTICLES = re.compile(
     "[的了吗呢吧啊是在和与及或把被对从到怎么什如何请问有没能可会不要想我你您他她哪几多少谁这那以后时候里上下为因就都还再]"
 )
-_CJK_CHAR = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NAME = re.compile(r"(?<![\w'@])[A-Za-z][\w+#]*(?:[._-]\w+)*")
 _NOT_NAMES = frozenset(("i", "i'm", "i've", "ok", "hi", "fyi", "btw", "pr", "todo", "faq", "eta"))
 
@@ -93,7 +92,7 @@ def _to_relevance(
         for (cosine, _, title), stems in zip(candidates, candidate_stems, strict=True)
     ]
     overlap, title = max(matches, default=(0.0, ""))
-    name_stems = {stem for name in _find_names(query) for stem in _to_stems(name)}
+    name_stems = {part for name in _find_names(query) for part in _to_stems(name)}
     return Relevance(
         overlap, len(name_stems.difference(*candidate_stems)) / len(name_stems) if name_stems else 0.0, title
     )
@@ -101,7 +100,7 @@ def _to_relevance(
 
 def _find_names(text: str) -> Iterable[str]:
     """Return what looks like a name: capitals within a sentence or a word, digits in it, Latin words among others."""
-    has_cjk = bool(_CJK_CHAR.search(text))
+    has_cjk = bool(CJK_CHARACTER.search(text))
     for match in _NAME.finditer(text):
         word = match[0]
         is_first = not re.search(r"[\w,;:)'\"`][ `]*$", text[: match.start()])
@@ -113,21 +112,13 @@ def _find_names(text: str) -> Iterable[str]:
 def _to_stems(text: str) -> Iterable[str]:
     """Return the words that carry meaning; forms of one word begin alike, identifiers count by their parts too."""
     for word in content_words(text):
-        if _CJK_CHAR.match(word):
+        if CJK_CHARACTER.match(word):
             if not _PARTICLES.search(word):
                 yield word
         elif word not in _STOP_WORDS:
             for part in {word, *re.split(r"[_.\-]", word)}:
                 if part:
-                    yield _stem(part)
-
-
-def _stem(word: str) -> str:
-    for ending in ("ing", "ed", "es", "s", "e"):
-        if word.endswith(ending) and len(word) - len(ending) > 2 and not word.endswith("ss"):
-            word = word.removesuffix(ending)
-            break
-    return word[:_STEM_CHARS]
+                    yield stem(part)
 
 
 FEATURE_NAMES = ("base", "personal", "match", "foreign")

@@ -1,0 +1,389 @@
+"""The English texts, by their occasion: what every other language has to say, too.
+
+A new language is one file, `core/text/catalogue/CODE.py`: derive a class from `English` as `zh.py` does, and translate.
+What stands in braces is filled in and has the same names everywhere. A test of the catalogue names what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.types import RETRY
+
+
+class English:
+    """The texts. Markdown, where a chat shows it."""
+
+    # Answers and what came of them
+    extractive = "*Quoted from the sources; no language model is configured.*"
+    fallback = "*The language model could not answer. This is quoted from the sources.*"
+    answer_interrupted = "*The answer was cut short: the language model stopped.*"
+    search_timed_out = "The sources did not answer in time. Please ask again in a moment."
+    no_evidence = "I found nothing about this in the sources I know ({sources})."
+    no_sources = "none are configured"
+    llm_failed = "The language model could not answer. Please try again in a moment."
+    answer_failed = "Sorry, I could not answer this. {reason}"
+    service_unavailable = "Something that I depend on is not available right now; please ask again in a few minutes."
+    internal_error = "Something went wrong on my side; whoever runs me finds it in the log."
+    images_unsupported = "*I cannot see pictures: this answers your words alone.*"
+    image_failed_text_only = "*I could not look at the picture: this answers your words alone.*"
+    image_failed = "I could not look at the picture. Please write what it shows, or try again in a moment."
+    attachment_unsupported = "*I cannot read what is attached: this answers your words alone.*"
+    picture = "I cannot see pictures. Please write what it shows, for example the text of the error."
+    voice = "I cannot listen to voice messages. Please write your question."
+    video = "I cannot watch videos. Please write your question."
+    file = "I cannot read attached files. Please write your question, with the lines that matter."
+    other = "I can only read text. Please write your question."
+    quota_exceeded = (
+        "Today's limit{whose} is used up ({allowed}). Please ask again after midnight ({midnight}), in {wait}."
+    )
+    quota_reserved = (
+        "What is left of today's limit{whose} ({allowed}) is taken by answers in the making. "
+        "Please ask again in a moment."
+    )
+    everybody = ""
+    this_chat = " for this chat"
+    you = " for you"
+    tokens = "{amount} tokens"
+    hours = "{hours} h {minutes} min"
+    minutes = "{minutes} min"
+
+    # Feedback, another try, calling people, learning
+    rated_up = "Thank you, noted: 👍 {up} · 👎 {down}. The same again takes it back."
+    rated_down = "Noted, thank you: 👍 {up} · 👎 {down}. The same again takes it back."
+    rating_removed = "Taken back: 👍 {up} · 👎 {down}."
+    ask_reason = "What was wrong?"
+    reason_noted = "Noted, thank you."
+    unknown_answer = "I know of no answer of mine here that this could be about; nothing was changed."
+    retrying = "I try once more, and take more time for it."
+    already_retried = "I have tried this question again already; once is all."
+    only_asker = "Only who asked can have it answered again."
+    question_erased = "I no longer have this question. Please ask it again."
+    answer_unfinished = "This answer is still being written."
+    retry_disabled = "Trying again is switched off here."
+    escalating = "I am calling somebody who can help."
+    escalation = "{author} could use your help here."
+    nobody_configured = "Nobody is named here who could be called."
+    private_chat = "Nobody else reads this chat. Please ask in a group."
+    already_escalated = "Somebody was called for this question already."
+    escalation_cooldown = "Somebody was called here a moment ago. Please give them some minutes."
+    question_unclear = "I do not know which question you mean. Reply to it, or write it behind the command."
+    answer_submitted = "Thank you. This is answer {number} to be reviewed."
+    answer_known = "I have this answer already."
+    not_trusted = "Only those who are trusted with it may teach me."
+    learn_usage = (
+        "Reply to the answer with `/learn` or give its link, and add the question where the answer replies to none."
+    )
+    buttons: Mapping[str, str] = {
+        "wrong": "Wrong",
+        "outdated": "Outdated",
+        "other": "Not what I asked",
+        "unclear": "Unclear",
+        RETRY: "🔁 Try harder",
+    }
+    complaints: Mapping[str, str] = {
+        "": "That answer did not help me.",
+        "wrong": "That answer is wrong.",
+        "outdated": "That answer is outdated.",
+        "other": "That is not what I asked.",
+        "unclear": "I do not understand that answer.",
+    }
+
+    # Offers and notices of the gate
+    offer = "I may know something about this{topic}. Reply to this message or mention me, and I will answer."
+    offer_topic = " ({topic})"
+    clarifying_question = (
+        "Is this about {topic}? Reply with a few details (the version, the error message, "
+        "what you want to do), and I will answer."
+    )
+    unnamed_topic = "something that I know"
+    answered_before = (
+        "This was answered here {elapsed} ago:\n\n> {excerpt}\n\nReply to this message or mention me to hear more."
+    )
+
+    # Amounts, times, and what stands for nothing
+    days_short = "{amount} d"
+    hours_short = "{amount} h"
+    minutes_short = "{amount} min"
+    seconds_short = "{amount} s"
+    ago = "{duration} ago"
+    ahead = "in {duration}"
+    until = "until {moment} UTC"
+    until_resumed = "until /resume"
+    no_text = "(nothing)"
+    no_cost = "none recorded"
+    nothing = "nothing"
+    nobody = "nobody"
+    none = "none"
+
+    # What cannot be done, and why
+    question_empty = "The question is empty. Ask with a few words, for example: How do I install it?"
+    question_too_long = (
+        "The question has {length} characters; {allowed} are allowed. "
+        "Shorten it, and keep the error message and what you tried."
+    )
+    only_owners = "Only the owners of this bot may do that."
+    only_admins = "Only those who look after this bot here may do that."
+    only_reviewers = "Only the owners of this bot, and those whom they have named for this chat, may decide that."
+    unknown_command = "I do not know `/{name}`. I understand: {commands}."
+    argument_missing = "`{name}` is missing. Write it as `{usage}`."
+    too_many_arguments = "That is too much. Write it as `{usage}`."
+    choice_expected = "`{name}` is one of {choices}. Write it as `{usage}`."
+    number_expected = "`{name}` is a number{bounds}{choices}. Write it as `{usage}`."
+    whole_number_expected = "`{name}` is a whole number{bounds}{choices}. Write it as `{usage}`."
+    bounds = " from {min} to {max}"
+    or_choice = " or `{choice}`"
+    unknown_source = "No source has that name. The sources are: {sources}."
+    no_sources_configured = "none are configured"
+    source_missing = "Which source? Write it as `/sources {action} NAME`."
+    factor_missing = "How much? Write it as `/sources scale NAME X`; 1 is the normal weight."
+    limit_missing = "How much? Write it as `/quota {name} NUMBER`, or `none`, or `default`."
+    limit_invalid = "A limit is more than 0, of tokens a whole number. `none` takes it away."
+    refresh_unavailable = "I cannot refresh sources here: `kimas run` does, and `kimas ingest` by hand."
+    refresh_too_soon = "That was asked for {elapsed} ago. Again in {wait} (administration.refresh_minutes)."
+    pause_unavailable = "I do not refresh sources here: `kimas sources pause NAME` and `resume NAME` do the same."
+    reload_unavailable = "I cannot read my configuration again here; restart me."
+    search_unavailable = "I cannot search my knowledge here: `kimas feedback --calibrate` fits it on the command line."
+    admins_in_private = "Do that in the group: administrators belong to one chat."
+    user_id_expected = "Give me the user's id, a number or a code; a name can be taken over by somebody else."
+    form_failed = (
+        "I could not open the form: {error}. Nothing was changed. Give the command once more; "
+        "`/mode`, `/threshold` and `/sources` change the same."
+    )
+
+    # /help, /forget
+    help_intro = "I am {name}. I answer questions from these sources and say where each statement comes from:"
+    help_no_sources = "- no sources are configured yet"
+    help_how_to_ask = (
+        "Ask me in a private chat; in a group mention me, reply to one of my messages, or write `/ask` with a question "
+        "(`/kimas ask` in Slack)."
+    )
+    help_commands = "I also understand:"
+    nothing_to_forget = "There was nothing to forget: I keep nothing that you said in this chat."
+    forgotten = (
+        "Forgotten: {count} of yours in this chat, with my answers to them. "
+        "What the platform itself shows stays until you delete it there."
+    )
+    message_count_one = "1 message"
+    message_count = "{count} messages"
+
+    # /pause, /resume, /mode, /threshold, /admins
+    paused = "I am silent in this chat {until}. Commands still work; `/resume` ends it."
+    not_paused = "I was not paused in this chat."
+    resumed = "I speak again in this chat."
+    mode_shown = "The mode of this chat is `{mode}`, in the configuration `{configured}`."
+    mode_changed = "The mode of this chat is now `{mode}`; it was `{before}`."
+    threshold_shown = "The threshold of this chat is {threshold}, in the configuration {configured}."
+    threshold_changed = "The threshold of this chat is now {threshold}; it was {before}."
+    already_admin = "{user} is an administrator of mine in this chat already."
+    admin_added = "{user} may look after me in this chat now."
+    no_admin = "{user} is not an administrator of mine in this chat."
+    admin_removed = "{user} may no longer look after me in this chat."
+    admins_listed = "- Named for this chat: {names}\n- {platform_admins}\n- Owners, by the configuration: {owners}"
+    platform_admins_allowed = "The chat's own administrators may look after me too"
+    platform_admins_denied = "The chat's own administrators have no say (administration.platform_admins)"
+
+    # /threshold auto
+    threshold_fitted = "The threshold of this chat is now {fitted}; it was {current}."
+    threshold_proposed = "The threshold of this chat would be {fitted}; it is {current}."
+    threshold_best = "The threshold of this chat stays {current}: it suits the rated questions best."
+    threshold_no_better = (
+        "The threshold of this chat stays {current}. {fitted} suits the rated questions best, but "
+        "does no better on questions that it was not fitted to."
+    )
+    rated_questions = "- Rated questions: {answer} to answer, {ignore} to leave alone{by_words}"
+    decided_by_words = ", {count} of them decided by their words alone"
+    scores_current = "- With {threshold}: {scores}"
+    scores_fitted = "- Fitted, on questions not fitted to: {scores}"
+    scores = "precision {precision}, recall {recall}"
+    interval = "{value} ({low} to {high})"
+
+    # /why
+    nothing_answered = "I have answered nothing here that I remember."
+    message_unknown = "I know nothing of that message: it never reached me, or it is forgotten."
+    message_received = "That message waits for its answer."
+    message_answering = "That message is being answered."
+    message_sending = "The answer to that message is being posted."
+    silent_because = "I was silent because: {reason}."
+    no_reason = "no reason is recorded"
+    message_failed = "The answer to that message failed: {reason}."
+    reason_in_log = "the log says why, to whoever runs me"
+    answer_forgotten = "That was answered, and the answer is forgotten."
+    no_search = "That took no search: I said it of my own knowledge of myself."
+    trace_strategy = "- How I searched: {strategy}"
+    trace_agents = "- Asked: {agents}"
+    trace_no_agent = "no agent"
+    trace_query = "- With the query: {query}"
+    trace_cited = "- Cited: {sources}"
+    trace_time = "- Time: {times}"
+    trace_no_time = "not recorded"
+    trace_total = "{total}: "
+    trace_searched = "- Searched: {queries}; the evidence was {quality}{reason}"
+    trace_reason = ", for: {reason}"
+    trace_cut = "- Cut short, for lack of time or of a service: {stages}"
+    cut_late = " (too late)"
+    cut_failed = " (it failed)"
+    cut_unreadable = " (its reply made no sense)"
+    trace_usage = "- Consumed: {read} tokens read, {written} written{cost}"
+    trace_cost = ", cost {cost}"
+    trace_dropped = "- Citations taken away, for their passage did not say so: {count}"
+    trace_cached = "- An earlier answer to the same question was given again"
+
+    # /faq
+    no_pending_answers = "No answers wait for a review."
+    pending_answers = "These answers wait for a review:"
+    pending_answer = "- **{number}** {question} by {teacher}: {answer}"
+    more_answers = "And {count} more. "
+    show_whole_answer = "`/faq list NUMBER` shows one whole."
+    no_such_answer = "There is no answer {number} here. `/faq list` shows those that wait for a review."
+    new_answer_missing = "Write the new answer behind the number."
+    answer_edited = "Edited; it waits for a review."
+    answer_approved = "Approved."
+    answer_rejected = "Rejected."
+    no_learned_source = " No source of the kind `learned` is configured, so that it is not used (docs/feedback.md)."
+    pending = "pending"
+    approved = "approved"
+    rejected = "rejected"
+
+    # /sources, /refresh, /pause SOURCE, /quota, /reload
+    all_sources = "all sources"
+    refreshing = "I refresh {source} now. `/sources` shows how it goes."
+    source_paused = "{source} is refreshed only when asked from now on: `/refresh {name}`. `/resume {name}` ends that."
+    source_paused_already = (
+        "{source} is refreshed only when asked already: `/refresh {name}`. `/resume {name}` ends that."
+    )
+    source_not_paused = "{source} was not paused."
+    source_resumed = "{source} is refreshed by its plan again; what was missed comes once, now."
+    source_weighs = "Passages of {source} now weigh {factor}."
+    source_off = "{source} is no longer used for answers from now on."
+    source_on = "{source} is used for answers from now on."
+    sources_none = "No sources are configured yet."
+    sources_listed = "I answer from these sources:"
+    source_unknown_state = "asked live, or kept elsewhere"
+    source_amount = "{passages} in {documents}"
+    passage_count_one = "1 passage"
+    passage_count = "{count} passages"
+    document_count_one = "1 document"
+    document_count = "{count} documents"
+    source_refreshed = "refreshed {age}"
+    source_never_refreshed = "never refreshed yet"
+    source_refreshing = "being refreshed now"
+    source_failed = "the last refresh failed"
+    source_failed_because = "the last refresh failed: {error}"
+    source_on_request = "refreshed only when asked"
+    source_switched_off = ", **switched off**"
+    source_weight = ", weighs {factor}"
+    limits_listed = "Daily limits, and what is used of them today:"
+    no_limit = "no limit"
+    set_by_command = " (set by a command)"
+    used_overall = ", {amount} used"
+    used_in_chat = ", {amount} used in this chat"
+    used_by_you = ", {amount} used by you"
+    configuration_invalid = "Nothing was changed, for the configuration has faults:"
+    configuration_unchanged = "The configuration has not changed. What a command has set stays in force above it."
+    configuration_reloaded = "The configuration is read again."
+    changed_now = "- changed now: {names}"
+    restart_needed = "- restart needed: {names}"
+
+    # /status, /stats, /audit
+    in_all_chats = " in all chats"
+    in_this_chat = " in this chat"
+    status_version = "- Version {version}, running for {duration}"
+    status_platforms = "- Platforms: {platforms}"
+    status_platform = "{platform} (heard {age})"
+    status_not_heard = "nothing yet"
+    status_today = "- Today{chat}: {answered} answered, {silent} silent, {failed} failed, {pending} pending"
+    status_cost = "- Tokens today: {tokens}, cost: {cost}"
+    status_chat = "- This chat: mode `{mode}`"
+    status_paused = ", paused {until}"
+    status_sources = "- Sources: {count} configured"
+    status_sources_well = "- Sources: {count} kept, all well, {passages}"
+    status_sources_failed = "- Sources: {failed} of {count} failed at their last refresh: {errors}"
+    statistics_none = "Nothing happened{chat} since {day}."
+    statistics_since = "Since {day}{chat}:"
+    statistics_header = "| day | messages | answered | silent | failed | tokens | cost |"
+    audit_empty = "The audit is empty."
+    audit_chat = " in {chat}"
+    audit_outcomes: Mapping[str, str] = {"changed": "changed", "refused": "refused", "failed": "failed"}
+
+    # /settings
+    form_title = "Settings of this chat"
+    form_save = "Save"
+    form_cancel = "Cancel"
+    form_value_missing = "A value is missing."
+    form_field_gone = "There is no such setting any more."
+    form_too_many_fields = (
+        "There are more sources than a form can hold: /kimas sources on|off|scale changes the others."
+    )
+    form_save_timeout = (
+        "This takes longer than Slack waits. You will be told in the channel; /kimas settings shows what holds."
+    )
+    form_mode = "When I speak in this chat"
+    form_threshold = "How sure I must be to speak unasked"
+    form_threshold_hint = "0 to 1, or {default} for what is configured ({configured})"
+    form_as_configured = "As configured ({configured})"
+    mode_names: Mapping[str, str] = {"off": "Never", "mention": "When I am mentioned", "auto": "Also unasked"}
+    form_source_used = "{source}: used for answers"
+    form_source_weight = "{source}: what its passages weigh"
+    form_weight_hint = "0.1 to 10; 1 is the normal weight"
+    form_on = "On"
+    form_off = "Off"
+    form_source_note = "{source}: used for answers, weighs {factor}; owners change that"
+    form_source_off_note = "{source}: not used for answers, weighs {factor}; owners change that"
+    form_line = "- {label}: {value}. {command}"
+    form_value = "VALUE"
+    form_hint = " ({hint})"
+
+    # What the menus and /help say about the commands and their arguments
+    command_summaries: Mapping[str, str] = {
+        "ask": "Ask a question: /ask How do I install it?",
+        "help": "What this bot knows and how to ask",
+        "sources": "What I know, how much and how old; owners switch a source on or off, or weigh it",
+        "why": "Explain my last answer here, or the message that this replies to",
+        "forget": "Forget what you said to me and what I answered, in this chat",
+        "escalate": "Call somebody who can help: reply to the question with it, or write the question behind it",
+        "start": "Say hello",
+        "status": "My state: platforms, sources, today's answers and their cost",
+        "refresh": "Refresh a source now, or all",
+        "pause": "Be silent in this chat, for some minutes or until /resume; or refresh a source only when asked",
+        "resume": "Speak again in this chat, or refresh a source by its plan again",
+        "mode": "When I speak in this chat: off, when mentioned, or also unasked (auto)",
+        "threshold": "For the mode auto: how sure I must be to speak in this chat",
+        "stats": "Questions, answers, tokens and cost by day",
+        "quota": "Show the daily limits; owners change one",
+        "admins": "Who may give these commands in this chat; owners add and remove people",
+        "learn": "Keep the message replied to, or linked, as an answer to be reviewed, if you are trusted with that",
+        "faq": "Answers that people gave: list those that wait for a review, approve, reject or edit one",
+        "settings": "What can be changed in this chat, and how it stands; a form in Slack",
+        "reload": "Read the configuration again",
+        "audit": "Who changed what, and who was refused",
+    }
+    argument_summaries: Mapping[str, str] = {
+        "ask question": "Your question",
+        "sources action": "What to do; nothing lists them",
+        "sources source": "The source",
+        "sources factor": "For scale: what its passages weigh, 0.1 to 10",
+        "why message": "The id or the link of another message in this chat",
+        "escalate question": "The question; nothing means the one replied to, or your last one",
+        "refresh source": "The source; none means all",
+        "pause minutes": "For how long; none means until /resume",
+        "pause source": "The source that is not to be refreshed by its plan",
+        "resume source": "The source; none means this chat",
+        "mode mode": "default goes back to the configuration",
+        "threshold value": "0 to 1; default goes back to the configuration, auto fits it to the thumbs here",
+        "stats days": "How many days, with today; 7 if none is given",
+        "quota limit": "The limit to change; nothing shows them all",
+        "quota value": "A number, none, or default for the configured one",
+        "admins action": "What to do; nothing lists them",
+        "admins user": "The user's id, a number or a code; no name",
+        "learn question": (
+            "The link of the answer where this replies to none, and its question where that replies to none"
+        ),
+        "faq action": "What to do; nothing lists them",
+        "faq number": "The number of the answer",
+        "faq text": "For edit: the new answer",
+        "audit entries": "How many; 10 if none is given",
+    }
+
+
+MESSAGES = English()
