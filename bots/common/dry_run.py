@@ -10,6 +10,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from bots.common.reply_sink import FinalTextSink
 from core.errors import StoreError
 from core.observability.logs import get_logger
 from core.ports import Delivery, ForwardingAdapter, SettingsForm, Sink
@@ -31,18 +32,12 @@ class DryRunAdapter(ForwardingAdapter):
         return False
 
 
-class LogSink:
+class LogSink(FinalTextSink):
     """Writes one reply into the log, once it is complete, and tells the journal as if it had been posted."""
 
     def __init__(self, message: Message, delivery: Delivery) -> None:
         self._message = message
         self._delivery = delivery
-
-    async def open(self) -> None:
-        """Show nothing."""
-
-    async def update(self, text: str) -> None:
-        """Show nothing."""
 
     async def finish(self, reply: Reply) -> None:
         """Log the reply with the titles of its sources."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bots.common.reply_sink import FinalTextSink
 from bots.discord.application_commands import is_server_admin
 from bots.discord.connection import AlreadyAcknowledged, Unreachable
 from bots.discord.convert import Identity, Ignored, snowflake_time, to_location
@@ -85,7 +86,7 @@ def to_components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
     ]
 
 
-class DiscordRatingSink:
+class DiscordRatingSink(FinalTextSink):
     """Acknowledges one press by a note that only who pressed sees, with the buttons that follow."""
 
     def __init__(self, client: DiscordClient, message: Message, intervals: DiscordIntervals) -> None:
@@ -93,12 +94,6 @@ class DiscordRatingSink:
         self._reference = message.reference
         self._buttons = get_buttons(message)
         self._intervals = intervals
-
-    async def open(self) -> None:
-        """Do nothing: the note itself is the acknowledgement."""
-
-    async def update(self, text: str) -> None:
-        """Do nothing: the note is shown once."""
 
     async def finish(self, reply: Reply) -> None:
         """Show the note, in the place of an earlier one where the button stands below that."""

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bots.common.delivery_retry import DeliveryRetry, post_journaled
-from bots.common.live_preview import LivePreview
+from bots.common.delivery_retry import post_journaled
 from bots.common.markdown import EMPTY_REPLY
+from bots.common.reply_sink import ReplySink
 from bots.discord.connection import InteractionExpired, NotAllowed, ReplyRefused, RetryLater, TokenRefused, Unreachable
 from bots.discord.feedback import to_components
 from bots.discord.render import render
 from core.errors import MessageDeleted, PlatformError
-from core.messaging.feedback.rating_buttons import get_rating_buttons
+from core.messaging.feedback.rating_buttons import Button
 from core.observability.logs import get_logger
-from core.types import Citation, Message, Reply
+from core.types import Citation, Message
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
@@ -154,12 +154,8 @@ class InteractionTarget:
             raise InteractionExpired("the slash command was not acknowledged in time")
 
 
-class DiscordSink:
-    """Writes one reply.
-
-    While the answer is being written its newest state is shown; states that could not be shown in time are skipped.
-    `otherwise` takes the reply when a slash command can no longer be answered.
-    """
+class DiscordSink(ReplySink):
+    """Writes one reply. `fallback` takes it when a slash command can no longer be answered."""
 
     def __init__(
         self,
@@ -171,39 +167,23 @@ class DiscordSink:
         intervals: DiscordIntervals,
         fallback: ReplyTarget | None = None,
     ) -> None:
+        super().__init__("discord", message, delivery, intervals)
         self._target = target
-        self._message = message
         self._fallback = fallback
-        self._delivery = delivery
         self._intervals = intervals
         self._reply_id = previous
-        self._shown_text = ""
         self._is_in_doubt = False
-        self._preview = LivePreview("discord reply")
-        self._retry = DeliveryRetry("discord", intervals, self._use_fallback)
-
-    async def open(self) -> None:
-        """Show that the bot is typing, and go on showing what `update` brings."""
-        self._preview.start(
-            lambda: self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)
-        )
-
-    async def update(self, text: str) -> None:
-        """Note the reply so far. Raises what made it impossible to show the states before."""
-        self._preview.push(text)
-
-    async def finish(self, reply: Reply) -> None:
-        """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._show_final(reply.text, reply.citations, to_components(get_rating_buttons(self._message, reply)))
-
-    async def fail(self, text: str) -> None:
-        """Show the text in place of the reply."""
-        await self._show_final(text, ())
 
     def mark_question_deleted(self) -> None:
         """Note that the question was deleted: nothing is posted any more; a reply that is there is completed."""
         if not self._reply_id and self._preview.error is None:
             self._preview.error = MessageDeleted("the question was deleted")
+
+    async def _run_preview(self) -> None:
+        await self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)
+
+    def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
+        return render(text, citations)
 
     async def _send_typing(self) -> None:
         try:
@@ -214,13 +194,13 @@ class DiscordSink:
             # Typing has a limit of its own, which holds for nothing else.
             get_logger(__name__).debug("discord.typing_skipped", wait_s=error.seconds)
         except InteractionExpired as error:
-            self._use_fallback(error)
+            self._recover(error)
         except PlatformError as error:
             get_logger(__name__).debug("discord.typing_failed", error=str(error))
 
     async def _show_state(self) -> float:
         """Show the newest state; return for how long not to show another one."""
-        text = (await asyncio.to_thread(render, self._preview.text))[0]
+        text = (await asyncio.to_thread(self._render, self._preview.text))[0]
         if text in (self._shown_text, EMPTY_REPLY):
             return 0
         try:
@@ -230,29 +210,18 @@ class DiscordSink:
             self._preview.changed.set()
             return max(self._intervals.edit_s, error.seconds)
         except InteractionExpired as error:
-            self._use_fallback(error)
+            self._recover(error)
         except Unreachable as error:
             get_logger(__name__).debug("discord.state_skipped", error=str(error))
         else:
             self._shown_text = text
         return self._intervals.edit_s
 
-    async def _show_final(self, text: str, citations: Sequence[Citation], components: Components = ()) -> None:
-        await self._preview.join()
-        first, *further_parts = await asyncio.to_thread(render, text, citations)
-        first_components = () if further_parts else components
-        if first != self._shown_text or first_components:
-            await self._retry.run(lambda: self._show_first_part(first, first_components))
-        for number, part in enumerate(further_parts, 1):
-            part_components = components if number == len(further_parts) else ()
-            await self._retry.run(
-                lambda part=part, number=number, part_components=part_components: self._target.send_followup(
-                    part, number, part_components
-                )  # type: ignore[misc]
-            )
+    async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
+        return await self._target.send_followup(text, number, to_components(buttons))
 
-    async def _show_first_part(self, text: str, components: Components = ()) -> None:
-        """Show the first part: edit the reply where there is one, post it otherwise."""
+    async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
+        components = to_components(buttons)
         if self._reply_id:
             await self._target.edit(self._reply_id, text, components)
             return
@@ -271,7 +240,7 @@ class DiscordSink:
             raise
         return self._reply_id
 
-    def _use_fallback(self, error: PlatformError) -> None:
+    def _recover(self, error: PlatformError) -> None:
         """Go on in the channel, when the token of a slash command is of no more use. Raises when that is no way out."""
         if not isinstance(error, InteractionExpired) or self._fallback is None:
             raise error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bots.common.delivery_retry import DeliveryRetry
+from bots.common.reply_sink import FinalTextSink
 from bots.http.client import CallbackClient, make_idempotency_key
 from core.messaging.feedback.rating_buttons import Button, get_buttons, read_button
 from core.types import Message, Reply
@@ -13,19 +14,13 @@ if TYPE_CHECKING:
     from bots.http.client import HttpIntervals
 
 
-class HttpRatingSink:
+class HttpRatingSink(FinalTextSink):
     """Answers one event of the kind `feedback`."""
 
     def __init__(self, client: CallbackClient, message: Message, intervals: HttpIntervals) -> None:
         self._client = client
         self._message = message
         self._retry = DeliveryRetry("http", intervals)
-
-    async def open(self) -> None:
-        """Do nothing: the event was confirmed already."""
-
-    async def update(self, text: str) -> None:
-        """Do nothing: it is said once."""
 
     async def finish(self, reply: Reply) -> None:
         """Tell the network what is known now."""

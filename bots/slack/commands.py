@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.common.reply_sink import FinalTextSink
 from bots.slack.convert import Identity, Ignored, to_plain_text
 from bots.slack.errors import SlackIntervals
 from bots.slack.feedback import render_mentions, to_blocks
@@ -65,7 +66,7 @@ POSTED_REPLY_ID = "response_url"
 ACKNOWLEDGEMENT = "Looking it up…"
 
 
-class CommandSink:
+class CommandSink(FinalTextSink):
     """Writes the reply to one command, once it is complete: what was answered this way cannot be edited.
 
     Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous` says that the
@@ -82,12 +83,6 @@ class CommandSink:
         self._in_channel = message.command == "ask" or bool(mentioned_users(message))
         self._previous = previous
         self._retry = DeliveryRetry("slack", intervals)
-
-    async def open(self) -> None:
-        """Do nothing: the acknowledgement was the first sign."""
-
-    async def update(self, text: str) -> None:
-        """Do nothing: there is nothing to edit."""
 
     async def finish(self, reply: Reply) -> None:
         """Post the reply with its sources. What five messages do not hold is left out.

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bots.common.delivery_retry import DeliveryRetry
+from bots.common.reply_sink import FinalTextSink
 from bots.slack.convert import Identity, Ignored
 from bots.slack.render import split_message
 from core.messaging.feedback.escalation import mentioned_users
@@ -79,7 +80,7 @@ def render_mentions(message: Message) -> str:
     return "".join(f"<@{user_id}> " for user_id in mentioned_users(message))
 
 
-class SlackRatingSink:
+class SlackRatingSink(FinalTextSink):
     """Answers one press by a note that only who pressed sees, with the buttons that follow."""
 
     def __init__(self, client: SlackClient, message: Message, intervals: SlackIntervals) -> None:
@@ -87,12 +88,6 @@ class SlackRatingSink:
         self._reference = message.reference
         self._buttons = get_buttons(message)
         self._retry = DeliveryRetry("slack", intervals)
-
-    async def open(self) -> None:
-        """Do nothing: the acknowledgement was the first sign."""
-
-    async def update(self, text: str) -> None:
-        """Do nothing: the note is shown once."""
 
     async def finish(self, reply: Reply) -> None:
         """Show the note, in the place of an earlier one where the button stands below that."""

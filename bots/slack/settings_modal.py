@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bots.common.reply_sink import FinalTextSink
 from bots.slack.convert import Identity, Ignored
 from bots.slack.render import render
 from bots.slack.thread_cache import put_bounded
@@ -154,19 +155,13 @@ class SubmissionHandler:
         return outcome
 
 
-class FieldSink:
+class FieldSink(FinalTextSink):
     """Says what came of one field: in the modal, or where that is gone by a note that only its sender sees."""
 
     def __init__(self, client: SlackClient, submissions: SubmissionHandler, message: Message) -> None:
         self._client = client
         self._submissions = submissions
         self._message = message
-
-    async def open(self) -> None:
-        """Do nothing: the modal shows that it is being saved."""
-
-    async def update(self, text: str) -> None:
-        """Do nothing: an outcome comes in one piece."""
 
     async def finish(self, reply: Reply) -> None:
         """Let the modal close."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bots.common.connection import wait_for
-from bots.common.delivery_retry import DeliveryRetry, post_journaled
-from bots.common.live_preview import LivePreview
+from bots.common.delivery_retry import post_journaled
 from bots.common.markdown import EMPTY_REPLY
+from bots.common.reply_sink import ReplySink
 from bots.slack.errors import (
     MethodUnavailable,
     NotEditable,
@@ -25,9 +25,9 @@ from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render
 from bots.slack.status import MissingCapabilities, StatusIndicator
 from core.errors import MessageDeleted
-from core.messaging.feedback.rating_buttons import Button, get_rating_buttons
+from core.messaging.feedback.rating_buttons import Button
 from core.observability.logs import get_logger
-from core.types import Citation, Message, Reply
+from core.types import Citation, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
@@ -48,22 +48,19 @@ class SlackSinkContext:
     intervals: SlackIntervals
 
 
-class SlackSink:
+class SlackSink(ReplySink):
     """Writes the reply to one message.
 
-    While the answer is being written its newest state is shown; states that could not be shown in time are skipped.
     Streamed text is Markdown that only grows; at the end the message is edited into its final form.
     """
 
     def __init__(self, context: SlackSinkContext, message: Message, delivery: Delivery, previous: str) -> None:
+        super().__init__("slack", message, delivery, context.intervals)
         self._context = context
         self._client, self._intervals = context.client, context.intervals
-        self._delivery = delivery
-        self._message = message
         self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
         self._thread_ts: str | None = message.reference.get("thread_ts")
         self._status_indicator = StatusIndicator(context.client, context.missing_capabilities, message)
-        self._retry = DeliveryRetry("slack", context.intervals)
         self._reply_ts = previous
         self._is_resumed = bool(previous)
         if previous:
@@ -75,24 +72,7 @@ class SlackSink:
             and context.missing_capabilities.is_available("streams", message.private)
         )
         self._has_open_stream = False
-        self._streamed_text = self._shown_text = ""
-        self._preview = LivePreview(f"slack reply {self._ts}")
-
-    async def open(self) -> None:
-        """Show a first sign, and go on showing what `update` brings."""
-        self._preview.start(self._run_preview)
-
-    async def update(self, text: str) -> None:
-        """Note the reply so far. Raises what made it impossible to show the states before."""
-        self._preview.push(text)
-
-    async def finish(self, reply: Reply) -> None:
-        """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._show_final(reply.text, reply.citations, get_rating_buttons(self._message, reply))
-
-    async def fail(self, text: str) -> None:
-        """Show the text in place of the reply."""
-        await self._show_final(text, ())
+        self._streamed_text = ""
 
     async def _run_preview(self) -> None:
         closed = self._preview.closed
@@ -111,7 +91,7 @@ class SlackSink:
         if self._is_streaming:
             await self._try_show(self._extend_stream)
         if not self._is_streaming:
-            text = (await asyncio.to_thread(render, self._preview.text))[0]
+            text = (await asyncio.to_thread(self._render, self._preview.text))[0]
             if text not in (self._shown_text, EMPTY_REPLY):
                 await self._try_show(lambda: self._show_first_part(text))
         return interval_s
@@ -163,21 +143,21 @@ class SlackSink:
 
     async def _show_final(self, text: str, citations: Sequence[Citation], buttons: Sequence[Button] = ()) -> None:
         try:
-            await self._preview.join()
-            first, *further_parts = await asyncio.to_thread(render, text, citations)
-            first = render_mentions(self._message) + first
-            first_buttons = () if further_parts else buttons
-            if first != self._shown_text or self._has_open_stream or first_buttons:
-                await self._retry.run(lambda: self._show_first_part(first, first_buttons))
-            for part in further_parts:
-                part_buttons = buttons if part is further_parts[-1] else ()
-                await self._retry.run(lambda part=part, part_buttons=part_buttons: self._send(part, part_buttons))  # type: ignore[misc]
+            await super()._show_final(text, citations, buttons)
         finally:
             if not _is_cancelled():
                 await self._status_indicator.clear(posted=bool(self._reply_ts) and not self._is_resumed)
 
+    def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
+        return render(text, citations)
+
+    def _mention_prefix(self) -> str:
+        return render_mentions(self._message)
+
+    def _is_unfinished(self) -> bool:
+        return self._has_open_stream
+
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
-        """Show the first part: edit the reply where there is one, post it otherwise."""
         if self._reply_ts:
             try:
                 await self._edit(text, to_blocks(text, buttons))
@@ -223,7 +203,7 @@ class SlackSink:
         if self._thread_ts is not None:
             self._context.thread_cache.mark_answered(self._channel, self._thread_ts)
 
-    async def _send(self, text: str, buttons: Sequence[Button] = ()) -> str:
+    async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
         await self._wait_for_slot()
         return await self._post_message(text, buttons)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bots.common.connection import RetryLater, Unreachable
+from bots.common.reply_sink import FinalTextSink
 from bots.telegram.convert import Identity, Ignored
 from bots.telegram.errors import NotEditable, NotModified
 from core.errors import MessageDeleted
@@ -75,19 +76,13 @@ def render_mentions(message: Message) -> str:
     return f"{' '.join(people)}\n" if people else ""
 
 
-class TelegramRatingSink:
+class TelegramRatingSink(FinalTextSink):
     """Answers one press: with a notice over the chat, and the buttons that follow below the thumbs."""
 
     def __init__(self, client: TelegramClient, message: Message) -> None:
         self._client = client
         self._message = message
         self._reference = message.reference
-
-    async def open(self) -> None:
-        """Do nothing: the answer itself is the first sign."""
-
-    async def update(self, text: str) -> None:
-        """Do nothing: a notice is shown once."""
 
     async def finish(self, reply: Reply) -> None:
         """Show the notice. Everybody sees the same buttons, so that they are added once and stay."""

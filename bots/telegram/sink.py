@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bots.common.connection import NotAllowed, RetryLater, Unreachable
-from bots.common.delivery_retry import DeliveryRetry, post_journaled
-from bots.common.live_preview import LivePreview
+from bots.common.delivery_retry import post_journaled
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import strip_tags
+from bots.common.reply_sink import ReplySink
 from bots.telegram.errors import ChatMigrated, MarkupRejected, NotEditable, NotModified
 from bots.telegram.feedback import render_mentions, to_button_rows
 from bots.telegram.render import render
 from core.errors import MessageDeleted, PlatformError
-from core.messaging.feedback.rating_buttons import get_rating_buttons
+from core.messaging.feedback.rating_buttons import Button
 from core.observability.logs import get_logger
-from core.types import Citation, Message, Reply
+from core.types import Citation, Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import ButtonRows, TelegramClient
@@ -25,49 +25,40 @@ if TYPE_CHECKING:
     from core.ports import Delivery
 
 
-class TelegramSink:
+class TelegramSink(ReplySink):
     """Writes the reply to one message.
 
-    While the answer is being written its newest state is shown: as a draft in a private chat, in a group as a message
-    that replies to the question and is edited. States that could not be shown in time are skipped.
+    While the answer is being written a private chat shows its newest state as a draft; in a group a message that
+    replies to the question is edited.
     """
 
     def __init__(
         self, client: TelegramClient, message: Message, delivery: Delivery, previous: str, intervals: TelegramIntervals
     ) -> None:
+        super().__init__("telegram", message, delivery, intervals)
         self._client = client
-        self._delivery = delivery
         self._intervals = intervals
         self._chat_id = int(message.reference["chat_id"])
         self._thread_id: int | None = message.reference.get("thread_id")
         # 0 where nothing is replied to. In a private chat it is plain what is answered; only groups need the reply.
         self._draft_id = int(message.reference["message_id"])
         self._question_id = None if message.private else self._draft_id or None
-        self._message = message
         self._asker_username = str(message.reference.get("username", ""))
         self._reply_id = int(previous) if previous else None
         self._uses_drafts = message.private and not previous
-        self._shown_html = ""
-        self._preview = LivePreview(f"telegram reply {self._draft_id}")
-        self._retry = DeliveryRetry("telegram", intervals, self._follow_migration)
 
-    async def open(self) -> None:
-        """Show that the bot is typing, and go on showing what `update` brings."""
-        self._preview.start(
-            lambda: self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)
-        )
+    async def _run_preview(self) -> None:
+        await self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)
 
-    async def update(self, text: str) -> None:
-        """Note the reply so far. Raises what made it impossible to show the states before."""
-        self._preview.push(text)
+    def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
+        return render(text, citations, self._asker_username)
 
-    async def finish(self, reply: Reply) -> None:
-        """Show the final reply with its sources; what is too long for one message follows in more."""
-        await self._show_final(reply.text, reply.citations, to_button_rows(get_rating_buttons(self._message, reply)))
+    def _mention_prefix(self) -> str:
+        return render_mentions(self._message)
 
-    async def fail(self, text: str) -> None:
-        """Show the text in place of the reply."""
-        await self._show_final(text, ())
+    def _is_unfinished(self) -> bool:
+        # A draft is gone when its time is over.
+        return self._uses_drafts
 
     async def _send_typing(self) -> None:
         try:
@@ -82,13 +73,13 @@ class TelegramSink:
     async def _show_state(self) -> float:
         """Show the newest state; return for how long not to show another one."""
         pause_s = self._intervals.draft_s if self._uses_drafts else self._intervals.edit_s
-        html = (await asyncio.to_thread(render, self._preview.text, (), self._asker_username))[0]
-        if html in (self._shown_html, EMPTY_REPLY):
+        html = (await asyncio.to_thread(self._render, self._preview.text))[0]
+        if html in (self._shown_text, EMPTY_REPLY):
             return 0
         try:
             await self._send_draft(html) if self._uses_drafts else await self._show_first_part(html)
         except NotModified:
-            self._shown_html = html
+            self._shown_text = html
         except RetryLater as error:
             self._retry.note_retry_after(error)
             self._preview.changed.set()
@@ -96,7 +87,7 @@ class TelegramSink:
         except (Unreachable, ChatMigrated) as error:
             get_logger(__name__).debug("telegram.state_skipped", error=str(error))
         else:
-            self._shown_html = html
+            self._shown_text = html
         return pause_s
 
     async def _send_draft(self, html: str) -> None:
@@ -113,22 +104,11 @@ class TelegramSink:
             get_logger(__name__).info("telegram.drafts_unavailable", error=str(error))
             self._preview.stop()
 
-    async def _show_final(self, text: str, citations: Sequence[Citation], buttons: ButtonRows = ()) -> None:
-        await self._preview.join()
-        first, *further_parts = await asyncio.to_thread(render, text, citations, self._asker_username)
-        first = render_mentions(self._message) + first
-        first_buttons = () if further_parts else buttons
-        if first != self._shown_html or self._uses_drafts or first_buttons:
-            await self._retry.run(lambda: self._show_first_part(first, first_buttons))
-        for part in further_parts:
-            part_buttons = buttons if part is further_parts[-1] else ()
-            await self._retry.run(lambda part=part, part_buttons=part_buttons: self._send(part, None, part_buttons))  # type: ignore[misc]
-
-    async def _show_first_part(self, html: str, buttons: ButtonRows = ()) -> None:
+    async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         """Show the first part: edit the reply where there is one, post it otherwise."""
         if self._reply_id is not None:
             try:
-                await self._edit(self._reply_id, html, buttons)
+                await self._edit(self._reply_id, text, to_button_rows(buttons))
                 return
             except NotModified:
                 # It shows this already, which is all that was wanted.
@@ -136,13 +116,18 @@ class TelegramSink:
             except NotEditable as error:
                 get_logger(__name__).info("telegram.reply_not_editable", error=str(error))
                 self._reply_id = None
-        await self._retry.run_uncancelled(post_journaled(self._delivery, lambda: self._post(html, buttons)))
+        await self._retry.run_uncancelled(
+            post_journaled(self._delivery, lambda: self._post(text, to_button_rows(buttons)))
+        )
+
+    async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> int:
+        return await self._send(text, None, to_button_rows(buttons))
 
     async def _post(self, html: str, buttons: ButtonRows) -> str:
         self._reply_id = await self._send(html, self._question_id, buttons)
         return str(self._reply_id)
 
-    def _follow_migration(self, error: PlatformError) -> None:
+    def _recover(self, error: PlatformError) -> None:
         """Go on in the group that this one became. Nothing of the old one can be edited or replied to there."""
         if not isinstance(error, ChatMigrated):
             raise error
