@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from bots.http.convert import MalformedEvent, parse_event_key
-from bots.http.idempotency import IdempotencyKeys
-from bots.http.signing import MAX_CLOCK_SKEW_S, SIGNATURE, TIMESTAMP, verify
+from bots.http.signing import MAX_CLOCK_SKEW_S, SIGNATURE, TIMESTAMP, IdempotencyKeys, verify
 from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.settings import HttpSettings

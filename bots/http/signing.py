@@ -1,14 +1,18 @@
-"""Signatures both ways: HMAC-SHA256 with the shared secret over the time and the body."""
+"""Signatures both ways (HMAC-SHA256 with the shared secret over the time and the body), and no event taken twice."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import OrderedDict
 
 TIMESTAMP = "X-Kimas-Timestamp"
 SIGNATURE = "X-Kimas-Signature"
 # A request that was recorded is of no use for longer than this.
 MAX_CLOCK_SKEW_S = 300
+
+# The chat and the id of a message.
+EventKey = tuple[str, str]
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
@@ -29,3 +33,24 @@ def verify(secret: str, timestamp: str, signature: str, body: bytes, now: float)
     if abs(now - int(timestamp)) > MAX_CLOCK_SKEW_S:
         return f"{TIMESTAMP} is more than {MAX_CLOCK_SKEW_S} s away from this clock"
     return ""
+
+
+class IdempotencyKeys:
+    """The events of a window of time. An older one is refused for its timestamp, so that it need not be remembered."""
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self._expiry_times: OrderedDict[EventKey, float] = OrderedDict()
+
+    def add(self, key: EventKey, now: float) -> bool:
+        """Note an event; False when it is here already."""
+        while self._expiry_times and next(iter(self._expiry_times.values())) < now:
+            self._expiry_times.popitem(last=False)
+        if key in self._expiry_times:
+            return False
+        self._expiry_times[key] = now + self._window_s
+        return True
+
+    def discard(self, key: EventKey) -> None:
+        """Forget an event that could not be taken: it may come again."""
+        self._expiry_times.pop(key, None)

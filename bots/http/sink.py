@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
 from bots.common.live_preview import LivePreview
 from bots.http.client import CallbackClient, HttpIntervals, RetryLater, Unreachable, make_idempotency_key
-from bots.http.idempotency import Deletions
+from bots.http.signing import EventKey
 from core.errors import MessageDeleted
 from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES
 from core.messaging.feedback.escalation import mentioned_users
@@ -20,6 +21,26 @@ if TYPE_CHECKING:
     from core.ports import Delivery
 
 State = Literal["started", "partial", "final", "failed"]
+
+
+MAX_DELETIONS = 10_000
+
+
+class Deletions:
+    """The messages that were deleted, the last so many of them, by chat and id."""
+
+    def __init__(self, limit: int = MAX_DELETIONS) -> None:
+        self._limit = limit
+        self._keys: OrderedDict[EventKey, None] = OrderedDict()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def add(self, key: EventKey) -> None:
+        """Note a deletion, and forget the oldest one when there are too many."""
+        self._keys[key] = None
+        if len(self._keys) > self._limit:
+            self._keys.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)

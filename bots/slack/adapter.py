@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bots.common.connection import RetryLoop
 from bots.common.proactive import make_read_only
-from bots.slack.administrators import AdministratorCache
-from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, CommandSink, from_message_shortcut
+from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AdministratorCache, CommandSink, from_message_shortcut
 from bots.slack.convert import Identity, Ignored, MessageDeletion, from_command, from_event
 from bots.slack.errors import RateLimiter, SlackIntervals, TokenRefused
 from bots.slack.feedback import BLOCK_ACTIONS, SlackRatingSink, from_block_action

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
 from bots.common.reply_sink import FinalTextSink
+from bots.common.ttl_cache import TtlCache
 from bots.slack.convert import Identity, Ignored, to_plain_text
 from bots.slack.errors import SlackIntervals
 from bots.slack.feedback import render_mentions, to_blocks
@@ -58,6 +59,22 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
             PARENT_ID: "" if thread_ts == ts else thread_ts,
         },
     )
+
+
+# How long it may take until the bot knows that somebody became an administrator, or is none any more.
+CACHE_TTL_S = 30.0
+MAX_USERS = 1000
+
+
+class AdministratorCache:
+    """The administrators and owners of a workspace, each answer of Slack's remembered for a moment."""
+
+    def __init__(self, ttl_s: float = CACHE_TTL_S) -> None:
+        self._is_admin = TtlCache[bool](ttl_s, MAX_USERS)
+
+    async def is_admin(self, client: SlackClient, message: Message) -> bool:
+        """Say whether the author is one of them. Raises a `PlatformError` when Slack cannot be asked."""
+        return await self._is_admin.get(message.author_id, lambda: client.is_admin(message.author_id))
 
 
 # How often Slack takes an answer to one command.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bots.common.ttl_cache import TtlCache
 from core.messaging.policy.command_table import Command
 from core.types import Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import CommandMenu, TelegramClient
 
-# So long somebody who was made an administrator, or is none any more, may have to wait.
+# How long it may take until the bot knows that somebody became an administrator, or is none any more.
 CACHE_TTL_S = 30.0
 MAX_CHATS = 1000
 
@@ -21,8 +21,7 @@ class AdministratorCache:
     """The administrators of groups, each group's remembered for a moment."""
 
     def __init__(self, ttl_s: float = CACHE_TTL_S) -> None:
-        self._ttl_s = ttl_s
-        self._cache: dict[str, tuple[float, frozenset[int]]] = {}
+        self._admin_ids = TtlCache[frozenset[int]](ttl_s, MAX_CHATS)
 
     async def is_admin(self, client: TelegramClient, message: Message) -> bool:
         """Say whether the author is one of them. Raises a `PlatformError` when Telegram cannot be asked.
@@ -36,17 +35,8 @@ class AdministratorCache:
             return True
         if not message.author_id.isdecimal():
             return False
-        return int(message.author_id) in await self._get_administrators(client, chat)
-
-    async def _get_administrators(self, client: TelegramClient, chat: str) -> frozenset[int]:
-        fetched_at, cached_ids = self._cache.get(chat, (-float("inf"), frozenset[int]()))
-        if time.monotonic() - fetched_at < self._ttl_s:
-            return cached_ids
-        admin_ids = await client.get_administrators(int(chat))
-        if len(self._cache) >= MAX_CHATS:
-            self._cache.clear()
-        self._cache[chat] = (time.monotonic(), admin_ids)
-        return admin_ids
+        admin_ids = await self._admin_ids.get(chat, lambda: client.get_administrators(int(chat)))
+        return int(message.author_id) in admin_ids
 
 
 def build_menus(commands: Sequence[Command]) -> tuple[CommandMenu, CommandMenu]:

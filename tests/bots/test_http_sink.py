@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bots.http.idempotency import Deletions, IdempotencyKeys
+from bots.http.signing import IdempotencyKeys
+from bots.http.sink import Deletions
 from core.ports import Sink
 from core.types import Question, Reply
 from tests.bots.http_helpers import CITED, echo, event, open_harness

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.administrators import AdministratorCache
+from bots.slack.commands import AdministratorCache
 from bots.slack.convert import parse_subcommand
 from bots.slack.errors import Unreachable
 from core.messaging.commands.dispatcher import CommandDispatcher
