@@ -13,7 +13,7 @@ from core.settings import Settings
 from core.settings.loader import get_secret_values
 
 if TYPE_CHECKING:
-    from core.storage.audit import AuditEntry
+    from core.storage.overrides import AuditEntry
 
 
 async def audit(settings: Settings, limit: int, *, as_json: bool) -> int:
@@ -31,7 +31,7 @@ async def audit(settings: Settings, limit: int, *, as_json: bool) -> int:
 
 
 async def _read_entries(settings: Settings, limit: int) -> Sequence[AuditEntry]:
-    from core.storage.audit import Audit
+    from core.storage.overrides import Audit
 
     # Looking makes nothing: before the first command there is no database.
     if not await asyncio.to_thread((settings.data_dir / "journal.db").exists):

@@ -71,7 +71,7 @@ async def set_paused(settings: Settings, name: str, *, paused: bool) -> int:
 
 
 async def _save_paused(database: Database, settings: Settings, name: str, paused: bool) -> None:
-    from core.storage.audit import Audit, AuditEntry
+    from core.storage.overrides import Audit, AuditEntry
     from core.storage.refresh_state import RefreshStateRepository
 
     refresh_repository = RefreshStateRepository(database)

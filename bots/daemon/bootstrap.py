@@ -282,7 +282,7 @@ def make_dispatcher(
     from core.messaging.commands.dispatcher import CommandDispatcher
     from core.messaging.policy.command_table import COMMANDS
     from core.messaging.policy.permissions import Permissions
-    from core.storage.audit import Audit
+    from core.storage.overrides import Audit
 
     audit = Audit(journal.database, lambda: live.settings.administration.audit_days)
     context = CommandContext(live, journal, audit, Permissions(live), refresher, reload_settings, library)

@@ -15,13 +15,13 @@ from typing import Any
 from sqlalchemy import Row as ResultRow
 from sqlalchemy import Select, and_, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.observability.recorder import MetricsRecorder, NullMetrics, ProcessingOutcome
 from core.runtime.tasks import uncancellable
 from core.storage.answer_cache import in_chat
 from core.storage.engine import Database
-from core.storage.erasure import erase_person
-from core.storage.tables import cursors, messages, replies
+from core.storage.tables import cursors, feedback, learned, messages, replies
 from core.text.formatting import with_image_description
 from core.types import Attachment, ConversationKey, Message, Reply, Skip, Trace, Turn
 
@@ -251,7 +251,7 @@ class Journal:
             matches_question = replies.c.asked.in_(select(columns.text).where(*is_by_author))
             await connection.execute(delete(replies).where(in_chat(key), matches_question))
             result = await connection.execute(update(messages).where(*is_by_author, is_settled).values(_ERASED_VALUES))
-            await erase_person(connection, message)
+            await _erase_person(connection, message)
             await connection.execute(
                 update(messages).where(*_identity_conditions(message)).values(author_id="", author="")
             )
@@ -296,6 +296,30 @@ def _trace_to_json(trace: Trace) -> dict[str, Any]:
     lists = {name: list(getattr(trace, name)) for name in ("agents", "cut")}
     mappings = {name: dict(getattr(trace, name)) for name in ("timings_ms", "tokens", "cost", "why_cut")}
     return {**scalars, **lists, **mappings, "rounds": [asdict(search_round) for search_round in trace.rounds]}
+
+
+async def _erase_person(connection: AsyncConnection, message: Message) -> None:
+    """Remove, within a transaction, what the author of a message said about answers, asked and taught in its chat.
+
+    An answer that was approved is knowledge and stays, without the names.
+    """
+    key, author_id = message.key, message.author_id
+    feedback_columns, learned_columns = feedback.c, learned.c
+    await connection.execute(
+        delete(feedback).where(
+            feedback_columns.platform == key.platform,
+            feedback_columns.chat == key.chat,
+            feedback_columns.author_id == author_id,
+        )
+    )
+    in_chat = (learned_columns.platform == key.platform, learned_columns.chat == key.chat)
+    is_involved = or_(learned_columns.asked_by == author_id, learned_columns.taught_by == author_id)
+    await connection.execute(delete(learned).where(*in_chat, is_involved, learned_columns.state != "approved"))
+    await connection.execute(update(learned).where(*in_chat, learned_columns.asked_by == author_id).values(asked_by=""))
+    erased_names = {"taught_by": "", "teacher": ""}
+    await connection.execute(
+        update(learned).where(*in_chat, learned_columns.taught_by == author_id).values(erased_names)
+    )
 
 
 def _identity_conditions(message: Message) -> tuple[Any, ...]:

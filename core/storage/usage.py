@@ -1,23 +1,29 @@
-"""The ledger: what every answer consumed, by agent and day, in the journal's database."""
+"""What every answer consumed, by agent and day, and how many messages got which outcome."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, case, func, insert, select, update
+from sqlalchemy import ColumnElement, String, Table, and_, case, cast, func, insert, select, update
 
 from core.runtime.tasks import uncancellable
+from core.storage.chat_history import is_user_message
 from core.storage.engine import Database
-from core.storage.tables import answers, spending
+from core.storage.tables import answers, messages, spending
 from core.types import Question
 
 AnswerOutcome = Literal["answered", "failed", "cached"]
 TERMINAL_PLATFORM = "terminal"
 # So many of the last answers say what one usually consumes.
 AVERAGED_ANSWERS = 50
+ChatFilter = tuple[str, str] | None
+PENDING_STATES = ("received", "answering", "sending")
+# So much of a time's text, YYYY-MM-DD HH:M, is ten minutes: fine enough to find the local day of every time zone.
+TEN_MINUTE_CHARS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +179,69 @@ class UsageRepository:
         return result.rowcount
 
 
+@dataclass(slots=True)
+class DailyStatistics:
+    """One local day: messages by what became of them, and what their answers consumed."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class StatisticsRepository:
+    """Counts over messages and usage, of all chats or of one. Every method raises `StoreError`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get_daily_statistics(self, since: date, chat: ChatFilter = None) -> Mapping[date, DailyStatistics]:
+        """Return the days from `since` on that had messages, newest first."""
+        statistics: dict[date, DailyStatistics] = {}
+        columns, start = messages.c, datetime.combine(since, time()).astimezone(UTC)
+        slot = func.substr(cast(columns.received_at, String), 1, TEN_MINUTE_CHARS)
+        message_query = select(slot, columns.state, func.count())
+        message_query = message_query.where(
+            columns.received_at >= start, is_user_message(), *_chat_conditions(messages, chat)
+        )
+        answer_columns = answers.c
+        sums = (func.sum(answer_columns.prompt + answer_columns.completion), func.sum(answer_columns.cost))
+        usage_query = (
+            select(answer_columns.day, *sums)
+            .where(answer_columns.day >= since.isoformat(), *_chat_conditions(answers, chat))
+            .group_by(answer_columns.day)
+        )
+        async with self._database.connect() as connection:
+            slot_rows = (await connection.execute(message_query.group_by(slot, columns.state))).all()
+            usage_rows = (await connection.execute(usage_query)).all()
+        for slot_start, state, count in slot_rows:
+            moment = datetime.strptime(f"{slot_start.replace('T', ' ')}0+0000", "%Y-%m-%d %H:%M%z")
+            statistics.setdefault(moment.astimezone().date(), DailyStatistics()).states[state] += count
+        for day, tokens, cost in usage_rows:
+            day_statistics = statistics.setdefault(date.fromisoformat(day), DailyStatistics())
+            day_statistics.tokens, day_statistics.cost = int(tokens), float(cost)
+        return dict(sorted(statistics.items(), reverse=True))
+
+    async def count_pending(self, chat: ChatFilter = None) -> int:
+        """Return how many messages wait for their answer or for a decision."""
+        query = select(func.count()).select_from(messages)
+        query = query.where(messages.c.state.in_(PENDING_STATES), *_chat_conditions(messages, chat))
+        async with self._database.connect() as connection:
+            return int(await connection.scalar(query) or 0)
+
+    async def get_last_received(self, platforms: Sequence[str]) -> Mapping[str, datetime]:
+        """Return when the last message of each platform came."""
+        last_received: dict[str, datetime] = {}
+        async with self._database.connect() as connection:
+            for platform in platforms:
+                # The newest row, and not the latest time: that would read them all.
+                columns = messages.c
+                query = select(columns.received_at).where(columns.platform == platform)
+                moment = await connection.scalar(query.order_by(columns.number.desc()).limit(1))
+                if moment is not None:
+                    last_received[platform] = moment
+        return last_received
+
+
 def group_by_agent(token_counts: Mapping[str, int], costs: Mapping[str, float]) -> dict[str, TokenUsage]:
     """Return what was consumed by agent, from a budget's or a trace's `tokens` and `cost`."""
     agents = dict.fromkeys([*(name.rpartition(".")[0] for name in token_counts), *costs])
@@ -196,5 +265,14 @@ def total_usage(token_counts: Mapping[str, int], costs: Mapping[str, float]) -> 
     )
 
 
+def first_day(count: int, today: date) -> date:
+    """Return the first of so many days, today among them."""
+    return today - timedelta(days=count - 1)
+
+
 def _sum_columns() -> list[ColumnElement[Any]]:
     return [func.coalesce(func.sum(answers.c[name]), 0) for name in ("prompt", "completion", "cost")]
+
+
+def _chat_conditions(table: Table, chat: ChatFilter) -> list[ColumnElement[bool]]:
+    return [] if chat is None else [table.c.platform == chat[0], table.c.chat == chat[1]]

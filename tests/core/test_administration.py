@@ -37,12 +37,10 @@ from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import AdministrationSettings, LimitsSettings, Settings
 from core.settings.loader import load_settings
-from core.storage import statistics as figures
-from core.storage.audit import Audit, AuditEntry
 from core.storage.messages import Journal
-from core.storage.overrides import RuntimeOverrides
+from core.storage.overrides import Audit, AuditEntry, RuntimeOverrides
 from core.storage.tables import messages, overrides
-from core.storage.usage import TokenUsage, UsageRepository
+from core.storage.usage import StatisticsRepository, TokenUsage, UsageRepository
 from core.text.formatting import INDEFINITELY, format_code, format_duration
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
@@ -898,9 +896,9 @@ async def test_days_are_local_days(journal: Journal) -> None:
     now = datetime.now(UTC)
     async with journal.database.transaction() as connection:
         await connection.execute(update(messages).values(received_at=now - timedelta(days=2)))
-    found = await figures.get_daily_statistics(journal.database, (now - timedelta(days=3)).date())
+    found = await StatisticsRepository(journal.database).get_daily_statistics((now - timedelta(days=3)).date())
     assert list(found) == [(now - timedelta(days=2)).astimezone().date()]
-    assert await figures.get_daily_statistics(journal.database, now.date()) == {}
+    assert await StatisticsRepository(journal.database).get_daily_statistics(now.date()) == {}
 
 
 async def test_the_audit_says_who_when_where_what_before_and_after(journal: Journal) -> None:

@@ -25,8 +25,8 @@ from core.settings.platforms import GateSettings
 from core.storage.chat_history import IN_CHAT, SHARED_THREAD, ChatHistory, EarlierAnswer
 from core.storage.live_settings import LiveSettings
 from core.storage.messages import Journal
-from core.storage.statistics import get_daily_statistics
 from core.storage.tables import messages
+from core.storage.usage import StatisticsRepository
 from core.text.question_detection import (
     is_resolution,
     is_small_talk,
@@ -203,7 +203,9 @@ async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
     await group.silent(pressed)
     said = await ChatHistory(journal.database).get_recent_messages(message(2), 600)
     assert [one.id for one in said] == [asked.id]
-    (day,) = (await get_daily_statistics(journal.database, asked.sent_at.date() - timedelta(days=1))).values()
+    (day,) = (
+        await StatisticsRepository(journal.database).get_daily_statistics(asked.sent_at.date() - timedelta(days=1))
+    ).values()
     assert sum(day.states.values()) == 1, "and nothing to be counted as a message"
 
 

@@ -16,12 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.llm.images import MAX_BYTES, detect_format
 from core.messaging.feedback.escalation import escalation_message, format_name
 from core.ports import Sink
-from core.storage.audit import Audit
 from core.storage.chat_history import ChatHistory as ChatRoom
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
-from core.storage.overrides import RuntimeOverrides
+from core.storage.overrides import Audit, RuntimeOverrides
 from core.text.catalogue import ENGLISH
 from core.types import ESCALATION_COMMAND as CALL_COMMAND
 from core.types import ConversationKey, Message, Question, Reply, Trace

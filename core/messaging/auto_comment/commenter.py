@@ -14,7 +14,7 @@ from core.messaging.policy.posts import is_by_bot, is_post, reject_reason
 from core.observability.logs import get_logger
 from core.ports import Adapter, Library, Sink
 from core.settings import Settings
-from core.storage.auto_comments import count_competitor_replies, count_recent_comments, set_thread
+from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
 from core.types import Message, Question, Reply, Skip, SkipReason, skip
 
@@ -32,6 +32,7 @@ class Commenter:
         self._settings = settings.auto_comment
         self._max_question_chars = settings.answer.max_question_chars
         self._journal = journal
+        self._repository = AutoCommentRepository(journal.database)
         self._answer = answer
         self._library = library
         self._rate_lock = asyncio.Lock()
@@ -75,7 +76,7 @@ class Commenter:
         if reply is not None:
             await self._journal.mark_answered(post, reply)
             if get_feed(post) and guarded_delivery.reply_id:
-                await set_thread(self._journal.database, post, guarded_delivery.reply_id)
+                await self._repository.set_thread(post, guarded_delivery.reply_id)
             get_logger(__name__).info("post.commented", age_s=round(_age_s(post), 2), cut=reply.trace.cut)
         elif guarded_delivery.in_doubt:
             await self._journal.mark_failed(post, IN_DOUBT_REASON)
@@ -130,7 +131,7 @@ class Commenter:
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
         competitor_count, max_replies = (
-            await count_competitor_replies(self._journal.database, post),
+            await self._repository.count_competitor_replies(post),
             self._settings.replies_per_post,
         )
         return (
@@ -161,7 +162,7 @@ class Commenter:
         # One after the other, or two at the same moment would take the same last place.
         async with self._rate_lock:
             in_progress = {post_id for chat, post_id in self._in_progress if chat == _chat_name(post)}
-            comment_count = len(in_progress) + await count_recent_comments(self._journal.database, post, in_progress)
+            comment_count = len(in_progress) + await self._repository.count_recent_comments(post, in_progress)
             if comment_count >= max_per_hour:
                 return skip(SkipReason.COMMENT_LIMIT, count=comment_count)
             self._in_progress.add((_chat_name(post), post.id))

@@ -10,10 +10,9 @@ from core.errors import UsageError
 from core.messaging.policy.permissions import Permissions
 from core.ports import Library, SourceRefresher
 from core.settings import Settings
-from core.storage.audit import Audit
 from core.storage.live_settings import LiveSettings
 from core.storage.messages import Journal
-from core.storage.overrides import RuntimeOverrides
+from core.storage.overrides import Audit, RuntimeOverrides
 
 # Reads the configuration as the daemon did at its start. Raises `ConfigurationError`.
 SettingsLoader = Callable[[], Awaitable[Settings]]

@@ -29,7 +29,7 @@ from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter
 from core.settings.loader import get_secret_values
-from core.storage.audit import new_entry
+from core.storage.overrides import new_entry
 from core.types import Message
 
 ContextHandler = Callable[[CommandContext, CommandRequest], Awaitable[str]]

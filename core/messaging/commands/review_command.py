@@ -6,8 +6,8 @@ from core.errors import UsageError
 from core.messaging.commands.context import CommandContext
 from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.permissions import PermissionDenied
-from core.storage.audit import new_entry
 from core.storage.lessons import ReviewState, TaughtAnswer, TaughtAnswerRepository
+from core.storage.overrides import new_entry
 from core.text.formatting import format_code
 
 MAX_LISTED = 10

@@ -10,8 +10,7 @@ from core.messaging.commands.context import CommandContext
 from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import AS_CONFIGURED, LIMITS
 from core.storage.answer_cache import delete_replies
-from core.storage.audit import AuditOutcome, new_entry
-from core.storage.overrides import GLOBAL_SCOPE, limit_key, off_key, scale_key
+from core.storage.overrides import GLOBAL_SCOPE, AuditOutcome, limit_key, new_entry, off_key, scale_key
 from core.storage.usage import TokenUsage, UsageRepository, UsageTotals
 from core.text.formatting import NO_LIMIT, format_code, format_duration, today
 from core.types import Question

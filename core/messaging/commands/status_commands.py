@@ -8,9 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from core.messaging.commands.context import CommandContext
 from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import help_text
-from core.storage import statistics as figures
-from core.storage.audit import AuditEntry
-from core.storage.overrides import GLOBAL_SCOPE, scale_key
+from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, scale_key
+from core.storage.usage import DailyStatistics, StatisticsRepository, first_day
 from core.text.formatting import format_age, format_code, format_cost, format_duration, format_until, pluralize, today
 from core.types import SourceState
 
@@ -19,12 +18,10 @@ DEFAULT_DAYS, DEFAULT_ENTRIES = 7, 10
 
 async def show_status(context: CommandContext, request: CommandRequest) -> str:
     """Show how the bot is: to owners in private of everything, else of this chat."""
-    database, chat = context.journal.database, _chat_filter(request)
-    last_received = await figures.get_last_received(database, sorted(context.platforms))
-    today_statistics = (await figures.get_daily_statistics(database, today(), chat)).get(
-        today(), figures.DailyStatistics()
-    )
-    pending_count = await figures.count_pending(database, chat)
+    repository, chat = StatisticsRepository(context.journal.database), _chat_filter(request)
+    last_received = await repository.get_last_received(sorted(context.platforms))
+    today_statistics = (await repository.get_daily_statistics(today(), chat)).get(today(), DailyStatistics())
+    pending_count = await repository.count_pending(chat)
     platforms = ", ".join(
         f"{platform} (heard {format_age(last_received[platform]) if platform in last_received else 'nothing yet'})"
         for platform in sorted(context.platforms)
@@ -45,8 +42,9 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
 async def show_statistics(context: CommandContext, request: CommandRequest) -> str:
     """Show figures by day."""
     count = int(float(request.arguments.get("days", DEFAULT_DAYS)))
-    since = figures.first_day(count, today())
-    statistics = await figures.get_daily_statistics(context.journal.database, since, _chat_filter(request))
+    since = first_day(count, today())
+    repository = StatisticsRepository(context.journal.database)
+    statistics = await repository.get_daily_statistics(since, _chat_filter(request))
     if not statistics:
         return f"Nothing happened{_chat_text(request)} since {since}."
     rows = [
