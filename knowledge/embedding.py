@@ -37,8 +37,8 @@ NICENESS = 10
 def lower_thread_priority() -> None:
     """Lower the priority of this thread and of those it starts, where the system has priorities by thread.
 
-    The event loop does little at a time and must get its turn at once: with several texts in work on few processors
-    every conversation stood still for tens of milliseconds.
+    The event loop works in short steps and must run at once. Without this, a few texts being embedded on few processors
+    stopped every conversation for tens of milliseconds.
     """
     if sys.platform == "linux":
         thread_id = threading.get_native_id()
@@ -54,11 +54,11 @@ CHECKSUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-# No English text needs so many characters for 256 tokens; what lies beyond is not worth tokenising.
+# 256 tokens of English never take more characters than this; the rest need not be tokenised.
 MAX_TOKENS, MAX_CHARACTERS = 256, 8192
-# Small batches cost no more time for each text, a third of the memory, and keep a question's wait short.
+# Small batches take no longer per text, need a third of the memory, and let questions in sooner.
 MAX_BATCH_SIZE, MAX_BATCH_CHARACTERS = 8, 2400
-# Big jobs keep two threads busy and leave the third to questions, which would otherwise wait for a whole batch.
+# Bulk jobs use two threads. The third is for questions, which would otherwise wait for a whole batch.
 BULK_WORKERS, WORKERS = 2, 3
 # Up to this many characters (about 12 passages) a job counts as a question's, not as bulk.
 INTERACTIVE_CHARACTERS = 12_000
@@ -89,7 +89,7 @@ class LocalEmbedder:
     async def open(cls, cache_dir: Path, package_dir: Path | None = None) -> LocalEmbedder:
         """Load the model from `cache_dir`; on first use convert it from the installed package or `package_dir`.
 
-        Several processes may do so at the same time. Raises `EmbeddingError`.
+        Several processes may convert it at the same time. Raises `EmbeddingError`.
         """
         # The model's own threads inherit the priority of the thread that loads it.
         with ThreadPoolExecutor(1, initializer=lower_thread_priority) as executor:
@@ -159,7 +159,7 @@ class RemoteEmbedder:
         return vectors
 
     def vocabulary_coverage(self, text: str) -> float:
-        """Return 1: which tokens a remote model knows cannot be asked."""
+        """Return 1: a remote model does not say which tokens it knows."""
         return 1.0
 
     async def close(self) -> None:
@@ -206,7 +206,7 @@ def _batch_by_length(texts: Sequence[str]) -> Iterator[Batch]:
 
 
 async def _run_batches(concurrency: int, process: Callable[[Batch], Awaitable[None]], batches: Iterable[Batch]) -> None:
-    """Run the batches in order, `lanes` at a time. The first failure ends the others and is raised as it is."""
+    """Run the batches in order, `concurrency` at a time. The first failure ends the others and is raised as it is."""
     pending_batches = iter(batches)
 
     async def worker() -> None:
@@ -229,7 +229,7 @@ def _load_or_convert(cache_dir: Path, package_dir: Path | None) -> tuple[Encoder
         try:
             return _load_converted(model_dir)
         except EmbeddingError:
-            # A damaged copy is worth nothing: the original is at hand and converting it takes a second.
+            # A damaged copy is simply converted again: that takes a second.
             shutil.rmtree(model_dir, ignore_errors=True)
     _convert(package_dir or _find_package_dir(), model_dir)
     return _load_converted(model_dir)

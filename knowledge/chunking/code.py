@@ -55,7 +55,8 @@ _DEFINITION = re.compile(
 
 _NAME = r"([A-Za-z_$][\w$]*)"
 _QUALIFIED_NAME = rf"(?:<[^>\n]{{0,80}}>\s*)?(?:[A-Za-z_]\w*(?:<[^>\n]{{0,80}}>)?\??\.)*{_NAME}"
-# Of what came later than the expression above, which is left alone: another title means reading everything again.
+# Patterns that were added later. The expression above stays as it is: another title would mean reading everything
+# again.
 _NEWER_DEFINITION = re.compile(
     rf"^[ \t]*(?:(?:{_MODIFIERS}|internal|open|override|sealed|data|suspend|partial|virtual|fileprivate|mutating"
     r"|companion|inner|infix|operator|readonly|required|convenience|@\w+)\s+)*"
@@ -96,7 +97,7 @@ def _definition_pattern(kind: str) -> re.Pattern[str]:
 
 
 def _is_splittable(lines: Lines, kind: str) -> bool:
-    """Tell whether the splitter will be done in reasonable time: no long lines, deep nesting or endless chains."""
+    """Return whether the splitter will finish in reasonable time: no long lines, deep nesting or endless chains."""
     text = "\n".join(lines.lines)
     if len(text) > _MAX_TEXT_LENGTH or max(map(len, lines.lines)) > _MAX_LINE_LENGTH:
         return False

@@ -1,4 +1,4 @@
-"""Plain text, and everything that has no better chunker: paragraphs, packed up to the size."""
+"""Plain text, and every format without a chunker of its own: paragraphs, packed up to the chunk size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A range of lines under a heading path. `continued` replaces the path's last name after the first chunk."""
+    """A range of lines under a heading path.
+
+    `continuation_name` replaces the path's last name after the first chunk.
+    """
 
     path: tuple[str, ...]
     start: int
@@ -86,8 +89,8 @@ def get_root_title(document: Document) -> str:
 def complete_paths(sections: Sequence[Section], root: str, *, allow_single_root: bool = True) -> list[Section]:
     """Complete heading paths, so that none is empty or ambiguous.
 
-    Where one top heading spans the document (`spanned`: its level allows that), it is the root; otherwise every path
-    starts with `root`.
+    Where one top heading spans the document (`allow_single_root`: its level allows that), it is the root; otherwise
+    every path starts with `root`.
     """
     top_headings = {section.path[0] for section in sections if section.path}
     if len(top_headings) == 1 and allow_single_root:
@@ -122,7 +125,7 @@ class _Piece:
 
 
 def _merge_tiny(lines: Lines, pieces: Sequence[_Piece], tokens: int) -> list[_Piece]:
-    """Join crumbs (a lone call, a class line) to the piece before or after them on the same branch of the headings."""
+    """Join tiny pieces (a lone call, a class line) to the piece before or after them under the same heading."""
     merged_pieces: list[_Piece] = []
     for piece in pieces:
         if merged_pieces and (merged_piece := _try_merge(lines, merged_pieces[-1], piece, tokens)):

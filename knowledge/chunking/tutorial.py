@@ -33,7 +33,9 @@ def chunk_tutorial(document: Document, lines: Lines, tree: ast.Module, first_lin
 
 
 class _Script:
-    """The script as it reads: `shown` without comment marks, `prose` with the code blanked; the same line numbers."""
+    """The script as it reads: `rendered_lines` without comment marks, `prose` with the code blanked; the same line
+    numbers.
+    """
 
     def __init__(self, lines: Lines, tree: ast.Module, first_line: int) -> None:
         texts = list(lines.lines)

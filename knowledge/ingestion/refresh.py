@@ -1,4 +1,5 @@
-"""Refreshing sources: one of a name at a time in all processes, each failure its own, and all of it on record."""
+"""Refreshing sources. A source is refreshed once at a time across all processes; one failure does not stop the others;
+everything is recorded."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshStateRepository
 
-# Takes the names of the sources whose knowledge may have changed, at least one.
+# Receives the names of the sources whose knowledge may have changed (at least one).
 ChangeCallback = Callable[[Collection[str]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshResult:
-    """What a refresh did: a report per source that worked, and the reason by name for each that did not."""
+    """The outcome of a refresh: a report per source that succeeded, and the reason, by name, for each that failed."""
 
     reports: tuple[SyncReport, ...]
     failures: Mapping[str, str]
@@ -41,9 +42,9 @@ class RefreshResult:
 
 @dataclass(frozen=True, slots=True)
 class RefreshContext:
-    """What refreshes work with. `record` takes note of them; `hide` takes the secrets out of what it is told.
+    """What refreshes work with. `refresh_states` records them; `redact` removes secrets from the recorded errors.
 
-    `gently` is for processes that answer questions meanwhile.
+    `throttled` slows the work down in processes that answer questions at the same time.
     """
 
     sources: Mapping[str, SourceSettings]
@@ -64,12 +65,12 @@ async def refresh_source(
     on_changed: ChangeCallback | None = None,
     read_slots: asyncio.Semaphore | None = None,
 ) -> SyncReport:
-    """Bring one source up to date, and note on record how that went.
+    """Bring one source up to date, and record the outcome.
 
-    `news` is awaited early in a source that held nothing, with its name. `turn` is taken once the source is listed: who
-    waits for a slow server takes nobody's. A source whose remote cannot be reached counts as failed on record. Raises
-    `SourceError`, `EmbeddingError`, `StoreError`, and `StoreLocked` when another process is at it, which is not put on
-    record.
+    `on_changed` is awaited early for a source that was empty, with its name. A slot is taken only after the source has
+    been listed, so that waiting for a slow server blocks nobody. A source whose remote cannot be reached is recorded
+    as failed. Raises `SourceError`, `EmbeddingError`, `StoreError`, and `StoreLocked` when another process is
+    refreshing it (this is not recorded).
     """
     settings = context.sources[name]
     async with source_lock(context.data_dir, name):
@@ -119,12 +120,12 @@ async def refresh_sources(
     on_progress: Callable[[Progress], None] | None = None,
     on_changed: ChangeCallback | None = None,
 ) -> RefreshResult:
-    """Bring the named sources up to date, one after the other; without names all that are stored.
+    """Bring the named sources up to date, one after the other; without names, all stored sources.
 
-    The latter also forgets the sources that are no longer configured. A source that fails keeps its old knowledge and
-    does not stop the others, and so does one that another process is refreshing. `news` is awaited with the name of
-    every source that may have changed, early in one that held nothing, and at the end with all others, which another
-    process may have changed. Raises `UsageError`, `StoreError`, `StoreLocked` when other processes are at all of them.
+    Without names, sources that are no longer configured are deleted as well. A source that fails, or that another
+    process is refreshing, keeps its old knowledge and does not stop the others. `on_changed` is awaited with the name
+    of every source that may have changed: early for one that was empty, and at the end for all others. Raises
+    `UsageError`, `StoreError`, and `StoreLocked` when other processes are refreshing all of them.
     """
     source_names = stored_sources(context.sources, names)
     names_to_notify = list(source_names)
@@ -153,7 +154,7 @@ async def refresh_sources(
 
 
 def has_changed(report: SyncReport) -> bool:
-    """Tell whether a refresh changed any document."""
+    """Return whether a refresh changed any document."""
     return bool(report.added or report.updated or report.deleted)
 
 
@@ -194,7 +195,7 @@ async def _record_failure(context: RefreshContext, name: str, error: str) -> Non
 
 
 class _ConcurrencyLimited:
-    """A source that, once listed, waits for its turn to be read; the turn ends with the block."""
+    """A source that waits for a slot after it has been listed; the slot is free again when the block ends."""
 
     def __init__(self, source: Source, slots: asyncio.Semaphore | None) -> None:
         self.name = source.name
@@ -227,10 +228,10 @@ DELETE_BATCH_SIZE = 2_000
 async def purge_removed_sources(
     store: Store, data_dir: Path, names_to_keep: Collection[str], refresh_states: RefreshStateRepository | None = None
 ) -> Sequence[str]:
-    """Forget all sources but those to be kept, and return the names of those whose documents were deleted.
+    """Delete all sources except those to keep, and return the names of those that had documents.
 
-    Which there were is known from the record of their refreshes: another deployment's passages in the same store are
-    not touched, and without a record only clones go. A source that another process is refreshing is left for the next
+    The recorded refreshes say which sources existed, so another deployment's passages in the same store are never
+    touched; without records only clones are deleted. A source that another process is refreshing is skipped until next
     time. Raises `StoreError`.
     """
     await asyncio.to_thread(delete_unused_clones, data_dir, names_to_keep)

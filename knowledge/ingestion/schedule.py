@@ -1,4 +1,4 @@
-"""When stored sources are due, and how they stand, from the configuration and the record of their refreshes."""
+"""When stored sources are due, and their current state, from the configuration and the recorded refreshes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from core.types import SourceState
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState
 
-# After a failure, a source is tried again sooner than its plan says: after a minute, then two, four, an hour at most.
+# After a failure a source is retried sooner than scheduled: after a minute, then two, then four, at most an hour.
 MIN_RETRY_DELAY = timedelta(minutes=1)
 MAX_RETRY_DELAY = timedelta(hours=1)
 
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
-    """Return when a source is refreshed; `minutes` apart unless its settings say otherwise."""
+    """Return the schedule of a source; every `minutes` unless its settings say otherwise."""
     refresh_settings = settings.refresh if isinstance(settings, StoredSource) else RefreshSettings()
     if refresh_settings.cron:
         return RefreshSchedule(
@@ -43,10 +43,11 @@ def next_refresh_at(
     now: datetime,
     started_at: datetime | None = None,
 ) -> datetime | None:
-    """Return when a source is to be refreshed next: a time that may be past, or None for only when asked.
+    """Return when a source is due next: a time that may be past, or None when it is only refreshed on request.
 
-    At once when it never was, when that was asked for, when its settings changed, when a try was broken off. A time
-    that nobody was there for is made up for once. `started` is when the daemon began, for what is refreshed then only.
+    It is due at once when it was never refreshed, when a refresh was requested, when its settings changed, or when a
+    refresh was interrupted. Missed times are made up for once. `started_at` is when the daemon started, for sources
+    that are refreshed only then.
     """
     if state.is_requested and state.asked_at:
         # The clock may have been ahead.
@@ -57,7 +58,7 @@ def next_refresh_at(
         # The latter: a clock that was wrong must not put it off for years.
         return now
     if state.unfinished:
-        # What its refresh kills the process with comes round ever more slowly.
+        # A source whose refresh kills the process is retried more and more slowly.
         return state.last_try + (_backoff(state.failures - 1) if state.failures > 1 else timedelta())
     scheduled_at = schedule.next_after(state.last_try, _jitter_fraction(name, state.last_try))
     if state.failures:
@@ -70,7 +71,7 @@ def next_refresh_at(
 def source_states(
     settings: Settings, states: Mapping[str, RefreshState], started_at: datetime | None = None
 ) -> list[SourceState]:
-    """Return how every stored source stands, in the order of the configuration. Looks at the locks of the sources."""
+    """Return the state of every stored source, in the order of the configuration. Checks the locks of the sources."""
     from core.storage.refresh_state import RefreshState
 
     return [
@@ -108,7 +109,7 @@ def _backoff(failures: int) -> timedelta:
 
 
 def _jitter_fraction(name: str, last_try: datetime) -> float:
-    """Return the place of a delay within its limits, 0 to 1: any, but the same for whoever asks."""
+    """Return a fraction from 0 to 1 for a delay: arbitrary, but always the same for the same input."""
     digest = hashlib.sha256(f"{name}\0{last_try.timestamp()}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
@@ -133,6 +134,8 @@ def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str]
 
 
 def index_fingerprint(settings: SourceSettings, chunk_tokens: int) -> str:
-    """Return a fingerprint of what decides on a source's passages beside its content; another one makes it due."""
+    """Return a fingerprint of everything except content that shapes a source's passages; a new one makes the source
+    due.
+    """
     serialized_settings = settings.model_dump_json(exclude={"refresh"})
     return hashlib.sha256(f"{INDEX_FORMAT}\0{chunk_tokens}\0{serialized_settings}".encode()).hexdigest()[:32]

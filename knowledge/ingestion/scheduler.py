@@ -1,4 +1,4 @@
-"""What keeps the stored sources up to date while the daemon runs: a task for each, rung by the scheduler."""
+"""Keeps the stored sources up to date while the daemon runs: one task per source, woken by a timer."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState, RefreshStateRepository
     from knowledge.ingestion.sync import SyncReport
 
-# Sources that are listed at the same time (fetching waits for servers), and those that are read and embedded.
+# How many sources are listed at the same time (that mostly waits for servers), and how many are read and embedded.
 FETCH_CONCURRENCY, INDEX_CONCURRENCY = 8, 2
-# How soon it is seen that another process has asked for a refresh, paused a source or refreshed it.
+# How soon requests, pauses and refreshes of other processes are noticed.
 POLL_INTERVAL = timedelta(minutes=1)
-# While another process is at a source, or when the database or the store refuses.
+# The wait while another process refreshes a source, or when the database or the store fails.
 RETRY_DELAY = timedelta(seconds=15)
 
 
 class RefreshScheduler:
-    """Implements `core.ports.Upkeep`. Refreshes sources when they are due for as long as `keeping` lasts.
+    """Implements `core.ports.SourceRefresher`. Refreshes sources when they are due, for as long as `run` lasts.
 
-    `work` notes down what it does in the same `record`. `news` is awaited with the names of the sources whose knowledge
-    has changed, whoever changed it, and never twice at the same time. `meter` counts the refreshes made here.
+    `context` records refreshes in the same `refresh_states`. `on_changed` is awaited with the names of the sources
+    whose knowledge has changed, whichever process changed it, and never twice at the same time. `metrics_recorder`
+    counts the refreshes of this process.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class RefreshScheduler:
         return await asyncio.to_thread(source_states, self._settings, states, self._started_at)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
-        """Ask for a refresh of the named sources (all when none is named); one that is on is followed by one more.
+        """Request a refresh of the named sources (all when none is named).
 
-        What was asked for survives a restart. Raises `UsageError`, `StoreError`.
+        A running refresh is followed by another one.
+
+        The request survives a restart. Raises `UsageError`, `StoreError`.
         """
         source_names = stored_sources(self._settings.sources, names)
         await self._refresh_states.request_refresh(source_names)
@@ -89,14 +92,19 @@ class RefreshScheduler:
         await self._set_paused(name, True)
 
     async def resume(self, name: str) -> None:
-        """Refresh a source by its plan again; what was missed comes once, now. Raises `UsageError`, `StoreError`."""
+        """Refresh a source on schedule again; missed refreshes are made up for once, now.
+
+        Raises `UsageError`, `StoreError`.
+        """
         await self._set_paused(name, False)
 
     @asynccontextmanager
     async def run(self, *, purge_removed: bool = True) -> AsyncIterator[None]:
-        """Refresh what is due for as long as the block lasts; leaving it breaks off what is on, which goes on later.
+        """Refresh due sources for as long as the block lasts.
 
-        `forgetting` says whether sources that are configured no more are forgotten.
+        Leaving it interrupts running refreshes; they continue later.
+
+        `purge_removed` deletes sources that are no longer configured.
         """
         async with open_timers() as timers:
             task = asyncio.create_task(self._run(timers, purge_removed))
@@ -115,7 +123,7 @@ class RefreshScheduler:
                 tasks.create_task(self._refresh_loop(name, timers))
 
     async def _purge_removed(self) -> None:
-        """Forget the sources that were configured at an earlier start; when it fails, the next start tries again."""
+        """Delete the sources that were configured at an earlier start; on failure, the next start tries again."""
         try:
             if purged_names := await purge_removed_sources(
                 self._context.store, self._context.data_dir, self._source_names, self._refresh_states
@@ -124,7 +132,7 @@ class RefreshScheduler:
         except KimasError as error:
             get_logger(__name__).error("upkeep.failed", error=str(error))
         except Exception as error:
-            # The sources that are configured are to be kept up to date all the same.
+            # The configured sources are kept up to date all the same.
             get_logger(__name__).exception("upkeep.failed", error=str(error) or type(error).__name__)
 
     async def _refresh_loop(self, name: str, timers: Timers) -> None:
@@ -137,7 +145,7 @@ class RefreshScheduler:
                 get_logger(__name__).error("upkeep.failed", source=name, error=str(error))
                 next_check_at = datetime.now(UTC) + self._retry_delay
             except Exception as error:
-                # Whatever it is: a source must not stay as it is for good because its refresh went wrong once.
+                # Whatever failed: one failed refresh must not stop a source from being refreshed for good.
                 get_logger(__name__).exception("upkeep.failed", source=name, error=str(error) or type(error).__name__)
                 next_check_at = datetime.now(UTC) + self._retry_delay
             timers.set(name, next_check_at, wake_event.set)
@@ -162,18 +170,18 @@ class RefreshScheduler:
             return datetime.now(UTC) + self._retry_delay
         except (SourceError, EmbeddingError) as error:
             get_logger(__name__).error("source.failed", source=name, error=str(error))
-        # At once: what changed is to be told, and somebody may have asked for it again meanwhile.
+        # At once: the change must be announced, and another refresh may have been requested meanwhile.
         return datetime.now(UTC)
 
     def _next_refresh_at(self, name: str, state: RefreshState) -> tuple[datetime | None, datetime]:
-        """Return when a source is due, and what time it is."""
+        """Return when a source is due, and the current time."""
         source, now = self._settings.sources[name], datetime.now(UTC)
         schedule = make_schedule(source, self._settings.knowledge.refresh_minutes)
         fingerprint = index_fingerprint(source, self._context.chunk_tokens)
         return next_refresh_at(name, state, schedule, fingerprint, now=now, started_at=self._started_at), now
 
     async def _refresh(self, name: str) -> None:
-        """Refresh a source, and count that however it ends; one that another process is at was not refreshed."""
+        """Refresh a source, and count it whatever the outcome, unless another process is refreshing it."""
         started_at = time.monotonic()
         try:
             report = await refresh_source(self._context, name, on_changed=self._notify, read_slots=self._index_slots)
@@ -186,7 +194,10 @@ class RefreshScheduler:
         _log(report)
 
     async def _load_state(self, name: str) -> RefreshState:
-        """Return a source's record, at the first look compared with the store, whose files somebody may remove."""
+        """Return a source's recorded state.
+
+        The first time it is compared with the store, whose files may have been removed.
+        """
         state = await self._refresh_states.get_state(name)
         if name in self._changed_at or not state.documents or await self._context.store.manifest(name):
             return state
@@ -194,7 +205,7 @@ class RefreshScheduler:
         return await self._refresh_states.get_state(name)
 
     async def _detect_change(self, name: str, state: RefreshState) -> None:
-        """Tell of a change that was not told yet, whichever process made it."""
+        """Announce a change that was not announced yet, whichever process made it."""
         if self._changed_at.setdefault(name, state.changed_at) != state.changed_at:
             await self._notify([name])
             self._changed_at[name] = state.changed_at

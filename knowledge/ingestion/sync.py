@@ -1,9 +1,9 @@
 """Incremental refresh of one source: what changed is read, chunked, embedded and swapped in.
 
-Three tasks work side by side: documents are read and chunked, passages are embedded, batches are written. A batch holds
-whole documents and is one commit. Documents that were not held before are written as they come: a refresh that is
-interrupted keeps these batches, and the next one goes on from there. What replaces or deletes something that is held
-waits for the end and is one commit, so that nobody is answered from two editions of a source.
+Three tasks work side by side: documents are read and chunked, passages are embedded, batches are written. A batch
+holds whole documents and is one commit. New documents are written as they come: an interrupted refresh keeps these
+batches, and the next one continues from there. Replacements and deletions wait for the end and are one commit, so that
+no answer mixes two editions of a source.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.ports import Document, Embedder, Listing, PassageRow, Source, Store, StoredDocument
 
 BATCH_PASSAGES = 2000
-# What waits to be swapped in is kept in memory, some 4 kB a passage; more than this is swapped in several commits.
+# Changed passages are kept in memory until the end, about 4 kB each; more than this many go into several commits.
 SWAP_PASSAGES = 20_000
 # Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
 EMBED_BATCH_PASSAGES = 128
 PREFETCHED_DOCUMENTS = 64
-# Cutting documents is work of the interpreter, for which searches in other threads wait again and again: they took
-# twice as long. So many times as long as it had it a gentle refresh leaves it to them; embedding takes longer still.
+# Chunking holds the interpreter, and searches in other threads took twice as long. A throttled refresh sleeps this many
+# times as long as it has just worked; embedding takes longer anyway.
 THROTTLE_FACTOR = 2.0
 
 Stage = Literal["listing", "embedding", "writing", "done"]
@@ -37,7 +37,10 @@ Stage = Literal["listing", "embedding", "writing", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a refresh has come. Documents are those that have to be read; the rate is of this refresh so far."""
+    """The progress of a refresh.
+
+    `documents` counts those that have to be read; the rate is that of this refresh so far.
+    """
 
     source: str
     stage: Stage
@@ -100,12 +103,11 @@ async def refresh(
 ) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
-    `link` is what the source makes its links with: with another one every document is read again. A batch of new
-    documents is written when it holds `batch_passages`, one of changed documents with `swap_passages`, give or take
-    those that are embedded together; the rest and all deletions in one commit at the end. When the source held nothing
-    before, `first_batch` is awaited as soon as there is something to find. `gently` is for processes that answer
-    questions meanwhile.
-    Raises `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
+    `link` is the template of the source's links: when it changes, every document is read again. A batch of new
+    documents is written when it holds about `batch_passages`, a batch of changed ones at about `swap_passages`; the
+    rest and all deletions are one commit at the end. For a source that was empty, `on_first_batch` is awaited as soon
+    as there is something to find. `throttled` is for processes that answer questions at the same time. Raises
+    `SourceError`, `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
     """
     report_progress = on_progress or (lambda _: None)
     # Fingerprints stand for content alone.
@@ -129,7 +131,7 @@ async def refresh(
 
 @dataclass(slots=True)
 class _Refresh:
-    """One refresh while it runs: what it works with, then what it knows so far."""
+    """A running refresh: its inputs, then its state so far."""
 
     source: Source
     store: Store
@@ -224,7 +226,7 @@ class _Refresh:
     async def _add_to_batches(
         self, documents: Collection[_ChunkedDocument], new_batch: _Batch, swap_batch: _Batch
     ) -> None:
-        """Embed whole documents into the batch of those that are not held, or of those that are."""
+        """Embed whole documents into the batch of new documents, or into that of changed ones."""
         embed_inputs = [
             (document.path, *passage_input) for document in documents for passage_input in document.passages
         ]

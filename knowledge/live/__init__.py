@@ -1,4 +1,4 @@
-"""Knowledge that is asked for at question time: nothing of it is stored."""
+"""Live sources: queried at question time, never stored."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LiveRetriever = HttpApi | RemoteRag
 
 
 def is_live(settings: SourceSettings) -> bool:
-    """Say whether a source is asked at question time; the others are read into the store by a refresh."""
+    """Return whether a source is queried at question time; all others are read into the store by a refresh."""
     return isinstance(settings, LiveSource)
 
 
 def open_live_source(name: str, settings: SourceSettings, data_dir: Path | None = None) -> LiveRetriever:
-    """Return a live source. Nothing is sent yet. With `data_dir`, its requests of a day are counted there.
+    """Return a live source. Nothing is sent yet. With `data_dir`, its daily requests are counted there.
 
-    Raises `SourceError` for a mapping or template that is none, and for a wish that a search service cannot be told.
+    Raises `SourceError` for an invalid mapping or template, and for an option that the search service does not have.
     """
     if not isinstance(settings, LiveSource):
         raise TypeError(f"source {name} is not asked at question time")

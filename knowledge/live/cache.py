@@ -1,4 +1,4 @@
-"""Results that are used again for a while, and requests on their way that several askers share."""
+"""Caches results for a while, and shares requests in flight between callers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_CACHED_QUERIES = 256
 
 @dataclass(frozen=True, slots=True)
 class LiveResult:
-    """What was found for a query; `whole` says whether it may be used again."""
+    """The results of a query; `is_complete` says whether they may be cached."""
 
     passages: Sequence[Passage]
     is_complete: bool = True
@@ -23,14 +23,14 @@ class LiveResult:
 
 @dataclass(slots=True)
 class _PendingRequest:
-    """A request on its way, and how many wait for it."""
+    """A request in flight, and how many callers wait for it."""
 
     task: asyncio.Task[LiveResult]
     waiter_count: int = 0
 
 
 class ResultCache:
-    """The results of one source, each for `seconds`; with 0 nothing is kept and nothing is shared."""
+    """The results of one source, each for `ttl_s` seconds; with 0 nothing is cached or shared."""
 
     def __init__(self, ttl_s: float) -> None:
         self._ttl_s = ttl_s
@@ -38,10 +38,10 @@ class ResultCache:
         self._pending: dict[str, _PendingRequest] = {}
 
     async def get_or_fetch(self, query: str, fetch: Callable[[str], Awaitable[LiveResult]]) -> Sequence[Passage]:
-        """Return what is kept for a query, else what `ask` finds: once for all who want it at the same time.
+        """Return the cached results of a query, else those of `fetch`, which runs once for all concurrent callers.
 
-        Raises what `ask` does, for each of them. Whoever is cancelled leaves the others their answer; with the last one
-        the request goes, too.
+        Raises what `fetch` raises, for every caller. A cancelled caller does not affect the others; when the last one
+        is cancelled, so is the request.
         """
         entry = self._entries.get(query)
         if entry is not None and time.monotonic() - entry[0] < self._ttl_s:
@@ -69,12 +69,12 @@ class ResultCache:
         return result
 
     async def _release(self, query: str, pending: _PendingRequest) -> None:
-        """Forget a request that nobody waits for any more; one that is still on its way is broken off."""
+        """Drop a request that nobody waits for any more; it is cancelled if it is still in flight."""
         if self._pending.get(query) is pending:
             del self._pending[query]
         if not pending.task.done():
             pending.task.cancel()
             await asyncio.wait([pending.task])
             if not pending.task.cancelled():
-                # Seen, so that asyncio does not complain of a failure that nobody wants to hear of.
+                # Retrieved, so that asyncio does not warn of an exception that nobody needs.
                 pending.task.exception()

@@ -1,4 +1,4 @@
-"""An HTTP API as a source: a request made from templates, a reply read through a mapping (JMESPath)."""
+"""An HTTP API as a source: the request comes from templates, the reply is read through a mapping (JMESPath)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def split_date(text: str) -> tuple[str, str]:
 
 
 class HttpApi:
-    """One API, asked at question time. `close` it in the end."""
+    """One API, queried at question time. Call `close` at the end."""
 
     def __init__(self, name: str, settings: HttpApiSource, quota: DailyQuota | None = None) -> None:
         self.name = name
@@ -58,11 +58,11 @@ class HttpApi:
         return redact_url(self._settings.url)
 
     async def search(self, query: str) -> Sequence[Passage]:
-        """Return what the API finds for a query, best first, with its rank as score (1 down to 0).
+        """Return the API's results for a query, best first, with the rank as score (1 down to 0).
 
-        Results of the same query are used again for `cache_s` seconds, and whoever asks it meanwhile waits for the same
-        requests. Raises `SourceError` when the API cannot be reached, refuses, or answers with something else than what
-        the mapping expects, when its key is missing, and when the requests of the day are used up.
+        Results of the same query are cached for `cache_s` seconds, and concurrent callers share the same requests.
+        Raises `SourceError` when the API cannot be reached, refuses, or answers with something else than what the
+        mapping expects, when its key is missing, and when the requests of the day are used up.
         """
         return await self._cache.get_or_fetch(query, self._search_uncached)
 
@@ -171,7 +171,7 @@ def _check_template(name: str, template: str) -> None:
 
 
 def _fill_template(template: str, values: Mapping[str, str]) -> str:
-    # In one pass: a query that itself holds {api_key} is data.
+    # In one pass: a query that contains {api_key} is data.
     return _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], template)
 
 
@@ -194,7 +194,7 @@ def _collect_strings(value: Any) -> list[str]:
 
 
 def _to_plain_text(value: Any) -> str:
-    """Return a value as plain text: lists joined, tags gone, entities resolved."""
+    """Return a value as plain text: lists joined, tags removed, entities resolved."""
     if isinstance(value, list):
         return "\n".join(filter(None, map(_to_plain_text, value)))
     if value is None or isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How many requests a live source may still get today, counted over restarts and over processes."""
+"""The daily request quota of a live source, counted across restarts and processes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from core.errors import SourceError
 from core.runtime.locks import blocking_file_lock
 
-# "2026-11-20 00000123": always as long, so that a count is replaced in one write.
+# "2026-11-20 00000123": always the same length, so that one write replaces the count.
 COUNT_DIGITS = 8
 
 
 class DailyQuota:
-    """The requests of one source from midnight to midnight, where the machine is. The count is kept in `file`."""
+    """The requests of one source from midnight to midnight, local time. The count is in `file`."""
 
     def __init__(self, name: str, file: Path, daily_limit: int, today: Callable[[], date] = date.today) -> None:
         self._name = name
@@ -25,9 +25,9 @@ class DailyQuota:
         self._today = today
 
     async def reserve(self, request_count: int) -> None:
-        """Count requests that are about to be sent. Raises `SourceError`, and counts none, when so many are not left.
+        """Count requests that are about to be sent. Raises `SourceError`, and counts none, when fewer are left.
 
-        A count that cannot be kept is a `SourceError` too: nobody knows then how many were sent.
+        A count that cannot be written is a `SourceError`, too: nobody would know how many were sent.
         """
         await asyncio.to_thread(self._reserve, request_count)
 

@@ -1,4 +1,4 @@
-"""A remote retrieval service as a source: several knowledge bases, asked at once, their scores weighted."""
+"""A remote retrieval service as a source: several knowledge bases, queried at once, with weighted scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from knowledge.web.client import Request, Response, WebClient, read_json, resolv
 from knowledge.web.markup import strip_hidden_markup
 
 MAX_TEXT_CHARS = 4000
-# How long a base without the enhanced call is asked in the standard way before it is tried again.
+# How long a base without the enhanced call gets the standard call before the enhanced one is tried again.
 STANDARD_CALL_TTL_S = 3600.0
 NOT_SUPPORTED_STATUSES = frozenset({404, 405})
 LIST_KEYS = ("results", "data", "list", "records")
@@ -33,7 +33,7 @@ LINK_KEYS = ("url", "link", "source_url")
 
 
 class RemoteRag:
-    """One service, asked at question time. `close` it in the end."""
+    """One service, queried at question time. Call `close` at the end."""
 
     def __init__(self, name: str, settings: RemoteRagSource, quota: DailyQuota | None = None) -> None:
         self.name = name
@@ -49,7 +49,8 @@ class RemoteRag:
         return redact_url(self._settings.base_url)
 
     async def search(self, query: str) -> Sequence[Passage]:
-        """Return what all bases find for a query, best first, their scores (0 to 1) multiplied with the bases' weights.
+        """Return the results of all bases for a query, best first; scores (0 to 1) are multiplied by the weights of
+        the bases.
 
         A base that fails is logged and left out. Results of the same query are used again for `cache_s` seconds, unless
         a base failed, and whoever asks it meanwhile waits for the same requests. Raises `SourceError` when all bases
@@ -70,7 +71,7 @@ class RemoteRag:
         if len(errors) == len(outcomes):
             raise errors[0]
         candidates = [passage for outcome in outcomes if not isinstance(outcome, SourceError) for passage in outcome]
-        # What several bases hold counts once, with its higher score: the last of an id stays.
+        # A result of several bases counts once, with its highest score: the last of an id stays.
         passages_by_id = {passage.id: passage for passage in sorted(candidates, key=lambda passage: passage.score)}
         passages = sorted(passages_by_id.values(), key=lambda passage: -passage.score)[: self._settings.limit]
         return LiveResult(passages, is_complete=not errors)
@@ -92,7 +93,9 @@ class RemoteRag:
         return error
 
     async def _call_base(self, base: str, query: str) -> Response:
-        """Make the enhanced call; the standard one where there is none, which is remembered once it has answered."""
+        """Make the enhanced call, or the standard one where the service has no other; that is remembered once it has
+        answered.
+        """
         settings = self._settings
         try:
             key = await resolve_secret(settings.api_key)

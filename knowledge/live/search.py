@@ -1,4 +1,4 @@
-"""Live sources beside the store: asked at once, their results scored so that they compare with stored passages."""
+"""Live sources beside the store: queried at the same time, with scores that compare to those of stored passages."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from knowledge.live import LiveRetriever, open_live_source
 def deduplicate(
     stored_passages: Sequence[Passage], live_passages: Sequence[Passage], standing_to_live: Mapping[str, str]
 ) -> list[Passage]:
-    """Return stored and live passages, those of a page that is among both from one side only: the more similar one.
+    """Return stored and live passages. A page that is in both comes from one side only: the more similar one.
 
-    `standing` names the live source of each source of standing queries. A result without an address goes by its title.
-    Passages of one side are never told to be twins: they are pieces of a document.
+    `standing_to_live` names the live source of each source of standing queries. A result without an address goes by
+    its title. Passages of one side are never duplicates: they are pieces of a document.
     """
     groups: dict[tuple[str, str], dict[bool, list[Passage]]] = defaultdict(lambda: {True: [], False: []})
     passages = []
@@ -48,7 +48,7 @@ def _best_similarity(passages: Sequence[Passage]) -> float:
 
 
 def _page_key(passage: Passage) -> str:
-    """Return what is the same for two addresses of one page: host in lower case, no fragment, no slash at the end."""
+    """Return a canonical address of a page: host in lower case, no fragment, no slash at the end."""
     if not passage.url:
         return passage.title
     try:
@@ -59,8 +59,8 @@ def _page_key(passage: Passage) -> str:
     return f"{host}{parts.path.rstrip('/')}?{parts.query}"
 
 
-# What a word of middling rarity adds to a passage's BM25 score in a collection of some thousand passages. A live result
-# belongs to no collection that we could count in.
+# What a word of medium rarity adds to a BM25 score in a collection of some thousand passages. A live result belongs
+# to no collection that we could count.
 TYPICAL_TERM_WEIGHT = 3.0
 
 Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
@@ -69,8 +69,8 @@ Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 class LiveSources:
     """The configured live sources. `similarity` gives the cosines of texts with a query.
 
-    `data_dir` is where their requests are counted. Beside stored passages they are waited for `patience_s` seconds at
-    most (None: as long as each source's own limit). `meter` counts how they answer.
+    `data_dir` is where their requests are counted. Beside stored passages we wait at most `patience_s` seconds for
+    them (None: as long as each source's own limit). `metrics` counts how they answer.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class LiveSources:
     async def search_with_stored(
         self, sources: Collection[str], query: str, stored_search: Coroutine[Any, Any, Sequence[Passage]]
     ) -> list[Passage]:
-        """Return what is stored, and what the live ones of the sources find meanwhile.
+        """Return the stored passages together with the results of the live sources.
 
-        What is stored is never lost to them: one that fails or takes too long is left out, and the log says so. Those
-        that are asked when needed are asked only where no stored passage is similar enough to the query. A page that
-        standing queries have found, too, comes once.
+        A live source that fails or takes too long is left out, and the log says so. Sources that are queried when
+        needed are queried only if no stored passage is similar enough. A page that standing queries have found, too,
+        comes once.
         """
         names = [name for name in dict.fromkeys(sources) if name in self._sources]
         always_names = [name for name in names if self._settings[name].ask == "always"]
@@ -131,13 +131,13 @@ class LiveSources:
             get_logger(__name__).warning("live.cut", source=name, patience_s=self._timeout_s)
             return []
         except SourceError:
-            # `search` has logged it; beside other sources that is nothing found.
+            # `search` has logged it; beside other sources it counts as no results.
             return []
 
     async def search(self, sources: Collection[str], query: str) -> list[Passage]:
-        """Ask those of the sources that are live, all at once, and return what they found with both scores.
+        """Query the live ones among the sources, all at once, and return their results with both scores.
 
-        One that fails is logged and left out; when all of several fail, or the only one, the first failure leaves.
+        A source that fails is logged and left out; when all fail, the first error is raised.
         Raises `SourceError`.
         """
         retrievers = [self._sources[name] for name in dict.fromkeys(sources) if name in self._sources]

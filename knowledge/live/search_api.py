@@ -10,17 +10,17 @@ from typing import Any
 from core.errors import SourceError
 from core.settings import HttpApiSource, SearchApiSource
 
-# How each service names the age of results. Where it knows none of that length, the next shorter one stands for it: no
-# result is ever older than was asked for.
+# How each service names the age of results. Without an exact match the next shorter age is used: no result is ever
+# older than requested.
 BRAVE_AGE = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 GOOGLE_AGE = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
 BING_AGE = {"day": "Day", "week": "Week", "month": "Month", "year": "Month"}
 
 
 def to_http_api_source(settings: SearchApiSource, name: str = "") -> HttpApiSource:
-    """Return the HTTP API that a search service is.
+    """Return a search service as an HTTP API.
 
-    Raises `SourceError`, with the source's name, for a wish that the service has no parameter for.
+    Raises `SourceError`, with the source's name, for an option that the service has no parameter for.
     """
     if settings.provider == "tavily" and settings.language:
         raise SourceError(f"source {name}: provider tavily cannot be told a language: leave language out")

@@ -21,7 +21,7 @@ SCORE_KEYS = ("relevance_score", "score")
 
 
 class ApiReranker:
-    """Asks a service for the order of the best passages; the others follow in the fused order. `close` it in the end.
+    """Asks a service for the order of the best passages; the others follow in the fused order. Call `close` at the end.
 
     The passages' texts and the query are sent to that service.
     """
@@ -29,7 +29,7 @@ class ApiReranker:
     def __init__(self, settings: RerankerSettings, alpha: float) -> None:
         self._settings = settings
         self._alpha = alpha
-        # The operator's own service may well be on this machine; where it redirects to may not.
+        # The operator's own service may be on this machine; a redirect may not lead there.
         self._client = WebClient({urlsplit(settings.url).hostname or ""})
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:

@@ -34,7 +34,7 @@ THREADS = 2
 
 
 class CrossEncoderReranker:
-    """Scores the best passages with the query, one pair at a time; the others follow. `close` it in the end.
+    """Scores the best passages with the query, one pair at a time; the others follow. Call `close` at the end.
 
     The model is loaded for the first question. Raises `ConfigurationError` when it cannot be used at all.
     """
@@ -45,7 +45,7 @@ class CrossEncoderReranker:
         self._alpha = alpha
         self._model_file = _find_model_file(self._folder)
         self._load_task: asyncio.Task[_Model] | None = None
-        # One question after the other: side by side all of them would be late.
+        # One question at a time: in parallel all of them would be late.
         self._lock = asyncio.Lock()
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
@@ -57,7 +57,7 @@ class CrossEncoderReranker:
             self._load_task = asyncio.create_task(
                 asyncio.to_thread(_load_model, self._model_file, self._folder / TOKENIZER_FILE)
             )
-        # A question that is cut off leaves the model to those after it.
+        # A question that runs out of time makes way for the next.
         model = await asyncio.shield(self._load_task)
         texts = [rerank_input(passage) for passage in fused_passages[: self._top_n]]
         cancel_event = threading.Event()

@@ -1,4 +1,4 @@
-"""Ordering the passages that several agents found for one query. Without an API nothing leaves the machine."""
+"""Orders the passages that several agents found for one query. Without an API nothing leaves the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.types import Passage
 
 
 class ClosableReranker(Protocol):
-    """A `core.ports.Reranker` that whoever made it closes in the end."""
+    """A `core.ports.Reranker` with a `close` for its owner."""
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Return the same passages, best first."""
@@ -49,7 +49,7 @@ def _make_unweighted(settings: SearchSettings) -> ClosableReranker:
 
 
 class FusionReranker:
-    """Makes the scores of different searches comparable: the same fusion as in one search, over all that was found.
+    """Makes the scores of different searches comparable: the same fusion as in one search, over all results.
 
     Similarities and BM25 scores are true ones over the whole store, so that nothing has to be embedded again.
     """
@@ -79,14 +79,14 @@ class NoOpReranker:
 
 
 class WeightedReranker:
-    """Multiplies what another reranker makes of passages with the weights of their kinds."""
+    """Multiplies the scores of another reranker by the weights of the document kinds."""
 
     def __init__(self, reranker: ClosableReranker, weights: Mapping[str, float]) -> None:
         self._reranker = reranker
         self._weights = weights
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """Return the passages in their weighed order. Raises what the other one does."""
+        """Return the passages in their weighted order. Raises the same errors as the other reranker."""
         return apply_kind_weights(await self._reranker.rerank(query, passages), self._weights)
 
     async def close(self) -> None:

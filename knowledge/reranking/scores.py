@@ -1,4 +1,4 @@
-"""From what a reranker says of some passages to one order of all."""
+"""Merges the scores that a reranker gave to some passages into one order of all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from core.types import Passage
 
-# What a passage is longer than, no reranker reads: their windows end at about 512 tokens.
+# Rerankers read about 512 tokens; longer passages are cut to this many characters.
 MAX_CHARACTERS = 4000
 
 
@@ -30,7 +30,7 @@ def order_by_scores(passages: Sequence[Passage], scores: Mapping[int, float]) ->
 
 
 def rerank_input(passage: Passage) -> str:
-    """Return what of a passage is judged: its title belongs to it."""
+    """Return the text of a passage that is judged, its title included."""
     return f"{passage.title}\n{passage.text}"[:MAX_CHARACTERS]
 
 

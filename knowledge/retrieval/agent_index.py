@@ -1,4 +1,4 @@
-"""What routing compares questions with, made from an agent's stored passages and from what its owner told."""
+"""What routing compares questions with: an agent's stored passages, and the description and examples of its owner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from knowledge.retrieval.routing import AgentIndex, MixInText, cluster
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixIn:
-    """The texts that an agent's owner told, and their unit vectors, shape (m, d), a row each."""
+    """The texts that an agent's owner configured, and their unit vectors, shape (m, d), one row each."""
 
     texts: tuple[MixInText, ...]
     vectors: Vectors
@@ -23,7 +23,7 @@ class MixIn:
 
 @dataclass(frozen=True, slots=True)
 class AgentIndexEntry:
-    """An agent's index, None where there is nothing to compare with, and the number of its stored passages."""
+    """An agent's index (None when there is nothing to compare with), and the number of its stored passages."""
 
     index: AgentIndex | None
     passage_count: int
@@ -58,7 +58,7 @@ async def index_agent(
         vectors = _concatenate([await store.vectors(source) for source in sources])
         passage_count += len(vectors)
         centroid_groups.append(scale * await asyncio.to_thread(cluster, vectors, routing.centroids))
-    # What was told stands for the whole agent: the kind that counts most.
+    # The mix-in stands for the whole agent, so the kind with the largest weight counts.
     weights = np.array(
         [[mix_in_text.weight * max(sources_by_scale)] for mix_in_text in mix_in.texts], np.float32
     ).reshape(-1, 1)

@@ -1,8 +1,8 @@
-"""A store as questions see it: without the results of standing queries whose time is over.
+"""The store as questions see it: without expired results of standing queries.
 
-A refresh deletes them. Until it comes, and when it has failed for days, they must not be shown either: so what may be
-shown is decided anew at each search, by the record that the refresh keeps beside the store. The record also says when a
-result was last found, which is put below its text.
+A refresh deletes expired results. Until it runs, and when it has failed for days, they must not be shown either: every
+search checks the record that the refresh keeps beside the store. The record also says when a result was last found;
+that is added below its text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ExpiryFilteringStore:
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
     ) -> Sequence[Passage]:
-        """Search as the store does. A source of which nothing may be shown takes no place from the others."""
+        """Search as the store does. Expired results take no places from the others."""
         visible_results = {
             source: await self._load_visible_results(source) for source in sources if source in self._standing_sources
         }
@@ -103,6 +103,6 @@ def _append_times(passage: Passage, result: StandingResult) -> Passage:
 def _read_record(
     folder: Path, cached_record: tuple[tuple[int, int], StandingRecord] | None
 ) -> tuple[tuple[int, int], StandingRecord]:
-    # Looked at before it is read: a record that comes in between is read again at the next search.
+    # The version is read first: a record written in between is read again at the next search.
     state = get_file_version(folder)
     return cached_record if cached_record and cached_record[0] == state else (state, load_record(folder))

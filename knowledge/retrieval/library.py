@@ -22,12 +22,12 @@ from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
 from knowledge.retrieval.routing import AgentIndex, select_agents
 
-# Below this share of known tokens a text's vector means little: only words count then.
+# Below this share of known tokens a text's vector means little, and only words count.
 MIN_VOCABULARY_COVERAGE = 0.5
 QUERY_CACHE_SIZE = 256
-# What live sources may take of the time for one search, at whose end the stored passages would be lost with them.
+# The share of a search's time that live sources may take; at its end the stored passages would be lost as well.
 LIVE_TIME_SHARE = 0.8
-# How long a failing embedder is left alone.
+# How long a failing embedder is not called again.
 EMBEDDER_COOLDOWN_S = 10.0
 
 
@@ -71,16 +71,16 @@ class KnowledgeLibrary:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether no source of any agent held a passage at the last `load`, and none is live."""
+        """Return whether no source had a passage at the last `load` and none is live."""
         return not self._live_sources and not any(entry.passage_count for entry in self._index_entries.values())
 
     async def load(self, sources: Collection[str] = ()) -> None:
         """Compute what routing compares questions with: centroids of every agent's vectors, and its mix-in.
 
-        With `sources` only for the agents that own one of them. Questions asked meanwhile are routed by what was
-        loaded before. Raises `StoreError`, `EmbeddingError`; then all stays as it was.
+        With `sources`, only for the agents that own one of them. Meanwhile questions are routed by the previous index.
+        Raises `StoreError`, `EmbeddingError`; then all stays as it was.
         """
-        # One at a time, or a slower one that began earlier would bring back what was.
+        # One at a time: a slower, earlier load must not overwrite a newer one.
         async with self._load_lock:
             if self._mix_ins is None:
                 self._mix_ins = {
@@ -94,14 +94,14 @@ class KnowledgeLibrary:
             self._index_entries = index_entries
 
     async def reload(self, sources: Collection[str] = ()) -> None:
-        """Do as `load` after these sources (all when none is named) were refreshed; the next question sees it."""
+        """Load again after these sources (all when none is named) were refreshed; the next question uses it."""
         await self.load(sources)
 
     async def route(self, query: str) -> Sequence[AgentScore]:
-        """Return the agents to ask, best first. A query that the embedder hardly knows goes by words instead.
+        """Return the agents to ask, best first. A query that the embedder hardly knows is routed by words instead.
 
-        An agent with live sources that has no passages to be known by is asked every time, unless it has a mix-in; one
-        with live sources only is so with one, too, where words have to do.
+        An agent with live sources and without passages is always asked, unless it has a mix-in. When words decide, an
+        agent with live sources only is asked even then.
         """
         indexes = [entry.index for entry in self._index_entries.values() if entry.index]
         indexed_names = {index.name for index in indexes}
@@ -122,8 +122,8 @@ class KnowledgeLibrary:
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Return at most `limit` passages of an agent's sources by weighted hybrid search, best first.
 
-        `dense` is embedded in place of the query, which then gives the words alone. Raises `UsageError` for an unknown
-        agent.
+        `dense_query` is embedded instead of the query, which is then searched by words only. Raises `UsageError` for
+        an unknown agent.
         """
         if agent not in self._agents:
             agent_names = ", ".join(sorted(self._agents)) or "none are configured"
@@ -137,7 +137,9 @@ class KnowledgeLibrary:
     async def _retrieve(
         self, query: str, vector: Vectors | None, sources: Sequence[str], candidates: int
     ) -> Sequence[Passage]:
-        """Search what is stored and ask what is live; when live sources fail or are slow, the stored ones count."""
+        """Search the stored sources and query the live ones; when live sources fail or are slow, the stored ones are
+        enough.
+        """
         stored_sources = [source for source in sources if source not in self._live_sources]
         if len(stored_sources) == len(sources):
             return await self._store.search(query_tokens(query), vector, stored_sources, candidates)
@@ -148,7 +150,7 @@ class KnowledgeLibrary:
         )
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return the cosine of each text with the query; its share of the words where there are no vectors to go by."""
+        """Return the cosine of each text with the query, or its share of common words when there are no vectors."""
         vector = await self._try_embed(query) if texts else None
         if vector is None:
             return _word_overlap(query, texts)
@@ -160,7 +162,7 @@ class KnowledgeLibrary:
         return similarities
 
     async def close(self) -> None:
-        """Give up the embeddings that nobody waits for any more, and the live sources' connections. Idempotent."""
+        """Cancel embeddings that nobody waits for, and close the live sources' connections. Idempotent."""
         await self._live_sources.close()
         tasks = list(self._embedding_tasks.values())
         for task in tasks:
@@ -169,7 +171,7 @@ class KnowledgeLibrary:
         self._embedding_tasks.clear()
 
     async def _try_embed(self, query: str) -> Vectors | None:
-        """Return the query's vector, or None where words alone have to do: it means little, or cannot be had."""
+        """Return the query's vector, or None when only words can be used: the vector means little or is unavailable."""
         if not self._is_in_vocabulary(query):
             return None
         if time.monotonic() < self._embedder_retry_at:
@@ -178,7 +180,7 @@ class KnowledgeLibrary:
             async with asyncio.timeout(self._query_timeout_s):
                 return await self._embed_cached(query)
         except (EmbeddingError, TimeoutError) as error:
-            # Whoever comes next must not wait for it again.
+            # The next question must not wait for it again.
             self._embedder_retry_at = time.monotonic() + self._embedder_cooldown_s
             get_logger(__name__).warning("query.not_embedded", error=str(error) or f"not in {self._query_timeout_s} s")
             return None
@@ -187,9 +189,10 @@ class KnowledgeLibrary:
         return self._embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE
 
     async def _route_lexically(self, query: str, indexes: Sequence[AgentIndex]) -> Sequence[AgentScore]:
-        """Order agents by their best passage for the query's words; those without any come last, as configured.
+        """Order agents by their best BM25 score for the query; those without a match come last, in the configured
+        order.
 
-        With a threshold above 0 these are not asked: a search by words would find nothing there.
+        With a threshold above 0 the latter are not asked: a search by words would find nothing there.
         """
         sources = {source for index in indexes for source in self._agents[index.name].sources}
         passages = await self._store.search(query_tokens(query), None, sources, self._search_settings.candidates)
@@ -213,9 +216,9 @@ class KnowledgeLibrary:
         return any(source in self._live_sources for source in self._agents[name].sources)
 
     async def _embed_cached(self, query: str) -> Vectors:
-        """Return the query's vector. Who asks for the same query meanwhile or later shares one embedding.
+        """Return the query's vector. Concurrent and later calls for the same query share one embedding.
 
-        The embedding belongs to no asker: one that is cancelled does not take it from the others.
+        No caller owns the embedding: a cancelled caller does not cancel it for the others.
         """
         task = self._embedding_tasks.get(query)
         if task is None:
@@ -235,7 +238,7 @@ class KnowledgeLibrary:
         return vector
 
     def _evict_failed(self, query: str, task: asyncio.Task[Vectors]) -> None:
-        # Asking for the exception also marks it as seen: the askers may all be gone.
+        # Reading the exception also marks it as retrieved: all callers may be gone.
         has_failed = task.cancelled() or task.exception() is not None
         if has_failed and self._embedding_tasks.get(query) is task:
             del self._embedding_tasks[query]

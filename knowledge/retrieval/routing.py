@@ -1,4 +1,4 @@
-"""Which retrieval agents a query goes to: centroids of each agent's knowledge, mixed with what its owner says of it.
+"""Which retrieval agents a query goes to: centroids of each agent's knowledge, mixed with its owner's description.
 
 KIMAs 3.2.2: the vectors of an agent's passages are clustered; a query is compared with the centroids, and with the
 vectors of the agent's description, its examples and its questions with answers; the weighted sum is scaled per agent.
@@ -28,7 +28,7 @@ CONVERGENCE_SHARE = 0.002
 
 @dataclass(frozen=True, slots=True)
 class MixInText:
-    """One text that an agent's owner mixed in, of which kind it is, and what its cosine is multiplied with."""
+    """One mix-in text of an agent, its kind, and the factor of its cosine."""
 
     kind: str
     text: str
@@ -39,9 +39,9 @@ class MixInText:
 class AgentIndex:
     """What a query is compared with: vectors, shape (k, d) and (m, d); either may be empty.
 
-    A vector is as long as its cosine counts: 1, or the scale of its source's kind, times the weight of what was told.
-    `mix_in_weight` (0 to 1) is the weight of `mix_in` against `centroids`, `scale` multiplies the score. `told` are
-    the texts behind `mix_in`, one a row.
+    A vector's length is its weight: 1, or the scale of its source's kind, times the weight of the mix-in text.
+    `mix_in_weight` (0 to 1) is the weight of the mix-in vectors against the centroids, `scale` multiplies the score.
+    `mix_in_texts` are the texts behind the mix-in vectors, one per row.
     """
 
     name: str
@@ -53,10 +53,9 @@ class AgentIndex:
 
 
 def count_centroids(passage_count: int, limit: int) -> int:
-    """Return how many centroids stand for so many passages: the root of eight times as many, and at most `most`.
+    """Return how many centroids represent so many passages: the square root of eight times the number, at most `limit`.
 
-    So a FAQ of 8 answers has all of its 8, 50 passages have 20, and 128 have 32: with more of them there is more to
-    tell apart, but ever less. Never more than there are passages, and at least 1.
+    So 8 passages have 8 centroids, 50 have 20, and 128 have 32. Never more than there are passages, and at least 1.
     """
     return max(1, min(limit, passage_count, round(math.sqrt(8 * passage_count))))
 
@@ -64,14 +63,14 @@ def count_centroids(passage_count: int, limit: int) -> int:
 def cluster(vectors: Vectors, max_centroids: int, *, seed: int = 0, max_iterations: int = 20) -> Vectors:
     """Return the centroids of spherical k-means as unit vectors, shape (k, d): the same for the same input and seed.
 
-    `vectors` are unit vectors, shape (n, d); those that are no numbers are left out. k is `count_centroids`, and no
+    `vectors` are unit vectors, shape (n, d); vectors with NaN are ignored. k is `count_centroids`, and no
     more than there are different vectors; each is the mean of one vector at least. k is 0 only when no vector counts.
     """
     generator = np.random.default_rng(seed)
     centroid_count = count_centroids(len(vectors), max_centroids)
     if len(vectors) > MAX_SAMPLES:
         vectors = vectors[np.sort(generator.choice(len(vectors), MAX_SAMPLES, replace=False))]
-    # A damaged vector would make its whole cluster, and what is compared with it, no number.
+    # A damaged vector would turn its whole cluster, and every comparison with it, into NaN.
     vectors = vectors[np.isfinite(vectors).all(axis=1)]
     if not len(vectors):
         return vectors
@@ -89,9 +88,9 @@ def cluster(vectors: Vectors, max_centroids: int, *, seed: int = 0, max_iteratio
 
 @dataclass(frozen=True, slots=True)
 class RoutingScore:
-    """What the score of an agent for a query is made of: its best cosine with either side, None for an empty one.
+    """The parts of an agent's score for a query: its best cosine with each side, None for an empty side.
 
-    Both cosines are weighted as the index is. `told` is what matched best of the mix-in.
+    Both cosines carry the weights of the index. `best_text` is the mix-in text that matched best.
     """
 
     centroid_cosine: float | None
@@ -117,7 +116,7 @@ class RoutingScore:
 
 
 def score_agent(query: Vectors, index: AgentIndex) -> RoutingScore:
-    """Return how well a query (a unit vector, shape (d,)) fits an agent, with what that is made of."""
+    """Return how well a query (a unit vector, shape (d,)) fits an agent, with the parts of the score."""
     centroid_cosine = float((index.centroids @ query).max()) if len(index.centroids) else None
     if not len(index.mix_in_vectors):
         return RoutingScore(centroid_cosine, None, index.mix_in_weight, index.scale)
@@ -138,7 +137,7 @@ def compute_score(query: Vectors, index: AgentIndex) -> float:
 def select_agents(query: Vectors, indexes: Sequence[AgentIndex], *, limit: int, threshold: float) -> list[AgentScore]:
     """Return the `limit` best agents that score at least `threshold`, best first; of equals, by name.
 
-    An agent with nothing to compare a query with is never chosen, and none is for a query that is no number.
+    An agent without vectors is never chosen; for a query vector with NaN none is.
     """
     scores = [AgentScore(index.name, compute_score(query, index)) for index in indexes]
     eligible_scores = [agent for agent in scores if agent.score >= threshold and agent.score > -np.inf]

@@ -1,4 +1,4 @@
-"""Why a query went where it went, and why its passages stand in their order: every score on the way."""
+"""Explains a search: every score that routed the query and ranked its passages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RoutingMethod = Literal["vectors", "words", "option"]
 
 @dataclass(frozen=True, slots=True)
 class AgentExplanation:
-    """One agent: its score where it is asked, and what the vectors say of it (None where words decide)."""
+    """One agent: its score if it is asked, and its routing score by vectors (None when words decide)."""
 
     name: str
     is_selected: bool
@@ -35,8 +35,8 @@ class AgentExplanation:
 class PassageExplanation:
     """One passage in its final order.
 
-    `agents` holds the score that each agent's own search gave it, `fused` the one over all that was found; `score` in
-    the passage is what the reranker and the weight of its kind made of it.
+    `agent_scores` holds the score of each agent's own search, `fused_score` the one over all results; `score` in the
+    passage is the final one after the reranker and the weight of its kind.
     """
 
     passage: Passage
@@ -48,7 +48,7 @@ class PassageExplanation:
 async def explain_routing(
     query: str, selected_agents: Sequence[AgentScore], settings: Settings, store: Store, embedder: Embedder
 ) -> tuple[RoutingMethod, Sequence[AgentExplanation]]:
-    """Return by what a query was routed, and every agent, those that are asked first and the others by score."""
+    """Return how a query was routed, and every agent: those that are asked first, then the others by score."""
     routing_scores: dict[str, RoutingScore] = {}
     if embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE:
         try:
@@ -57,7 +57,7 @@ async def explain_routing(
                 index.name: score_agent(vector, index) for index in await make_indexes(settings, store, embedder)
             }
         except EmbeddingError:
-            # The question was routed by words for the same reason: that is what is told.
+            # The question was routed by words for the same reason, so that is reported.
             routing_scores = {}
     scores = {agent.name: agent.score for agent in selected_agents}
     unselected_names = sorted(
@@ -79,7 +79,7 @@ async def explain_routing(
 def explain_passages(
     ranked_passages: Sequence[Passage], results_by_agent: Mapping[str, Sequence[Passage]], settings: Settings
 ) -> Sequence[PassageExplanation]:
-    """Return the scores behind each ranked passage. `found` is what each agent's search gave."""
+    """Return the scores behind each ranked passage. `results_by_agent` holds the results of each agent's search."""
     search = settings.knowledge.search
     candidates = [passage for passages in results_by_agent.values() for passage in passages]
     fused_scores = {passage.id: passage.score for passage in fuse(candidates, search.alpha)}

@@ -1,4 +1,4 @@
-"""The version of each source: another one as soon as any of its documents changed, whoever refreshed it."""
+"""The version of each source. It changes as soon as any document changes, whichever process refreshed it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from knowledge.ports import Store, StoredDocument
 
 
 class SourceVersions:
-    """Versions read from the store, remembered for as long as whoever asks allows."""
+    """Versions read from the store, cached for as long as the caller allows."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -19,7 +19,7 @@ class SourceVersions:
         self._lock = asyncio.Lock()
 
     async def get_versions(self, sources: Collection[str], max_age_s: float) -> Mapping[str, str]:
-        """Return the version of each source as it was at most `oldest_s` seconds ago; "" for one that holds nothing.
+        """Return the version of each source, at most `max_age_s` seconds old; "" for an empty source.
 
         Raises `StoreError`.
         """

@@ -1,1 +1,1 @@
-"""Bodies of knowledge: one module or folder per kind, each behind the `Source` protocol."""
+"""Stored sources: one module or folder per kind, each behind the `Source` protocol."""

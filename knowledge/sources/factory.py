@@ -1,4 +1,4 @@
-"""Bodies of knowledge: one module per kind, each behind the `Source` protocol."""
+"""Opens the source that the settings describe."""
 
 from __future__ import annotations
 

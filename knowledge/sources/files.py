@@ -159,7 +159,7 @@ class FilesFolder:
 
 
 def _get_size(file: Path) -> int | None:
-    """Return a file's size in bytes, or None when even that is not told: its folder may be listed but not searched."""
+    """Return a file's size in bytes, or None when it cannot be read: its folder may be listed but not searched."""
     try:
         return file.stat().st_size
     except OSError:
@@ -167,5 +167,5 @@ def _get_size(file: Path) -> int | None:
 
 
 def _is_valid_unicode(name: str) -> bool:
-    """Tell whether a file's name is valid Unicode: others cannot be stored or linked."""
+    """Return whether a file's name is valid Unicode: others cannot be stored or linked."""
     return name.encode("utf-8", "ignore").decode("utf-8") == name

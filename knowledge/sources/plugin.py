@@ -1,6 +1,6 @@
-"""A source of somebody's own, which an installed package offers as an entry point. Whatever it does, nothing is lost.
+"""A plug-in source, which an installed package offers as an entry point. Nothing it does can lose knowledge.
 
-What it makes is checked before it counts, and what it raises becomes a `SourceError` that names it.
+Its results are checked before they count, and every exception becomes a `SourceError` that names it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from core.errors import SourceError
 from core.settings import OwnSource
 from knowledge.ports import Document, Listing, Source
 
-# Installed packages offer sources of their own under this group.
+# The entry point group of plug-in sources.
 SOURCES_GROUP = "kimas.sources"
 _TEXT_FIELDS = ("path", "text", "kind", "title", "url")
 
 
 class SourceFactory(Protocol):
-    """What an entry point of the group `kimas.sources` is: a class or a function that makes a `Source`."""
+    """An entry point of the group `kimas.sources`: a class or function that returns a `Source`."""
 
     def __call__(self, name: str, options: Mapping[str, Any], data_dir: Path) -> Source:
         """Return the source of a name. `options` are as configured; `data_dir` is a folder of its own to keep state."""

@@ -1,4 +1,4 @@
-"""Standing queries: what a live source answers to them is kept as documents, for a while after it was last seen."""
+"""Standing queries: a live source's results are kept as documents for a while after they were last found."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def to_path(passage: Passage) -> str:
 
 
 def load_record(folder: Path) -> StandingRecord:
-    """Read the record in a folder. An empty one stands for none, and for a damaged one: all is asked anew then."""
+    """Read the record in a folder. A missing or damaged record is an empty one: then all queries are sent again."""
     try:
         data = read_json(folder / RECORD_FILE)
         results = {path: _parse_result(value) for path, value in data["results"].items()}
@@ -122,7 +122,7 @@ def save_record(folder: Path, record: StandingRecord) -> None:
 
 
 def get_file_version(folder: Path) -> tuple[int, int]:
-    """Return what differs as soon as another record lies in a folder; zeros for none."""
+    """Return a version of the record file, which changes whenever the file is replaced; zeros without a file."""
     try:
         file_stat = (folder / RECORD_FILE).stat()
     except OSError:
@@ -148,9 +148,9 @@ def _parse_result(data: Mapping[str, Any]) -> StandingResult:
 
 MAX_QUERIES = 1000
 MAX_QUERY_CHARS = 400
-# Queries asked at once: a service that people's questions go to as well must not be flooded.
+# Concurrent queries: people's questions use the same service, so it must not be flooded.
 MAX_CONCURRENT_QUERIES = 4
-# How much longer than it is shown a result stays on record, so that a refresh still knows of what it has to delete.
+# How much longer than shown a result stays on record, so that a refresh still knows what to delete.
 RECORD_TTL_S = 7 * 24 * HOUR_S
 
 
@@ -160,7 +160,10 @@ def get_record_folder(data_dir: Path, name: str) -> Path:
 
 
 class StandingQueries:
-    """The standing queries of one live source, whose settings are `live`. The record is kept in `folder_of` it."""
+    """The standing queries of one live source, whose settings are `live`.
+
+    The record is in the folder `get_record_folder`.
+    """
 
     def __init__(
         self,
@@ -174,7 +177,7 @@ class StandingQueries:
             raise SourceError(f"source {name}: of: {settings.of} is no source that is asked at question time")
         self.name = name
         self._settings = settings
-        # In a refresh nobody waits, and an earlier answer is no news.
+        # Nobody waits for a refresh, and a cached answer would be no news.
         changes = {"limit": settings.limit, "timeout_s": settings.timeout_s, "cache_s": 0}
         self._live_settings: SourceSettings = live_settings.model_copy(update=changes)
         self._data_dir = data_dir
@@ -219,7 +222,8 @@ class StandingQueries:
     ) -> tuple[StandingRecord, Sequence[SourceError]]:
         """Return the record with the new answers, and why queries failed; after a whole row of failures the rest do.
 
-        Those come first that were not answered for the longest time: so none is always the one cut off by a limit.
+        The queries that were not answered for the longest time come first, so that a limit never cuts off the same
+        ones.
         """
         errors: list[SourceError] = []
         ordered_queries = sorted(queries, key=lambda query: record.asked.get(query, 0.0))

@@ -1,4 +1,4 @@
-"""Answers that people taught and somebody approved, from the journal's database."""
+"""Taught answers that a reviewer approved, from the journal's database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TaughtAnswers:
-    """What was approved, each answer a document named after who approved it and when."""
+    """The approved answers, each a document named after its reviewer and the time of the review."""
 
     def __init__(self, name: str, data_dir: Path) -> None:
         self.name = name

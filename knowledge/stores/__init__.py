@@ -1,4 +1,4 @@
-"""Where passages live: one module or package per database, each behind the `Store` protocol."""
+"""Passage stores: one package per database, each behind the `Store` protocol."""
 
 from __future__ import annotations
 

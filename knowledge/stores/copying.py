@@ -1,4 +1,4 @@
-"""Knowledge from one store into another, with its vectors: nothing is read from the sources or embedded again."""
+"""Copies knowledge from one store to another, vectors included: nothing is read from the sources or embedded again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH_PASSAGES = 2000
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What copying one source has changed in the other store, in documents; `passages` are those written."""
+    """What copying one source changed in the target store, in documents; `passages` counts those written."""
 
     name: str
     copied: int
@@ -29,10 +29,10 @@ class CopyReport:
 async def copy_source(
     origin: Store, target: Store, source: str, dimension: int, *, batch_passages: int = BATCH_PASSAGES
 ) -> CopyReport:
-    """Make the target hold of a source what the origin holds; documents that it has already are left alone.
+    """Copy a source to the target store; documents that are there already are left alone.
 
     `dimension` is the length of their vectors; about `batch_passages` are written in one commit. The origin is only
-    read. A copy that is interrupted, by a kill as well, goes on where it was. Raises `StoreError`; what was written
+    read. An interrupted copy, even a killed one, continues where it stopped. Raises `StoreError`; what was written
     before stays, and is complete per document.
     """
     started_at = time.monotonic()
@@ -76,7 +76,9 @@ async def _rows(origin: Store, source: str, paths: Collection[str], dimension: i
 
 
 def _batch_paths(documents: Mapping[str, StoredDocument], max_passages: int) -> Iterator[Sequence[str]]:
-    """Yield the paths in groups of `most` passages, or of one document; documents without any passage count as one."""
+    """Yield the paths in groups of `max_passages` passages, or of one document; documents without any passage count as
+    one.
+    """
     batch: list[str] = []
     passage_count = 0
     for path, document in documents.items():

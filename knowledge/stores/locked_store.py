@@ -1,4 +1,4 @@
-"""One writer at a time in all processes that share a data directory; readers do not wait."""
+"""One writer at a time across all processes that share a data directory; readers do not wait."""
 
 from __future__ import annotations
 

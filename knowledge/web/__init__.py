@@ -1,1 +1,1 @@
-"""The outside: one guarded HTTP client for every source that is reached over the network."""
+"""One guarded HTTP client for every source that is reached over the network."""

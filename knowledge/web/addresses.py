@@ -1,4 +1,4 @@
-"""Which addresses a source may be fetched from: public ones, and private ones only where the owner says so by name."""
+"""Which addresses may be fetched: public ones, and private ones only where the configuration names the host."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SCHEMES = ("http", "https")
 
 
 def check_url(url: str, allowed_hosts: Collection[str]) -> None:
-    """Refuse what is no web address, carries credentials, or names a private address literally.
+    """Refuse an address that is not http(s), carries credentials, or is a private literal.
 
-    Names are checked again when they are resolved. `allowed` are host names whose private addresses are wanted.
+    Names are checked again when they are resolved. `allowed_hosts` are host names that may have private addresses.
     Raises `SourceError`.
     """
     try:
@@ -41,7 +41,7 @@ def check_address(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Addr
 
 
 def redact_url(url: str) -> str:
-    """Return an address as messages may show it: without credentials, query and fragment."""
+    """Return an address without credentials, query and fragment, so that messages may show it."""
     try:
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

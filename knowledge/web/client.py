@@ -1,4 +1,4 @@
-"""Reading what an API answered: JSON of whatever shape, and text that is safe to keep."""
+"""The guarded HTTP client: public addresses only, with limits on size, time and redirects; and reading its replies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_REDIRECTS = 5
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 USER_AGENT = "KIMAs/0.1 (+question answering bot)"
 CHUNK_BYTES = 64 * 1024
-# What may travel to another host with a redirect. Any other header may hold a secret, whatever it is called.
+# Headers that may follow a redirect to another host. Any other header may hold a secret.
 SAFE_HEADERS = frozenset({"accept", "accept-language", "if-modified-since", "if-none-match", "user-agent"})
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -38,7 +38,7 @@ class ResponseTooLarge(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to fetch. `body` is sent as JSON. `kb` bounds the reply, unpacked; `timeout_s` the whole exchange."""
+    """What to fetch. `body` is sent as JSON. `max_kb` bounds the reply, unpacked; `timeout_s` the whole exchange."""
 
     url: str
     method: str = "GET"
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back. `url` is where it was found after redirects; header names are in lower case."""
+    """A reply. `url` is the address after redirects; header names are in lower case."""
 
     status: int
     url: str
@@ -73,7 +73,7 @@ class Response:
 class WebClient:
     """Use as an asynchronous context manager. `allowed` names hosts whose private addresses may be reached.
 
-    `resolver` finds the addresses of names in place of the system's; what it finds is checked like the system's.
+    `resolver` replaces the system's resolver; its results are checked in the same way.
     """
 
     def __init__(self, allowed_hosts: Collection[str] = (), resolver: AbstractResolver | None = None) -> None:
@@ -96,10 +96,11 @@ class WebClient:
     async def fetch(self, request: Request, check_redirect: RedirectCheck | None = None) -> Response:
         """Send a request and return the whole reply, whatever its status.
 
-        Redirects are followed, each checked like the first address, and by `check`, which is told where each one leads
-        and raises `SourceError` for what is not to be asked. To another origin (scheme, host, port) only harmless
-        headers follow and never a body, so that no secret does. Raises `SourceError` for a refused address, a redirect
-        that would take the body elsewhere, a reply that is too late and a failed connection, and `TooLong`.
+        Redirects are followed, each checked like the first address, and by `check_redirect`, which is told where each
+        one leads and raises `SourceError` for what is not to be asked. To another origin (scheme, host, port) only
+        harmless headers follow and never a body, so that no secret does. Raises `SourceError` for a refused address, a
+        redirect that would take the body elsewhere, a reply that is too late and a failed connection, and
+        `ResponseTooLarge`.
         """
         display_url = redact_url(request.url)
         try:
@@ -186,7 +187,7 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 async def _read_limited(response: aiohttp.ClientResponse, max_kb: int, display_url: str) -> bytes:
-    """Read a reply piece by piece: its length may be a lie, and compressed content may grow without end."""
+    """Read a reply in pieces: its declared length may be wrong, and compressed content may grow without end."""
     content = bytearray()
     async for chunk in response.content.iter_chunked(CHUNK_BYTES):
         content += chunk
@@ -196,7 +197,7 @@ async def _read_limited(response: aiohttp.ClientResponse, max_kb: int, display_u
 
 
 def _describe_error(error: BaseException) -> str:
-    """Say what went wrong without the address, whose query may hold a key."""
+    """Describe an error without the address, whose query may hold a key."""
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -207,9 +208,9 @@ def _describe_error(error: BaseException) -> str:
 
 
 def guard_resolver(resolver: AbstractResolver, allowed_hosts: Collection[str]) -> AbstractResolver:
-    """Return a resolver that gives what another one finds, as long as every address is public.
+    """Return a resolver that passes on the results of another one as long as every address is public.
 
-    The connection goes to the very address that was checked here, so that a name cannot change its mind in between.
+    The connection goes to the address that was checked here, so a name cannot be rebound in between.
     """
     from aiohttp.abc import AbstractResolver
 
@@ -231,7 +232,7 @@ def guard_resolver(resolver: AbstractResolver, allowed_hosts: Collection[str]) -
     return GuardedResolver()
 
 
-# Line breaks and tabs are text; the rest is not seen, and breaks files and terminals.
+# Line breaks and tabs are text; other control characters are invisible and break files and terminals.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
 
 
@@ -246,9 +247,9 @@ async def read_json(response: Response) -> Any:
 
 
 def to_text(value: Any) -> str:
-    """Return a text without control characters; nothing for what is no text.
+    """Return a text without control characters; an empty one for anything that is no text.
 
-    JSON may hold half of a surrogate pair, which no file can: a question mark stands for it.
+    JSON may hold half of a surrogate pair, which no file can store: it becomes a question mark.
     """
     if not isinstance(value, str):
         return ""
@@ -258,15 +259,15 @@ def to_text(value: Any) -> str:
 
 
 def to_line(value: Any, max_chars: int = 300) -> str:
-    """Return a text as one line of at most `longest` characters."""
+    """Return a text as one line of at most `max_chars` characters."""
     return " ".join(to_text(value).split())[:max_chars]
 
 
 async def resolve_secret(secret: Secret | None) -> str:
-    """Return a key, or nothing where none is configured. Raises `SourceError` for one that is missing or empty."""
+    """Return a secret, or an empty text when none is configured. Raises `SourceError` when it is missing or empty."""
     if secret is None:
         return ""
-    # A file may lie on a disk that is slow.
+    # The file may be on a slow disk.
     return _read_secret(secret) if secret.file is None else await asyncio.to_thread(_read_secret, secret)
 
 

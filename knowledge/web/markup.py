@@ -1,4 +1,4 @@
-"""Markdown that others wrote: what nobody sees of it, and what a browser would run, is left out."""
+"""Sanitizes Markdown from outside: invisible parts, and everything that a browser would run, are removed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _URL_ATTRIBUTE = re.compile(
 )
 _SCRIPT_URL = re.compile(r"<?(?:(?:java|vb)script:|data:(?!image/(?:png|gif|jpe?g|webp|avif)\b))", re.IGNORECASE)
 _IGNORED_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\\"']")
-# How far is looked: back for the list that an indented line may belong to, ahead for the end of code in a line, and of
-# an address. Without such ends the time would not stay in proportion to the length of the text.
+# Limits of the search: back for the list that an indented line may belong to, ahead for the end of inline code and of
+# an address. They keep the time linear in the length of the text.
 _LOOKBEHIND_CHARS, _LOOKBEHIND_LINES, _LOOKAHEAD_CHARS = 600, 12, 2000
 _MAX_FENCE_CHARS = 20
 
@@ -40,10 +40,9 @@ _MAX_FENCE_CHARS = 20
 def strip_hidden_markup(text: str, *, keep_line_numbers: bool = False) -> str:
     """Return Markdown without comments, scripts, styles, drawings and frames, and without what a browser would run.
 
-    Of tags the attributes go that hold a script (`onclick`, a `javascript:` address), of links such an address. Code
-    stays as it is: in fences, in indented blocks and in lines. What is opened and never closed stays too, for it may be
-    prose. With `lines` every line keeps its number. Takes time in proportion to the length of the text, whatever is in
-    it.
+    Tags lose attributes that hold a script (`onclick`, a `javascript:` address), links lose such an address. Code
+    stays as it is: fenced, indented and inline. What is opened and never closed stays too, because it may be prose.
+    With `keep_line_numbers` every line keeps its number. Takes linear time for any text.
     """
     pieces: list[str] = []
     unclosed: set[str] = set()

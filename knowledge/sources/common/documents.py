@@ -1,4 +1,4 @@
-"""From bytes to text, and from content to a fingerprint."""
+"""Reading documents: bytes to text, content to fingerprints, and links to a document's lines."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def decode(data: bytes) -> str:
 
 
 def unusable_reason(data: bytes, *, allow_binary: bool = False) -> str:
-    """Return why content cannot be used ("binary", "empty"), or an empty string. `packed` content may be binary."""
+    """Return why content cannot be used ("binary", "empty"), or an empty string.
+
+    With `allow_binary`, binary content is usable.
+    """
     if allow_binary:
         return "" if data.strip() else "empty"
     has_bom = any(data.startswith(bom) for bom, _ in _UTF32_BOMS + _UTF16_BOMS)

@@ -1,4 +1,4 @@
-"""Which paths of a source are taken, and how each will be chunked. The one module that imports `pathspec`."""
+"""Which paths of a source are read, and how each will be chunked."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PathGlobs:
         self._exclude = _compile_globs(name, "exclude", exclude)
 
     def matches(self, path: str) -> bool:
-        """Tell whether the globs let a path in."""
+        """Return whether the globs accept a path."""
         is_included = self._include is None or self._include.match_file(path)
         return is_included and not self._exclude.match_file(path)
 

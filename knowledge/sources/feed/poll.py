@@ -1,4 +1,4 @@
-"""What is new in a feed: one polite look at it, for those who follow it rather than keep its knowledge."""
+"""New entries of a feed: one polite poll, for feeds that are followed as posts rather than stored."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MAX_TITLE_CHARS, MAX_TEXT_CHARS, MAX_LINK_CHARS = 300, 2000, 2000
 # Of a text with its markup; more is not looked at.
 MAX_MARKUP_CHARS = 50_000
 NOT_MODIFIED = 304
-# A status that asks for fewer requests, and how long it is left alone where it does not say.
+# The status codes that ask for fewer requests, and the pause when the server names none.
 RATE_LIMIT_STATUSES, DEFAULT_WAIT_S, MAX_WAIT_S = (429, 503), 900.0, 86_400.0
 
 
 class FeedRateLimited(SourceError):
-    """The server asks to be left alone for `wait_s` seconds."""
+    """The server asks for a pause of `wait_s` seconds."""
 
     def __init__(self, message: str, wait_s: float) -> None:
         super().__init__(message)
@@ -71,10 +71,10 @@ async def poll_feed(
     etag: str = "",
     modified: str = "",
 ) -> FeedUpdate | None:
-    """Fetch a feed and return what it holds beside the `known` entries, or None when it is in the state named.
+    """Fetch a feed and return what it holds beside the `known_ids` entries, or None when it is in the state named.
 
-    With None for `known` nothing counts as new. Raises `Busy` when the server asks to wait, and `SourceError` for an
-    address that is refused, a feed that cannot be fetched, and what is no feed.
+    With None for `known_ids` nothing counts as new. Raises `FeedRateLimited` when the server asks to wait, and
+    `SourceError` for an address that is refused, a feed that cannot be fetched, and what is no feed.
     """
     conditions = {"If-None-Match": etag, "If-Modified-Since": modified}
     headers = {name: value for name, value in conditions.items() if value}
@@ -152,7 +152,7 @@ def _to_plain_line(html: object, max_chars: int) -> str:
 
 
 def _parse_retry_after(headers: Mapping[str, str]) -> float:
-    """Return for how long the server wants to be left alone: it says seconds or a date, or nothing of use."""
+    """Return the pause that the server asks for: it sends seconds, a date, or nothing useful."""
     retry_after = headers.get("retry-after", "")
     try:
         wait_s = float(retry_after)
@@ -161,5 +161,5 @@ def _parse_retry_after(headers: Mapping[str, str]) -> float:
             wait_s = parsedate_to_datetime(retry_after).timestamp() - time.time()
         except (ValueError, OverflowError):
             wait_s = DEFAULT_WAIT_S
-    # A server that jokes, or a clock that is off, must not end the following for good.
+    # An absurd value, or a wrong clock, must not stop polling for good.
     return min(max(wait_s, 1.0), MAX_WAIT_S) if math.isfinite(wait_s) else DEFAULT_WAIT_S

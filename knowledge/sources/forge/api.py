@@ -1,4 +1,4 @@
-"""What a forge holds: issues, discussions and releases, and how one reads as a document."""
+"""The API of a forge: issues, discussions and releases, and how each becomes a document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from knowledge.web.markup import FENCE, strip_hidden_markup
 PER_PAGE = 100
 MAX_PAGES = 300
 NOT_MODIFIED = 304
-# How long a limit without a time holds, and the longest that is believed.
+# The pause when a rate limit names no time, and the longest pause that is accepted.
 DEFAULT_WAIT_S = 60.0
 MAX_WAIT_S = 7200.0
 STATUS_HINTS = {
@@ -33,7 +33,7 @@ _NEXT_LINK = re.compile(r'<([^<>]*)>\s*;[^<>]*?\brel="?next"?', re.IGNORECASE)
 
 
 class RateLimited(Exception):
-    """The service wants to be left alone until a time, in seconds since 1970."""
+    """The rate limit lasts until a time, in seconds since 1970."""
 
     def __init__(self, until: float) -> None:
         super().__init__(f"the rate limit is reached until {format_utc(until)}")
@@ -41,7 +41,10 @@ class RateLimited(Exception):
 
 
 class ForgeApi:
-    """One project's API. `tags` are the ETags of earlier rounds by address; what this round got is in `seen`."""
+    """One project's API.
+
+    `etags` are the ETags of earlier rounds by address; what this round got is in `received_etags`.
+    """
 
     def __init__(
         self, client: WebClient, base: str, headers: Mapping[str, str], settings: ForgeSource, etags: Mapping[str, str]
@@ -173,7 +176,7 @@ def _rate_limit_reset(headers: Mapping[str, str]) -> float:
     except (KeyError, ValueError):
         reset = _rate_limit_header(headers, "reset")
         wait_s = reset - now if reset else DEFAULT_WAIT_S
-    # A clock that is off, or a server that jokes, must not stop us for ever.
+    # A wrong clock, or an absurd value, must not stop the source for good.
     return now + (min(max(wait_s, 1.0), MAX_WAIT_S) if math.isfinite(wait_s) else DEFAULT_WAIT_S)
 
 
@@ -193,7 +196,10 @@ _BOT_NAME = re.compile(r".*\[bot\]|(?:project|group)_\d+_bot.*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """One comment. `written` is in seconds since 1970. `unwanted` tells that a bot wrote it, or that it was hidden."""
+    """One comment.
+
+    `created_at` is in seconds since 1970. `is_excluded` is true when a bot wrote it or it was hidden.
+    """
 
     author: str
     text: str
@@ -206,9 +212,9 @@ class Comment:
 class Item:
     """One issue, discussion or release, without the comments that have to be asked for.
 
-    `updated` and `written` are in seconds since 1970; `stamp` changes whenever the item or the number of its comments
-    does. `comments` is None where they have to be asked for; an accepted answer comes first. `state` is open, closed,
-    or empty where there is none. `unwanted` says why it is passed over, whatever the settings.
+    `updated_at` and `created_at` are in seconds since 1970; `stamp` changes whenever the item or the number of its
+    comments does. `comments` is None where they have to be asked for; an accepted answer comes first. `state` is open,
+    closed, or empty where there is none. `skip_reason` says why it is skipped whatever the settings are.
     """
 
     path: str
@@ -228,7 +234,7 @@ class Item:
     def to_markdown(self, comments: Sequence[Comment], skipped_authors: Collection[str]) -> str:
         """Return the item as Markdown: its text, what it is, its comments in their order.
 
-        Comments of bots and of the `skipped` names are left out.
+        Comments of bots and of the `skipped_authors` names are left out.
         """
         parts = [clean_markdown(self.body[:MAX_TEXT_CHARS]), f"({self._metadata_line()})"]
         skipped_names = {name.casefold() for name in skipped_authors}
@@ -317,7 +323,7 @@ def is_bot(author: Any) -> bool:
 
 
 def clean_markdown(text: str) -> str:
-    """Return what people wrote without what nobody sees, its headings below those of the document."""
+    """Return a user's text without invisible markup, with its headings below those of the document."""
     visible_text = strip_hidden_markup(text)
     return _CODE_OR_HEADING.sub(
         lambda match: f"##{match['heading']}" if match["heading"] else match[0], visible_text

@@ -55,7 +55,7 @@ query($owner: String!, $name: String!, $after: String, $items: Int!, $comments: 
 
 
 class Github:
-    """Implements `Forge` for one repository."""
+    """Implements `ForgeClient` for one repository."""
 
     def __init__(self, api: ForgeApi, settings: GithubSource) -> None:
         self._api = api
@@ -63,7 +63,7 @@ class Github:
         self._repository = f"/repos/{settings.repository}"
 
     async def items(self, kind: str, since: float) -> AsyncIterator[Item | None]:
-        """Yield as `Forge.items`. Pull requests are no issues here."""
+        """Yield items as `ForgeClient` says. Pull requests are left out."""
         items = {"issues": self._issues, "discussions": self._discussions, "releases": self._releases}[kind](since)
         async for item in items:
             yield item

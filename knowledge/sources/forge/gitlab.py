@@ -25,7 +25,7 @@ STATES = {"open": "opened", "closed": "closed", "all": "all"}
 
 
 class Gitlab:
-    """Implements `Forge` for one project."""
+    """Implements `ForgeClient` for one project."""
 
     def __init__(self, api: ForgeApi, settings: GitlabSource) -> None:
         self._api = api
@@ -33,7 +33,7 @@ class Gitlab:
         self._project = f"/projects/{quote(settings.project, safe='')}"
 
     async def items(self, kind: str, since: float) -> AsyncIterator[Item | None]:
-        """Yield as `Forge.items`. What is confidential comes as unwanted."""
+        """Yield items as `ForgeClient` says. Confidential items carry a skip reason."""
         params: dict[str, str] = {}
         if kind == "issues":
             # What was closed since must be seen, to be forgotten where only open ones are wanted.

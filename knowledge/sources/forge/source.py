@@ -87,7 +87,7 @@ class ItemStateStore(TextStore):
 
 
 def _is_valid(sync_state: SyncState) -> bool:
-    """Say whether what a file held are numbers where numbers belong."""
+    """Return whether a state read from a file has numbers where numbers belong."""
     numbers = [sync_state.began, sync_state.blocked_until, *_values(sync_state.cursors)]
     tags = _values(sync_state.tags)
     return all(isinstance(value, float | int) for value in numbers) and all(isinstance(value, dict) for value in tags)
@@ -199,7 +199,8 @@ class ForgeProject:
             sync_state.blocked_until = error.until
             run.errors.append(f"{self.display_name}: {error}")
         if previous_items and not sync_state.items:
-            # More often a mistake over there than a wish to forget everything: all is asked for until that is clear.
+            # An empty listing is more often an error of the service than a deletion of everything: the round is
+            # repeated.
             sync_state.items, sync_state.cursors = previous_items, {}
             run.errors.append(f"{self.display_name} has nothing left that can be used")
 

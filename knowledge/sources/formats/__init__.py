@@ -1,4 +1,4 @@
-"""Documents that are no plain text, read into Markdown: one module per family of formats."""
+"""Converts documents to Markdown: one module per family of formats."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ HTML_TYPES = ("text/html", "application/xhtml+xml")
 class WebPage:
     """One page. `links` are absolute, without fragments. A page that asks not to be indexed has no text.
 
-    `plain` is all that can be read on it, for what is too short to have a main text.
+    `plain_text` is all that can be read on it, for what is too short to have a main text.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What a document may cost: its size when unpacked, its parts, its time."""
+"""Limits of a document: its unpacked size, its parts, its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PDF: the text of each page, under its number."""
+"""Word, PowerPoint, Excel and PDF documents as Markdown."""
 
 from __future__ import annotations
 

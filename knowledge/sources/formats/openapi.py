@@ -63,7 +63,7 @@ class _ApiSpec:
         self._root = root
 
     def describe_operation(self, operation: JsonObject, path_parameters: Any) -> list[str]:
-        """Return what is told of one operation, part by part; `shared` are the parameters of its path."""
+        """Return what is told of one operation, part by part; `path_parameters` are the parameters of its path."""
         texts = [str(operation.get(name) or "").strip() for name in ("summary", "description")]
         if operation.get("operationId"):
             texts.append(f"Operation: `{operation['operationId']}`")

@@ -1,4 +1,4 @@
-"""Where a repository has moved to on its own host: git itself follows no redirect, for it would follow one anywhere."""
+"""How git reaches a repository: credentials, ssh keys, and redirects on the same host (git itself would follow any)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class GitAccess:
-    """What git's environment has besides, and the secret that no message may repeat."""
+    """Additional environment variables for git, and the secret that no message may contain."""
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret: str = field(default="", repr=False)

@@ -1,4 +1,4 @@
-"""What is wrong with files, by the id of their content: looked at once, for content under an id never changes."""
+"""Why files are unusable, by the id of their content: checked once, because content under an id never changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_LFS_POINTER_BYTES = 1024
 
 
 class BlobCheckCache:
-    """What was found out about the blobs of one source, kept in a file from one refresh to the next."""
+    """The check results of one source's blobs, kept in a file between refreshes."""
 
     def __init__(self, name: str, file: Path) -> None:
         self._name = name
@@ -28,9 +28,9 @@ class BlobCheckCache:
         self._reasons: dict[str, str] | None = None
 
     async def check(self, git: Git, blobs: Collection[str], binary_blobs: Collection[str]) -> Mapping[str, str]:
-        """Return what is wrong with each blob, or an empty text; `packed` may be binary. Missing blobs are left out.
+        """Return why each blob is unusable, or an empty text; `binary_blobs` may be binary. Missing blobs are left out.
 
-        Raises `GitFailure` when the repository is damaged.
+        Raises `GitError` when the repository is damaged.
         """
         cached = await asyncio.to_thread(self._read) if self._reasons is None else self._reasons
         keys = {blob: f"{blob}+" if blob in binary_blobs else blob for blob in blobs}

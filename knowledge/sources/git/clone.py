@@ -162,7 +162,7 @@ class GitClone:
         return commits
 
     async def _explain_stale(self, state: CloneState, fetch_error: GitError) -> str:
-        """Find out whether the remote or the clone is at fault. Raises `GitFailure` when it is the clone."""
+        """Find out whether the remote or the clone is at fault. Raises `GitError` when it is the clone."""
         try:
             await self._require_branches(fetch_error, self.directory)
         except GitError as error:
@@ -191,7 +191,7 @@ class GitClone:
         )
 
     async def _require_branches(self, fetch_error: GitError, directory: Path) -> None:
-        """Raise `GitFailure` when the remote does not answer either, `SourceError` when it lacks a branch."""
+        """Raise `GitError` when the remote does not answer either, `SourceError` when it lacks a branch."""
         if isinstance(fetch_error, GitTimeout):
             raise fetch_error
         output = await Git(directory, self._timeout, self._access).run("ls-remote", "--", self._url)

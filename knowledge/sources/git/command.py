@@ -61,7 +61,7 @@ class Git:
         self._access = access
 
     async def run(self, *arguments: str) -> bytes:
-        """Return what a command writes. Raises `GitFailure`; a cancelled or late command is killed.
+        """Return what a command writes. Raises `GitError`; a cancelled or late command is killed.
 
         A remote that has moved on its own host is asked there; one that leads to another host is not.
         """
@@ -94,7 +94,7 @@ class Git:
     async def blobs(self, ids: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:
         """Yield the content of objects in their order. Missing ones are left out.
 
-        Raises `GitFailure` when the repository is damaged. Close the iterator when leaving it early.
+        Raises `GitError` when the repository is damaged. Close the iterator when leaving it early.
         """
         async with _git_process(self.directory, ("cat-file", "--batch"), self._access) as process:
             for start in range(0, len(ids), _BATCH_SIZE):
@@ -123,7 +123,7 @@ class Git:
 
 @contextmanager
 def _output_files() -> Iterator[OutputFiles]:
-    """Make files for what a command writes and for its errors; they go with the block. Raises `GitFailure`."""
+    """Make files for what a command writes and for its errors; they go with the block. Raises `GitError`."""
     with ExitStack() as files:
         try:
             output, errors = (files.enter_context(tempfile.TemporaryFile()) for _ in range(2))

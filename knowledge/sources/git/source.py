@@ -27,7 +27,7 @@ _LINK_MODE, _SUBMODULE_MODE = b"120000", b"160000"
 
 @dataclass(slots=True)
 class Tree:
-    """Blob ids by path, as far as they are taken; `packed` are those blobs that may be binary."""
+    """Blob ids by path, as far as they are taken; `binary_blobs` are those blobs that may be binary."""
 
     blobs: dict[str, str] = field(default_factory=dict)
     binary_blobs: set[str] = field(default_factory=set)
@@ -36,7 +36,7 @@ class Tree:
 
 
 async def list_tree(git: Git, commit: str) -> bytes:
-    """Return all entries of a commit as git writes them. Raises `GitFailure`."""
+    """Return all entries of a commit as git writes them. Raises `GitError`."""
     return await git.run("ls-tree", "-r", "-z", "--long", commit)
 
 
@@ -222,7 +222,7 @@ class GitRepository:
         return Listing(fingerprints, revision, dict(skipped), tips.stale)
 
     async def _read_tree(self, git: Git, commit: str) -> Tree:
-        """Return the files of a commit, as far as can be told without their content. Raises `GitFailure`."""
+        """Return the files of a commit, as far as can be told without their content. Raises `GitError`."""
         tree = await asyncio.to_thread(filter_tree, await list_tree(git, commit), self._path_filter)
         if tree.skipped[MISSING] and self._clone:
             raise GitError(f"{tree.skipped[MISSING]} files are missing in the clone")

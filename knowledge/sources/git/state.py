@@ -14,7 +14,7 @@ from core.runtime.locks import try_file_lock
 from knowledge.sources.common.state_files import read_json, write_atomically
 
 STATE_FILE = "kimas.json"
-# For so long another source may use what one has fetched, seconds: sources of one repository are refreshed in a row.
+# Seconds for which other sources may use a fetch: sources of one repository are refreshed one after the other.
 ROUND_S = 60.0
 
 
@@ -67,7 +67,7 @@ class CloneState:
 
 
 def read_state(clone: Path) -> CloneState | None:
-    """Return the state of a clone; None where there is none that can be understood."""
+    """Return the state of a clone, or None when it is missing or damaged."""
     try:
         data: dict[str, Any] = read_json(clone / STATE_FILE)
         fetched = {

@@ -1,4 +1,4 @@
-"""One round over a web site: what waits, what was found, what failed, and when it has cost enough."""
+"""The state of one crawl: the queue, the pages, the failures, and the limits that end it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PageStateStore(TextStore):
         self.save({path: asdict(page) for path, page in pages.items()}, {page.fingerprint for page in pages.values()})
 
 
-# What one visit may cost, beside the pauses: a maze of pages without text, or a site that hangs, has no end of its own.
+# The limits of one crawl, besides the pauses: a maze of pages without text, or a site that hangs, never ends by itself.
 REQUESTS_PER_PAGE = 4
 SECONDS_PER_PAGE = 2.0
 MIN_CRAWL_S = 60.0
@@ -56,8 +56,9 @@ PAGE_LIMIT_REASON = "beyond max_pages"
 
 @dataclass(slots=True)
 class CrawlState:
-    """`known` are the pages of the last visit, `found` those of this one, both by path; `answered` are the paths of
-    which the site has said how they stand now. `requests` and `failures` count pages, without robots.txt and sitemaps.
+    """`known_pages` are the pages of the last visit, `found_pages` those of this one, both by path; `answered_paths`
+    are the paths for which the site has answered. `request_count` and `failure_count` count pages, without
+    robots.txt and sitemaps.
     """
 
     known_pages: dict[str, PageState]
@@ -76,7 +77,7 @@ class CrawlState:
     deadline: float = float("inf")
 
     def start(self, delay_s: float) -> None:
-        """Start the clock; `pause_s` is what the site wants between two requests."""
+        """Start the clock; `delay_s` is what the site wants between two requests."""
         self.deadline = time.monotonic() + max(MIN_CRAWL_S, self.max_pages * (delay_s + SECONDS_PER_PAGE))
 
     def enqueue(self, url: str, depth: int) -> None:
@@ -128,7 +129,7 @@ class CrawlState:
         return f"{self.failure_count} of {self.request_count} pages failed: {self.first_error}"
 
     def unvisited(self) -> dict[str, PageState]:
-        """Return the pages of the last visit of which this one has heard nothing, where it ended early or is stale."""
+        """Return the pages of the last visit that this one did not reach, if it ended early or is stale."""
         ended_early = self.stale_reason() or (self.stop_reason and self.stop_reason != PAGE_LIMIT_REASON)
         capacity = self.max_pages - len(self.found_pages) if ended_early else 0
         remaining_paths = [
@@ -138,6 +139,6 @@ class CrawlState:
 
 
 def get_path(url: str) -> str:
-    """Return by what a page is known: its path with its query."""
+    """Return the key of a page: its path with its query."""
     parts = urlsplit(url)
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -51,9 +51,9 @@ async def read_robots(client: WebClient, site_url: str, timeout_s: float) -> Rob
 async def read_sitemaps(
     client: WebClient, site_url: str, sitemap_urls: Sequence[str], timeout_s: float, *, limit: int, deadline: float
 ) -> list[str]:
-    """Return the pages that a site's sitemaps list, at most `most`; none when there is no usable sitemap.
+    """Return the pages that a site's sitemaps list, at most `limit`; none when there is no usable sitemap.
 
-    No sitemap is asked for after `ends`, on the clock of `time.monotonic`.
+    No sitemap is asked for after `deadline`, on the clock of `time.monotonic`.
     """
     queue = list(sitemap_urls) or [urljoin(site_url, "/sitemap.xml")]
     seen_urls: set[str] = set()

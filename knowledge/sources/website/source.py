@@ -125,7 +125,7 @@ class Website:
         return sum(self._is_wanted(url) and get_path(url) not in crawl.found_pages for url, _ in crawl.queue)
 
     def _check_redirect(self, url: str, robots: Robots) -> None:
-        """Raise `_PassedOver` for a redirect that leads where no link would be followed to."""
+        """Raise `_PageSkipped` for a redirect that leads where no link would be followed to."""
         if urlsplit(url).netloc != self._host:
             raise _PageSkipped("leads elsewhere")
         if not robots.can_fetch(url):

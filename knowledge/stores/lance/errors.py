@@ -1,4 +1,4 @@
-"""What goes wrong in the LanceDB store, said plainly."""
+"""Errors of the LanceDB store, in plain words."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def map_errors(
 ) -> AsyncIterator[None]:
     """Turn LanceDB's failures into `StoreError`: it raises ValueError and RuntimeError for nearly everything.
 
-    `doing` says what is tried (opened, read, written). What takes longer than `seconds` has failed as well; where it is
-    `loading` that takes so long, that goes on.
+    `action` is what was tried (opened, read, written). Taking longer than `timeout_s` is a failure as well; while
+    `is_loading` says so, loading goes on.
     """
     try:
         async with asyncio.timeout(timeout_s):

@@ -1,8 +1,8 @@
-"""The passages of a table in memory, and their hybrid search: exact, without the table's indexes.
+"""Exact hybrid search over the passages of a table in memory, without the table's indexes.
 
-They are kept in blocks that never change. A newer version of the table shares the blocks of the one before: which of
-their passages are still alive is noted anew, and what was written since is read into blocks of its own. So a refresh
-costs what it changes, and both versions together take little more memory than one.
+Passages are kept in immutable segments. A newer version of the table shares the segments of the older one: it notes
+which of their passages are still alive, and reads what was written since into segments of its own. So a refresh costs
+what it changes, and both versions together take little more memory than one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from knowledge.stores.lance.segment import (
 
 T = TypeVar("T")
 
-# So many vectors at most are compared together.
+# The largest batch of query vectors.
 MAX_BATCH_SIZE = 32
 
 
 class DenseScorer:
-    """Compares vectors with all of a version's: who comes while others are compared is compared with the next ones.
+    """Computes cosines in batches: queries that arrive during a batch form the next one.
 
-    Many vectors together cost little more than one, for most of the time the memory is waited for.
+    A batch costs little more than one query, because memory bandwidth is the limit.
     """
 
     def __init__(self, segments: Sequence[Vectors]) -> None:
@@ -53,14 +53,14 @@ class DenseScorer:
         self._pending: list[tuple[Vectors, asyncio.Future[Vectors]]] = []
 
     def score_inline(self, unit_vector: Vectors) -> Vectors:
-        """Return the cosines of a unit vector with all passages, block after block, shape (passages,)."""
+        """Return the cosines of a unit vector with all passages, segment after segment, shape (passages,)."""
         scores: Vectors = np.empty((1, self._passage_count), np.float32)
         _write_cosines(self._segments, unit_vector[None], scores)
         cosines: Vectors = scores[0]
         return cosines
 
     async def score_batched(self, executor: Executor, unit_vector: Vectors) -> Vectors:
-        """Return the same, of many who wait together."""
+        """Return the cosines of a batch of unit vectors."""
         future: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
         self._pending.append((unit_vector, future))
         try:
@@ -72,7 +72,7 @@ class DenseScorer:
             self._pending = [request for request in self._pending if request[1] is not future]
 
     async def _score_pending(self, executor: Executor) -> None:
-        """Compare all who wait. When it is cut off they go on waiting: the next one's turn is theirs."""
+        """Process all waiting queries. When it is cancelled they wait for the next batch."""
         batch = self._pending[:MAX_BATCH_SIZE]
         unit_vectors = np.array([unit_vector for unit_vector, _ in batch])
         scores = np.empty((len(batch), self._passage_count), np.float32)
@@ -88,7 +88,7 @@ class DenseScorer:
 def _write_cosines(segments: Sequence[tuple[Vectors, slice]], unit_vectors: Vectors, scores: Vectors) -> None:
     """Write the cosines of unit vectors with the passages of some blocks into `found`, shape (units, passages)."""
     for segment, columns in segments:
-        # This way round the product of a few vectors takes some 60% of the time that `units @ block.T` takes.
+        # In this order the product of a few vectors takes about 60% of the time of `units @ segment.T`.
         np.clip((segment @ unit_vectors.T).T, -1, 1, out=scores[:, columns])
 
 
@@ -99,7 +99,7 @@ async def run_in_executor(executor: Executor, function: Callable[[], T]) -> T:
 
 # Passages of a block: few enough to be read again when most of them are dead; counting its words takes 50 MB meanwhile.
 SEGMENT_SIZE = 8_192
-# So many blocks of less than a quarter of that may there be, before they are read again into one.
+# How many segments smaller than a quarter of that may exist before they are read again into one.
 MAX_SMALL_SEGMENTS = 8
 # So many bytes of vectors are compared in about a millisecond: sooner than a thread takes its turn.
 MAX_INLINE_BYTES = 8 << 20
@@ -109,7 +109,7 @@ RowIds = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentView:
-    """A block in one version of the table: which of its passages are alive, and the numbers of its rows there."""
+    """A segment in one version of the table: which of its passages are alive, and the numbers of its rows there."""
 
     segment: Segment
     alive: NDArray[np.bool_]
@@ -120,7 +120,7 @@ class InMemoryIndex:
     """All passages of one version of a table."""
 
     def __init__(self, views: Sequence[SegmentView], other_row_ids: RowIds) -> None:
-        """Put parts together; `others` are the numbers of the rows that are no passages."""
+        """Put parts together; `other_row_ids` are the numbers of the rows that are no passages."""
         self.views = views
         self.other_row_ids = other_row_ids
         segments = [view.segment for view in views]
@@ -204,7 +204,7 @@ def _top_positions(scores: FloatArray, eligible_mask: AliveMask, limit: int) -> 
 async def load_memory_index(
     table: Any, dimension: int, executor: Executor, previous: InMemoryIndex | None = None
 ) -> InMemoryIndex:
-    """Read the passages of a table; what the shelf of an earlier version of it holds already is not read again.
+    """Read the passages of a table; what the index of an earlier version holds already is not read again.
 
     Rows never change: those of numbers that it knows are the same. One that is written anew has another number.
     """
@@ -249,7 +249,7 @@ def _batch_row_ids(row_ids: RowIds) -> Iterator[RowIds]:
 
 
 def _make_segment_view(table: Any, dimension: int) -> tuple[SegmentView, RowIds]:
-    """Return a new block, and the numbers of the rows without a vector."""
+    """Return a new segment, and the numbers of the rows without a vector."""
     import pyarrow.compute as pc
 
     has_vector = pc.is_valid(table.column("vector"))
@@ -315,7 +315,7 @@ def _revive_moved_rows(
 
 
 def _drop_sparse_segments(views: Sequence[SegmentView]) -> Sequence[SegmentView]:
-    """Leave out blocks of which half is dead, and small ones when they are many: their rows are read again."""
+    """Leave out segments that are half dead, and small ones when there are many: their rows are read again."""
     counted_views = [(view, np.count_nonzero(view.alive)) for view in views]
     dense_views = [(view, alive_count) for view, alive_count in counted_views if 2 * alive_count > len(view.alive)]
     small_count = sum(alive_count < SEGMENT_SIZE // 4 for _, alive_count in dense_views)

@@ -1,4 +1,4 @@
-"""What lancedb does to a process, kept small: time to import, noise, memory."""
+"""Imports lancedb with little time, noise and memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES = -3, 4 << 20
 def skip_rest_client() -> Iterator[None]:
     """Let the block import lancedb without executing the REST client it never uses here: 2 seconds instead of 3.5.
 
-    Inside, the client's package is an unexecuted stand-in: its models are imported from it, its endpoints are not.
+    Inside, the client's package is an unexecuted placeholder: its models are imported from it, its endpoints are not.
     LanceDB reads its log level from the environment once, at this moment; the user's own setting wins.
     """
     _call_libc("mallopt", M_ARENA_MAX, MAX_ARENAS)
@@ -54,12 +54,12 @@ def import_lancedb() -> None:
 
 
 def trim_memory() -> None:
-    """Give what a write used back to the system, where the C library can: some 40 MB each time. Takes milliseconds."""
+    """Return the memory of a write to the system, if the C library can: some 40 MB each time. Takes milliseconds."""
     _call_libc("malloc_trim", 0)
 
 
 def _call_libc(function: str, *arguments: int) -> None:
-    """Call a function of glibc's allocator; other C libraries do without it."""
+    """Call a function of glibc's allocator; do nothing with other C libraries."""
     libc_function = getattr(ctypes.CDLL(None), function, None)
     if libc_function:
         libc_function(*arguments)

@@ -1,4 +1,4 @@
-"""Some passages of a table in memory, packed: they never change, so that versions of the table can share them."""
+"""Packed, immutable passages in memory, which versions of a table share, and their BM25 scores."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from knowledge.ports import Vectors
 FloatArray = NDArray[np.float32]
 # In as few bytes as the largest of them needs.
 CountArray = NDArray[np.unsignedinteger]
-# Which passages are alive; None: all are.
+# Which passages are alive; None means all.
 AliveMask = NDArray[np.bool_] | None
-# BM25 as the index has it: how fast a repeated word stops to count, and how much a passage's length does.
+# BM25's k1 (saturation of repeated words) and b (weight of a passage's length), as in the table's index.
 BM25_K1, BM25_B = 1.2, 0.75
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InvertedIndex:
-    """The words of a block of passages: which passages hold them and how often.
+    """The inverted index of a segment: which passages contain a word, and how often.
 
     The word whose hash is `hashes[i]`, in ascending order, has its `places` and `times` from `starts[i]` to
     `starts[i + 1]`; `lengths` has the number of words of every passage.
@@ -83,7 +83,7 @@ class InvertedIndex:
 
 
 class BM25Scorer:
-    """The words of all passages of one version of a table: those of its blocks, one block after the other."""
+    """BM25 over all passages of one version of a table, segment after segment."""
 
     def __init__(self, segments: Sequence[InvertedIndex], alive: AliveMask) -> None:
         """Count over blocks, of whose passages these are alive (None: all are)."""
@@ -148,7 +148,7 @@ SEGMENT_COLUMNS = [*PASSAGE_COLUMNS, "fingerprint", "tokens", "vector"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedColumns:
-    """The columns of passages: all texts in one piece of memory, for out of columns they are read more slowly.
+    """The columns of passages: all texts in one piece of memory, which reads faster than Arrow columns.
 
     The texts of passage i, in UTF-8, lie between neighbours in `bounds[i]`.
     """
@@ -184,7 +184,7 @@ class PackedColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """Some passages: their columns, identities, unit vectors, words, and the numbers of their sources."""
+    """A segment: the passages' columns, identities, unit vectors, inverted index, and the numbers of their sources."""
 
     columns: PackedColumns
     identity_hashes: NDArray[np.int64]
@@ -195,7 +195,7 @@ class Segment:
 
     @classmethod
     def from_arrow(cls, table: Any, dimension: int) -> Segment:
-        """Make a block of rows as they were read, each with a vector."""
+        """Make a segment of rows as they were read, each with a vector."""
         vectors = to_vectors(table, dimension)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors /= np.maximum(lengths, np.finfo(np.float32).tiny)

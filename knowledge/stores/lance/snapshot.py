@@ -1,6 +1,6 @@
 """Reading one version of a LanceDB table: hybrid search, above all. Every passage found gets both of its true scores.
 
-A table of ordinary size is searched in memory (`lance_shelf`). In a larger one reading columns costs more than
+A table of ordinary size is searched in memory (`in_memory_index`). In a larger one reading columns costs more than
 searching: the searches return row numbers, and the rows are read once for all. Row numbers hold for one version only.
 """
 
@@ -25,26 +25,26 @@ LOAD_TIMEOUT_S = 300.0
 
 
 class SnapshotLoader:
-    """The reading of a version, in a task of its own: who gives up waiting for it does not end it."""
+    """Reads a version in a task of its own: a cancelled caller does not cancel it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Snapshot] | None = None
 
     def is_loading(self) -> bool:
-        """Say whether a version is being read."""
+        """Return whether a version is being read."""
         return self._task is not None
 
     async def start(self, load: Coroutine[Any, Any, Snapshot]) -> Snapshot:
-        """Begin to read a version and return it."""
+        """Read a version and return it."""
         self._task = asyncio.create_task(asyncio.wait_for(load, LOAD_TIMEOUT_S))
         return await self._wait(self._task)
 
     async def wait_for_pending(self) -> Snapshot | None:
-        """Return the version that somebody has begun to read and not waited for, if there is one."""
+        """Return the version that was read although its caller gave up, if there is one."""
         return None if self._task is None else await self._wait(self._task)
 
     async def close(self) -> None:
-        """Break off what is being read. Idempotent."""
+        """Cancel the reading. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -70,7 +70,9 @@ class Snapshot:
         self._memory_index: InMemoryIndex | None = None
 
     async def load(self, memory_bytes: int, previous: Snapshot | None, executor: Executor) -> None:
-        """Read the passages into memory where they fit; what the view of an earlier version has is taken from there."""
+        """Read the passages into memory if they fit; what the snapshot of an earlier version holds is taken from
+        there.
+        """
         if await fits_in_memory(self.table, self._dimension, memory_bytes):
             previous_index = (
                 previous._memory_index if previous is not None and previous.creation_id == self.creation_id else None

@@ -1,4 +1,4 @@
-"""The embedded passage store: LanceDB through its async API. Its table is described in `lance_table`."""
+"""The embedded passage store: LanceDB through its async API. `table` describes its columns."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ async def open_lance(
 ) -> LanceStore:
     """Open the store in a directory, which need not exist yet: what another process writes there is seen in a second.
 
-    `rebuild` empties it first. `memory` is how many bytes of vectors are held in memory at most; a read that
-    takes longer than `read_seconds` has failed. Raises `StoreMismatch` when it was built with another model
+    `rebuild` empties it first. `memory_bytes` is how many bytes of vectors are held in memory at most; a read that
+    takes longer than `read_timeout_s` has failed. Raises `StoreMismatch` when it was built with another model
     (`embedder_name`, `dimension`) or format, `StoreError` when it is damaged or cannot be accessed.
     """
     directory = await asyncio.to_thread(lambda: directory.expanduser().absolute())
@@ -221,7 +221,7 @@ class LanceStore:
             merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
             # Rows of paths without passages carry a null vector, which "error" would refuse.
             result = await merge.execute(batch, on_bad_vectors="null")
-            # Another process may have written something into these paths between the look and the commit.
+            # Another process may have written to these paths between the check and the commit.
             is_done = result.version == previous_version + 1 or not await _find_other_ids(
                 table, row_filter, current_ids
             )
@@ -249,7 +249,7 @@ class LanceStore:
     async def _latest_snapshot(self) -> Snapshot | None:
         """Return the newest version of the table, at most a second old.
 
-        Who comes while somebody else is reading it searches in the version before: it was the newest a moment ago.
+        While it is being read, others search the previous version, which was the newest a moment ago.
         """
         table = await self._open_table()
         if table is None:
@@ -279,7 +279,7 @@ class LanceStore:
         )
 
     async def _reload_after_write(self) -> None:
-        """Read what was just written, where somebody searches in this process: the next question need not wait."""
+        """Load what was just written, in a process that searches: the next question need not wait for it."""
         if self._snapshot is None:
             return
         try:

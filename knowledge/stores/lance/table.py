@@ -93,13 +93,13 @@ async def ensure_indexes(table: Any) -> None:
 
 
 async def fits_in_memory(table: Any, dimension: int, memory_bytes: int) -> bool:
-    """Tell whether the vectors of a table fit in so many bytes."""
+    """Return whether the vectors of a table fit in so many bytes."""
     row_count: int = await table.count_rows()
     return row_count * dimension * 4 <= memory_bytes
 
 
 async def needs_no_optimize(table: Any) -> bool:
-    """Tell whether a table that is searched in memory need not be optimised yet: that writes all of it anew."""
+    """Return whether a table that is searched in memory need not be optimised yet: optimising rewrites all of it."""
     fragment_count: int = (await table.stats())["fragment_stats"]["num_fragments"]
     return fragment_count <= MAX_FRAGMENTS
 

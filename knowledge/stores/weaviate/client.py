@@ -1,4 +1,4 @@
-"""One Weaviate server or cluster, as the store needs it: its collections, writing, deleting, and its queries."""
+"""A Weaviate server or cluster as the store uses it: collections, writes, deletions and queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weaviate.collections import CollectionAsync
 
 PAGE_SIZE = 500
-# A page is twenty times longer than expected never; the server's own limit is 10,000.
+# A page is never twenty times longer than expected; the server's own limit is 10,000.
 MAX_PAGE_SIZE = 20 * PAGE_SIZE
 # Values in one filter.
 MAX_FILTER_VALUES = 1000
@@ -80,7 +80,7 @@ class Cluster:
                     await self._client.collections.delete(remote_collection.name)
 
     async def put(self, name: str, new_objects: Sequence[NewObject]) -> None:
-        """Write objects in one request. What the server refuses is told with its first reason."""
+        """Write objects in one request. An error names the first reason of the server."""
         from weaviate.classes.data import DataObject
         from weaviate.exceptions import WeaviateInsertManyAllFailedError
 

@@ -1,4 +1,4 @@
-"""Connecting to a Weaviate server: by its settings, with TLS where it is wanted, and only where the version will do."""
+"""Connects to a Weaviate server: by the settings, with TLS if configured, and only to a supported version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a Weaviate server, said plainly."""
+"""Errors of a Weaviate server, in plain words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from core.errors import StoreError
 
 SETTINGS_SECTION = "knowledge.store.weaviate"
-# What a reason holds, and the way out; the first that fits.
+# Part of an error text, and the way out; the first match counts.
 HINTS = (
     (
         ("unauthenticated", "anonymous access not enabled", "status code: 401", "invalid api key", "unauthorized"),
@@ -39,7 +39,7 @@ HINTS = (
 
 @asynccontextmanager
 async def map_errors(store_name: str, action: str, timeout_s: float) -> AsyncIterator[None]:
-    """Turn the client's failures into `StoreError`. `doing` says what is tried: opened, read, written.
+    """Turn the client's failures into `StoreError`. `action` says what is tried: opened, read, written.
 
     What takes longer than `seconds` has failed as well.
     """

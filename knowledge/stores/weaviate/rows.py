@@ -1,4 +1,4 @@
-"""What the Weaviate store keeps, apart from how it is sent: names, keys, and what a reader may see.
+"""What the Weaviate store keeps: names, keys, and what a reader may see.
 
 Two collections: one with a passage per object, one with everything else: a document per object (path, fingerprint), a
 commit and a claim per source, and a label that says which model made the vectors. Their keys are made from what they
@@ -136,7 +136,7 @@ def to_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: 
 
 
 def slot_ranges(total: int, page_size: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of slots, from and below, that hold about `page` of `total` objects each."""
+    """Yield ranges of slots, from and below, that hold about `page_size` of `total` objects each."""
     pages = max(1, -(-total // page_size))
     for number in range(pages):
         yield number * SLOT_COUNT // pages, (number + 1) * SLOT_COUNT // pages

@@ -57,7 +57,7 @@ async def open_weaviate(
     """Open the store on a server; its collections and its tenant are created where they are missing.
 
     `rebuild` empties it first; of shared collections only the own tenant. A writer that died is waited for
-    `claim_seconds`. Raises `StoreMismatch` when it was built with another model (`embedder_name`, `dimension`) or
+    `lease_duration_s`. Raises `StoreMismatch` when it was built with another model (`embedder_name`, `dimension`) or
     format, `StoreError` when the server cannot be reached, refuses the key or is too old.
     """
     cluster = await connect(settings)

@@ -1,4 +1,4 @@
-"""One writer per source at a time, over all machines: a claim in the store that has to be kept up."""
+"""One writer per source at a time across all machines: a lease in the store that has to be renewed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from knowledge.stores.weaviate.rows import NewObject, lease_key
 from knowledge.stores.weaviate.schema import DOCUMENTS
 
 POLL_INTERVAL_S = 0.2
-# How much longer than a dead writer's claim lasts another one waits.
+# How much longer than a dead writer's lease another writer waits.
 TIMEOUT_FACTOR = 1.5
-# A write takes seconds; waiting any longer is told.
+# A write takes seconds; longer waits are logged.
 WARN_AFTER_S = 10.0
 
 
 @asynccontextmanager
 async def hold_lease(cluster: Cluster, source: str, duration_s: float) -> AsyncIterator[WriterLease]:
-    """Hold the claim on a source inside the block; who else wants it waits until it is let go or has run out.
+    """Hold the lease of a source inside the block; other writers wait until it is released or expires.
 
-    A writer that was killed blocks its source for `seconds`. The machines' clocks must agree to a fraction of that.
-    Raises `StoreLocked` when the claim of somebody else does not end.
+    A writer that was killed blocks its source for `duration_s`. The machines' clocks must agree to a fraction of that.
+    Raises `StoreLocked` when the lease of another writer does not end.
     """
     lease = WriterLease(cluster, source, uuid.uuid4().hex, duration_s)
     await lease.acquire()
@@ -39,7 +39,7 @@ async def hold_lease(cluster: Cluster, source: str, duration_s: float) -> AsyncI
 
 @dataclass(slots=True)
 class WriterLease:
-    """A claim on a source by one writer."""
+    """The lease of one writer on a source."""
 
     cluster: Cluster
     source: str
@@ -48,7 +48,7 @@ class WriterLease:
     expires_at: float = 0.0
 
     async def acquire(self) -> None:
-        """Wait for the claim. Raises `StoreLocked`."""
+        """Wait for the lease. Raises `StoreLocked`."""
         started_at, has_warned = time.monotonic(), False
         while not await self.cluster.create(self._make_object()):
             stored_lease = (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
@@ -67,16 +67,16 @@ class WriterLease:
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def renew(self, *, force: bool = False) -> None:
-        """Hold the claim for longer, when half of its time is over; `surely` in any case.
+        """Renew the lease when half of its time is over; with `force`, in any case.
 
-        Raises `StoreLocked` when it ran out and somebody else has it now.
+        Raises `StoreLocked` when it expired and another writer has it now.
         """
         if force or self.expires_at - time.time() < self.duration_s / 2:
             await self._check_owner()
             await self.cluster.put(DOCUMENTS, [self._make_object()])
 
     async def release(self) -> None:
-        """Let go, unless somebody else has it now."""
+        """Release the lease, unless another writer has it now."""
         stored_lease = (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
         if stored_lease is not None and stored_lease["owner"] == self.owner:
             await self.cluster.remove(lease_key(self.source))
