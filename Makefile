@@ -13,7 +13,7 @@ CODE := bots core knowledge tests
 WORKERS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench lock schema clean
+.PHONY: help demo test parallel lint format bench lock schema clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,9 +40,16 @@ demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
 	@echo "      $(BIN)/kimas init                             write a configuration for your sources"
 	@echo "      docs/telegram.md                              put it into a Telegram group"
 
-test: lint  ## lint, types and every test
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not serial"
+# Compiled code is kept: the workers, and every process that a test starts, would compile all of it again.
+test: export PYTHONDONTWRITEBYTECODE :=
+test: $(VENV)/.dev  ## lint, types and every test
+	$(MAKE) --no-print-directory -j 2 lint parallel
 	$(BIN)/pytest -m serial
+
+# The first line compiles the tests, while the types are checked, so that not every worker does.
+parallel: $(VENV)/.dev
+	$(BIN)/pytest --collect-only -qq > /dev/null
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not serial"
 
 lint: $(VENV)/.dev  ## style, layers and types only
 	$(BIN)/ruff check $(CODE)

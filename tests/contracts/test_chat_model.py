@@ -18,6 +18,8 @@ from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
 from tests.peers.language_model import LanguageModelPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 ROOT = Path(__file__).parents[2]
 REPLY = "A tree has leaves, and a trunk."
 ASK = [Turn("user", "What is a tree?"), Turn("assistant", "A plant."), Turn("user", "What has it?")]

@@ -15,6 +15,8 @@ from tests.core.fixtures import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfL
 from tests.core.scripted import ScriptedPeer
 from tests.peers.language_model import LanguageModelPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 HOW = Question("How do I install the package with pip?")
 FOLLOW_UP = Question(
     "Does it need a database?",

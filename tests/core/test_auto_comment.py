@@ -20,6 +20,8 @@ from core.types import AgentScore, Citation, ConversationKey, Message, Question,
 from tests.core.fixtures import ShelfLibrary, settings
 from tests.wiring import make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 CHAT = "test:channel"
 CITED = (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),)
 GOOD = Reply("Gold, at last! [1]", CITED)

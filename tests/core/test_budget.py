@@ -8,6 +8,8 @@ from core.errors import ModelError, UsageError
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 
 async def _late() -> str:
     await asyncio.sleep(30)

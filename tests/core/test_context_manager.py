@@ -17,6 +17,8 @@ from core.types import Question, Reply, Turn
 from tests.core.fixtures import MemorySink, ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 GROUP = (
     Turn("user", "What does the memory module do?", "Ann", "1"),
     Turn("assistant", "It stores messages [1]."),

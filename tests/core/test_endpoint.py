@@ -14,6 +14,8 @@ from core.llm.client import USAGE_TIMEOUT_S, OpenAIClient
 from core.llm.sse import ChatStreamDecoder, InvalidReplyError, StreamChunk, parse_completion
 from tests.peers.language_model import Body, LanguageModelPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 ASK = {"model": "big", "messages": [{"role": "user", "content": "Hello?"}]}
 
 

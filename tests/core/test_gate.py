@@ -601,6 +601,7 @@ def test_people_and_plans_are_told_from_matters() -> None:
     assert not is_resolution("it does not work")
 
 
+@pytest.mark.serial
 def test_hostile_texts_are_judged_in_time() -> None:
     started = time.thread_time()
     for text in (

@@ -14,6 +14,8 @@ from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
 from tests.peers.language_model import LanguageModelPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 ASK = [Turn("user", "Hello?")]
 
 

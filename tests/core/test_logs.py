@@ -210,6 +210,7 @@ def test_a_secret_in_a_url_is_found() -> None:
     assert make_redactor(["a/b c"])("?key=a%2Fb%20c&x") == "?key=[redacted]&x"
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     "piece", ["a", "1", "1:", "sk-", "://a", "Bearer ", "/bot1", "123456:", "12345678901:aaaa", "://a@", "Bearer abcd"]
 )

@@ -22,6 +22,8 @@ from tests.core.fixtures import ShelfLibrary, passage, settings
 from tests.core.scripted import models
 from tests.peers.language_model import LanguageModelPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 # As two searches give them: each one's best has a score of 1.
 FOUND = [
     replace(passage("weak", "Rockets fly.", similarity=0.1), score=1.0, lexical=0.0),

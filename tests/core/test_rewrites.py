@@ -31,6 +31,8 @@ from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts
 from tests.core.scripted import Body, ScriptedPeer, models
 from tests.peers.language_model import BODY, Refusal
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/rewriting.md"
 NONSENSE = "I do not know what you mean, sorry."
@@ -609,6 +611,7 @@ async def test_a_single_answer_searches_the_key_terms_and_the_passage(peer: Rewr
     assert "memory" in {one.id for one in reply.passages}
 
 
+@pytest.mark.serial
 async def test_a_question_of_blanks_is_taken_apart_in_no_time() -> None:
     started = time.thread_time()
     made, _ = await queries(agent("decompose"), text="the" + "\t\n" * 4_000 + "of")

@@ -20,6 +20,8 @@ from core.types import Passage, Question, Reply, Turn
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
 from tests.core.scripted import LIGHT, Body, ScriptedPeer, agent_of, flat, models
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 ROOT = Path(__file__).parents[2]
 HOW = Question("How do I install the package with pip?")
 COMPARE = Question("Compare the memory module with the vector database")

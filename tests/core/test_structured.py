@@ -23,6 +23,8 @@ from core.types import Turn
 from tests.core.fixtures import parts
 from tests.core.scripted import ScriptedPeer, models
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 REPLIES = [
     json.loads(line) for line in (Path(__file__).parent / "data/replies.jsonl").read_text("utf-8").splitlines() if line
 ]
@@ -77,6 +79,7 @@ def test_a_malformed_reply_leads_to_a_sane_action(one: dict[str, Any]) -> None:
     assert outcome(one["shape"], one["reply"]) == one["expected"]
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("shape", ["decision", "filter", "strategy", "split"])
 def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
     dice = random.Random(7)
@@ -95,6 +98,7 @@ def test_damaged_replies_never_raise_and_are_read_quickly(shape: str) -> None:
     assert slowest < 0.5
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     "text",
     [

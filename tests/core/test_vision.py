@@ -24,6 +24,8 @@ from tests.core.images import SVG, png
 from tests.core.scripted import ScriptedPeer
 from tests.test_injections import CANARY, gullible, unfenced
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 SEEN = "ModuleNotFoundError: No module named 'kimas'. A terminal."
 
 

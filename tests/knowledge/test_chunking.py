@@ -257,6 +257,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_takes_bounded_time(name: str) -> None:
     for kind in ("markdown", "rst", "python", "javascript", "c"):
@@ -266,6 +267,7 @@ def test_hostile_text_takes_bounded_time(name: str) -> None:
         assert max(estimate_tokens(piece.text) for piece in chunks) <= 400
 
 
+@pytest.mark.serial
 def test_markdown_is_fast() -> None:
     section = "## Heading {}\n\nSome words about `things` in a paragraph.\nAnd a line more of the same kind.\n\n"
     text = "# Guide\n\n" + "".join(

@@ -110,6 +110,7 @@ def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
     assert sum(body in one.text for one in chunks) == len(names)
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     ("kind", "text"),
     [

@@ -141,6 +141,7 @@ async def test_a_cache_that_cannot_be_written_names_the_place(tmp_path: Path) ->
         await LocalEmbedder.open(tmp_path / "file" / "models")
 
 
+@pytest.mark.serial
 async def test_questions_overtake_an_ingest_and_it_can_be_cancelled(local: LocalEmbedder) -> None:
     async def asked() -> float:
         started = time.perf_counter()

@@ -97,6 +97,7 @@ print(time.process_time() - started)
 """
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("size", [5_000, 60_000])
 def test_clustering_is_fast(size: int) -> None:
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
@@ -142,6 +143,7 @@ def test_queries_reach_the_agent_that_knows() -> None:
         assert select_agents(centres[number], agents, limit=3, threshold=0)[0].name == f"agent-{number}"
 
 
+@pytest.mark.serial
 def test_choosing_among_twenty_agents_is_fast() -> None:
     random = np.random.default_rng(0)
     agents = [

@@ -26,6 +26,7 @@ class Asked(DictSource):
             self.gaps.append(time.monotonic() - began)
 
 
+@pytest.mark.serial
 async def test_it_rests_many_times_as_long_as_it_cut_a_document(
     store: Store, embedder: WordEmbedder, markdown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,6 +119,7 @@ def test_query_tokens_are_unique_in_order_and_limited() -> None:
     assert query_tokens("what is it?") == ""
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     "unit", ["word ", "_", "a_", "a.b-", "Aa", "a" * 127 + " ", "检", "é", "\u0301", "a+/", "1", "'s "]
 )
@@ -130,6 +131,7 @@ def test_no_input_is_slow(unit: str) -> None:
     assert time.process_time() - started < 2
 
 
+@pytest.mark.serial
 def test_ordinary_text_takes_a_second_a_megabyte_at_most() -> None:
     chance = random.Random(3)
     letters = "etaoinshrdlucmfw"

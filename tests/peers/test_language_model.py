@@ -176,6 +176,7 @@ async def test_sends_a_malformed_line_or_no_word_at_all() -> None:
         assert chunks[-1].choices[0].finish_reason == "stop"
 
 
+@pytest.mark.serial
 async def test_serves_hundreds_of_streams_at_once() -> None:
     connector = aiohttp.TCPConnector(limit=0)
     async with LanguageModelPeer(tokens_per_s=20) as peer, aiohttp.ClientSession(connector=connector) as session:
