@@ -20,6 +20,8 @@ from tests.bots.sink_helpers import until
 from tests.peers.discord import PRIVATE, Author, DiscordPeer
 from tests.peers.discord_gateway import HEARTBEAT, INVALID, RECONNECT
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 OTHER_BOT = Author("2001", "echo", "Echo", bot=True)
 BEA = Author("1002", "bea", "Bea")
 Make = Callable[..., DiscordAdapter]

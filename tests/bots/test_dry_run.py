@@ -28,6 +28,8 @@ from tests.peers.discord import DiscordPeer
 from tests.peers.slack import SlackPeer
 from tests.peers.telegram import TelegramPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 GROUP = -100
 ASKED = "How do I change the signing key?"
 SHOWS_NOTHING = {

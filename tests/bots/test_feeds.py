@@ -52,6 +52,8 @@ from tests.peers.telegram import TelegramPeer
 from tests.peers.web import Page, WebPeer
 from tests.wiring import make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
 # A minute of the settings takes so long here.
 MINUTE_S = 0.05

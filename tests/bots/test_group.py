@@ -39,6 +39,8 @@ from core.types import RETRY_SUFFIX, Message, Question, Reply, SkipReason
 from tests.deployment import README, Deployment
 from tests.wiring import make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 QUESTION = "How do I rotate the signing keys of sessions?"
 
 

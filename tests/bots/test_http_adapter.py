@@ -18,6 +18,8 @@ from tests.bots.http_helpers import echo, event, http_settings, open_harness
 from tests.core.fixtures import settings
 from tests.peers.callback import CallbackPeer, signed
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 
 async def test_a_question_is_answered_by_signed_callbacks(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:

@@ -11,6 +11,8 @@ from core.ports import Sink
 from core.types import Question, Reply
 from tests.bots.http_helpers import CITED, echo, event, open_harness
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 
 @pytest.mark.parametrize("fault", ["drop", "lost", 500, 503, 429])
 async def test_an_outage_is_waited_out_and_the_reply_is_there_once(tmp_path: Path, fault: int | str) -> None:

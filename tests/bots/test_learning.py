@@ -32,6 +32,8 @@ from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
 from tests.wiring import make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 BEN, CLEO = Author("2002", "ben", "Ben"), Author("3003", "cleo", "Cleo")
 TRUSTED = {"trusted": [f"discord:{CLEO.id}", "slack:U3CLEO"]}
 QUESTION, ANSWER = "Which port does the server use?", "It listens on 8000."

@@ -25,6 +25,8 @@ from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
 from tests.wiring import make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 GOOD = Reply("Gold, at last! [1]", (Citation(1, "p", "docs", "Final", "final.md", "https://example.org/final"),))
 NEWS, FORUM, CROSSPOST = 5, 15, 1 << 1
 RIVALS = [Author(str(number), f"robot{number}", f"Robot {number}", bot=True) for number in (2001, 2002, 2003)]

@@ -16,6 +16,8 @@ from core.types import ConversationKey
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import BOT, BOT_ID, SlackPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 
 @pytest.fixture
 async def peer() -> AsyncIterator[SlackPeer]:

@@ -20,6 +20,8 @@ from tests.bots.sink_helpers import Delivered, until
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import BOT, SlackPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install?a=1&b=2"),)
 STREAMS = {"chat.startStream", "chat.appendStream", "chat.stopStream"}
 STATUS = "assistant.threads.setStatus"

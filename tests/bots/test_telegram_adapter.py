@@ -21,6 +21,8 @@ from core.types import Message
 from tests.bots.sink_helpers import until
 from tests.peers.telegram import TelegramPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 PACE = TelegramIntervals(
     poll_s=1, retry_s=0.02, max_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, retry_timeout_s=25
 )

@@ -28,6 +28,8 @@ from tests.core.fixtures import ShelfLibrary, settings
 from tests.peers.discord import Author, DiscordPeer
 from tests.wiring import make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 QUESTION = "How do I install the package with pip?"
 BEA, ROBOT = Author("1002", "bea", "Bea"), Author("2001", "echo", "Echo", bot=True)
 WAIT_S = 2.0

@@ -18,6 +18,8 @@ from knowledge.live import LiveRetriever, is_live, open_live_source
 from knowledge.live.search import LiveSources
 from tests.peers.web import KEY, Hit, Page, WebPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 KINDS = ["http_api", "search_api", "remote_rag"]
 SECRET = "key-that-nobody-may-read"
 # The one that never answers is waited for no longer; the peer shares the processor with what it is asked by.

@@ -46,6 +46,8 @@ from core.types import Citation, ConversationKey, Message, Question, Reply, Sour
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
 from tests.wiring import make_desk, make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 GROUP = ConversationKey("test", "room")
 PRIVATE = ConversationKey("test", "1")
 OWNER, ADMIN, BOSS, ANN = "1", "2", "3", "42"

@@ -38,6 +38,8 @@ from core.text.question_detection import (
 from core.types import RETRY_SUFFIX, AgentScore, Citation, ConversationKey, Message, Passage, Reply, SkipReason, skip
 from tests.core.fixtures import INSTALL, ShelfLibrary, settings
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 CHAT = ConversationKey("test", "room")
 QUESTION = "How do I install the package with pip?"
 CITED = (Citation(1, "install", "docs", "Install", "install.md", ""),)

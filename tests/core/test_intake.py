@@ -17,6 +17,8 @@ from core.types import ConversationKey, Message, Question, Reply, Turn
 from tests.core.fixtures import MemorySink, ShelfLibrary, settings
 from tests.wiring import make_processor
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 CHAT = ConversationKey("test", "room")
 ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
 

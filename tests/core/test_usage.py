@@ -29,6 +29,8 @@ from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 from tests.deployment import Deployment
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 GROUP, OTHER = ConversationKey("telegram", "-100"), ConversationKey("telegram", "-200")
 HOW = Question("How do I install the package with pip?", author_id="42", key=GROUP, id="7")
 DAY = date(2026, 3, 4)

@@ -28,6 +28,8 @@ from tests.knowledge.conftest import WordEmbedder
 from tests.knowledge.test_sources_feed import rss
 from tests.peers.web import WebPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 SOON_S = 60
 
 

@@ -30,6 +30,8 @@ from knowledge.sources.standing import RECORD_FILE, StandingQueries, get_record_
 from tests.knowledge.conftest import DictSource, WordEmbedder
 from tests.peers.web import Hit, Page, WebPeer
 
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
 RELEASE = {"title": "Rocket 2", "url": "https://rocket.example.org/2", "text": "Rocket 2 is the latest release."}
 HOURS = {"title": "Office", "url": "https://rocket.example.org/office", "text": "The office opens at nine."}
 LATEST, OPEN = "latest rocket release", "office opening hours"
