@@ -1,4 +1,11 @@
-"""A row of failures: said once, waited out, and its end said too."""
+"""The errors that every platform's calls can raise, and retrying through an outage, logged once at its start and end.
+
+PlatformError
+├── TokenRefused   the credential is wrong or was revoked: nothing will work
+├── Unreachable    no answer, or one that makes no sense: try again
+├── RetryLater     too fast: try again after `seconds`
+└── NotAllowed     the bot may not write in this chat
+"""
 
 from __future__ import annotations
 
@@ -37,8 +44,8 @@ class NotAllowed(PlatformError):
 class Intervals:
     """Intervals in seconds.
 
-    `retry_s` is the first pause after a failure and `longest_retry_s` the longest, `patience_s` bounds how long a final
-    reply is retried, `parting_s` how long a post on its way holds up a stop.
+    `retry_s` is the first pause after a failure and `max_retry_s` the longest. `retry_timeout_s` bounds how long a
+    final reply is retried, `shutdown_grace_s` how long a message that is being posted may delay a shutdown.
     """
 
     retry_s: float = 1.0
@@ -47,13 +54,13 @@ class Intervals:
     shutdown_grace_s: float = 4.0
 
     def backoff(self, failure_count: int) -> float:
-        """Return how long to wait after so many failures in a row: doubling, with jitter, bounded."""
+        """Return the seconds to wait after so many failures in a row: doubling, with jitter, bounded."""
         max_delay_s = min(self.max_retry_s, self.retry_s * 2.0 ** min(failure_count - 1, 16))
         return max_delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
 async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
-    """Wait until the event is set, at most so long (None: for ever); say whether it is."""
+    """Wait until the event is set, at most `timeout_s` seconds (None: for ever); return whether it is."""
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()
@@ -66,10 +73,10 @@ Result = TypeVar("Result")
 
 
 class RetryLoop:
-    """The first failure of a row is logged, each waits longer than the one before, the end is logged.
+    """Waits longer after each failure of an activity, and logs the first failure and the recovery.
 
-    The events are `platform.what_stopped` and `platform.what_resumed`; `hint` says what becomes of what was missed.
-    `line` is told of both, where messages arrive this way.
+    The log events are `{platform}.{activity}_stopped` and `{platform}.{activity}_resumed`; `hint` returns what happens
+    to messages in the meantime. `connection` is updated too, where messages arrive this way.
     """
 
     def __init__(
@@ -88,7 +95,7 @@ class RetryLoop:
         self._last_error_type: type[Exception] | None = None
 
     async def wait(self, error: Exception) -> None:
-        """Log the failure unless it is the same again, and wait."""
+        """Log the failure unless the last one was of the same type, and wait."""
         self._failure_count += 1
         if self._connection:
             self._connection.mark_disconnected()
@@ -100,7 +107,7 @@ class RetryLoop:
         await asyncio.sleep(wait_s)
 
     def mark_recovered(self) -> None:
-        """Note that it works, again or at all."""
+        """Note that the activity works."""
         if self._connection:
             self._connection.mark_connected()
         if self._failure_count:
@@ -108,7 +115,7 @@ class RetryLoop:
         self._failure_count, self._last_error_type = 0, None
 
     async def retry_until_ok(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Make a call until it gets through, patiently: the network may come up later than we do."""
+        """Repeat a call until it succeeds: the network may come up later than the bot."""
         while True:
             try:
                 result = await call()

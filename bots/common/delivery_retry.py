@@ -1,4 +1,4 @@
-"""The first part of a reply: posted so that a crash at any moment leads to no second one."""
+"""Delivering a reply: calls are retried, and a crash at any moment leads to no second post."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from core.ports import Delivery
 
 
 class DeliveryRetry:
-    """The patience for one reply on a platform.
+    """Retries the calls that deliver one reply.
 
-    `way_out` is asked about any other failure: it returns when the call is to be made again, changed, and raises when
-    there is no way out.
+    `recover` handles errors that a pause does not cure: it changes something and returns, so that the call is made
+    again, or raises the error.
     """
 
     def __init__(
@@ -28,21 +28,21 @@ class DeliveryRetry:
         self._not_before = 0.0
 
     def note_retry_after(self, error: RetryLater) -> None:
-        """Note that the platform wants a pause: the next call that matters waits for it."""
+        """Note that the platform asked for a pause: the next call of `run` waits for it."""
         self._rate_limit_error = error
         self._not_before = asyncio.get_running_loop().time() + error.seconds
 
     async def run(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Make a call until it is done, within the pace's patience; raise what is in its way for good.
+        """Repeat a call until it succeeds, for at most `retry_timeout_s`. Raises the last error.
 
         A connection that breaks after the platform took a message cannot be told from one that broke before. The
-        message is then sent again: seen twice, rarely, is better than never.
+        message is then sent again: to see it twice, rarely, is better than never.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._intervals.retry_timeout_s
         failure_count = 0
         while True:
-            # What was told a moment ago holds for this call as well.
+            # A pause that the platform asked for a moment ago applies to this call as well.
             wait_s = self._not_before - loop.time()
             if self._rate_limit_error is not None and wait_s > 0:
                 await self._pause(wait_s, deadline, self._rate_limit_error)
@@ -62,7 +62,7 @@ class DeliveryRetry:
                 return
 
     async def run_uncancelled(self, call: Coroutine[None, None, None]) -> None:
-        """Make a call whose outcome must be known: when cancelled, wait for it a little before giving it up."""
+        """Make a call whose outcome must be known: when cancelled, wait `shutdown_grace_s` for it first."""
         task = asyncio.create_task(call, name=f"{self._platform} reply: post")
         try:
             await asyncio.shield(task)
@@ -80,10 +80,10 @@ class DeliveryRetry:
 
 
 async def post_journaled(delivery: Delivery, post: Callable[[], Awaitable[str]]) -> None:
-    """Post the first part of a reply, and tell the journal before and after it.
+    """Post the first part of a reply, and note it in the journal before and after.
 
-    `post` returns the reply's id. A definite refusal is told as one, so that a later try is no second post; where no
-    answer came the part may have arrived all the same, and nothing is taken back.
+    `post` returns the reply's id. A definite refusal is noted, so that a later try is no second post. Where no answer
+    came, the part may have arrived all the same, and the journal keeps it as posting.
     """
     await delivery.mark_posting()
     try:

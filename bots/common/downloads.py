@@ -1,4 +1,4 @@
-"""The content of a file that a platform hands over: never more than was asked for."""
+"""Downloading the files that people attach, within a size limit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from core.errors import PlatformError
 
 
 async def read_limited(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
-    """Return what comes piece by piece. Raises `PlatformError` for more than `most` bytes, `Unreachable` for a break.
+    """Return the content of a download. Raises `PlatformError` for more than `max_bytes` bytes.
 
-    Of what went wrong only the kind is told: the addresses of files hold secrets.
+    A download that breaks off raises `Unreachable`.
+    The error names the type of the failure alone: the addresses of files hold secrets.
     """
     content = bytearray()
     try:

@@ -1,6 +1,7 @@
-"""The dry run: everything is read and decided as always, and what would be said goes to the log alone.
+"""The dry run: everything is read and decided as usual, but replies go to the log alone.
 
-It works on a copy of the journal, made when it starts, so that a later run takes nothing for answered that nobody saw.
+It works on a copy of the journal, made when it starts, so that a later run does not count a message as answered whose
+reply nobody saw.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DRY_RUN_REPLY_ID = "dry run"
 
 
 class DryRunAdapter(ForwardingAdapter):
-    """An adapter that listens as another one does, and says nothing."""
+    """An adapter that listens as another one does and posts nothing."""
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that writes into the log."""
@@ -44,11 +45,11 @@ class LogSink(FinalTextSink):
         await self._log_reply(reply.text, [citation.title for citation in reply.citations])
 
     async def fail(self, text: str) -> None:
-        """Log what would have been said in place of a reply."""
+        """Log the text that would have been posted in place of a reply."""
         await self._log_reply(text, [])
 
     async def _log_reply(self, text: str, sources: list[str]) -> None:
-        # A comment takes its last look here, and may still be held back.
+        # A comment is checked for the last time here, and may still be suppressed.
         await self._delivery.mark_posting()
         get_logger(__name__).info(
             "reply.withheld", asked_by=self._message.author, asked=self._message.text, text=text, sources=sources
@@ -67,7 +68,7 @@ async def copy_journal(data_dir: Path) -> Path:
 
 
 async def remove_journal_copy(data_dir: Path) -> None:
-    """Remove the copy: nothing else would ever forget what people said in it."""
+    """Remove the copy: nothing else would ever delete what people wrote from it."""
     await asyncio.to_thread(_remove_database, data_dir / JOURNAL_COPY_NAME)
 
 
@@ -81,7 +82,7 @@ def _copy_database(source: Path, copy: Path) -> None:
     if not source.exists():
         return
     with closing(sqlite3.connect(source)) as source_connection:
-        # Only its owner may read what people said.
+        # Only its owner may read what people wrote.
         copy.touch(mode=0o600)
         with closing(sqlite3.connect(copy)) as copy_connection:
             source_connection.backup(copy_connection)

@@ -1,4 +1,4 @@
-"""Showing a reply while it is being written: one task beside the answer, which ends with it at the latest."""
+"""Showing a reply while it is being written, in a task of its own that never outlives the answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from core.errors import KimasError
 
 
 class LivePreview:
-    """The task that shows a reply's newest state, and what it and the sink tell each other.
+    """The task that shows a reply's newest state, and what it and the sink share.
 
-    It belongs to the task that makes this. `news` is set when there is a state to show, `over` when none is to be shown
-    any more. A call that fails for good ends the task and is kept as `failure`.
+    The task that creates this object owns it. `changed` is set when there is a state to show, `closed` when none is to
+    be shown any more. A call that fails for good ends the task, and its error is kept as `error`.
     """
 
     def __init__(self, name: str) -> None:
@@ -27,29 +27,29 @@ class LivePreview:
         self.error: KimasError | None = None
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start the work."""
+        """Start the task."""
         self._task = asyncio.create_task(self._run(work), name=self._name)
         if self._owner is not None:
             self._owner.add_done_callback(lambda _: self._cancel())
 
     def push(self, text: str) -> None:
-        """Note the reply so far. Raises what made it impossible to show the states before."""
+        """Note the reply so far. Raises the error that ended the task."""
         self.raise_error()
         self.text = text
         self.changed.set()
 
     def raise_error(self) -> None:
-        """Raise what went wrong for good, if anything."""
+        """Raise the error that ended the task, if there is one."""
         if self.error is not None:
             raise self.error
 
     def stop(self) -> None:
-        """Show nothing more after what is on its way."""
+        """Show nothing more after the call that is being made."""
         self.closed.set()
         self.changed.set()
 
     async def join(self) -> None:
-        """Halt and wait for what is on its way. Raises what went wrong for good."""
+        """Stop and wait for the call that is being made. Raises the error that ended the task."""
         self.stop()
         if self._task is not None:
             # Not cancelled: a message on its way must still report its id.
@@ -62,9 +62,9 @@ class LivePreview:
         typing_indicator: Callable[[], Awaitable[None]] | None = None,
         typing_interval_s: float | None = None,
     ) -> None:
-        """Call `show` for the newest state and pause for the seconds it returns, again and again until it is over.
+        """Call `show` for the newest state and pause for the seconds it returns, until the preview is closed.
 
-        Until there is a text, `sign` is called every `sign_s` seconds in its place.
+        Until there is a text, `typing_indicator` is called every `typing_interval_s` seconds instead.
         """
         while not self.closed.is_set():
             if self.changed.is_set():

@@ -1,4 +1,4 @@
-"""TODO-DOC."""
+"""Opening the stored state of a deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of which only the calls that read get through: what a dry run is made with."""
+"""Messages that answer nobody, and read-only clients for the dry run."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class _ReadOnlyClient:
 
 
 def make_read_only(client: Client, allowed_calls: Collection[str]) -> Client:
-    """Return the client with every call outside `reads` refused by a `PlatformError`, before anything is sent.
+    """Return the client with every call but `allowed_calls` refused by a `PlatformError`, before anything is sent.
 
-    What is new in a client shows nothing either, as long as nobody names it here.
+    A call that is added to a client later is refused too, as long as it is not allowed here.
     """
     return cast(Client, _ReadOnlyClient(client, allowed_calls))

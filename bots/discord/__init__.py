@@ -1,1 +1,1 @@
-"""Discord through discord.py: `adapter` (open, listen, close), `convert` (event to message), `markup`, `sink`."""
+"""Discord through discord.py: `adapter` (open, listen, close), `convert` (event to message), `render`, `sink`."""

@@ -1,7 +1,7 @@
 """The REST API through discord.py: the few calls we make, typed, with every failure mapped.
 
 Get this module through `loading.load_client`, in a worker thread. Besides `http` and `gateway` no other
-module here uses it.
+module here uses discord.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REFUSED_MESSAGE = (
     "(your application, Bot, Reset Token), without the word Bot in front and without spaces"
 )
 TOKEN_PATTERN = re.compile(r"[\w-]{1,100}(?:\.[\w-]{1,100}){0,3}", re.ASCII)
-# Nothing that an answer says rings at anybody, and no link unfolds.
+# No answer notifies anybody, and no link shows a preview.
 SILENT = {"allowed_mentions": {"parse": [], "replied_user": False}, "flags": 1 << 2}
 EPHEMERAL = 1 << 6
 MESSAGE_CONTENT_FLAGS = 1 << 18 | 1 << 19
@@ -71,7 +71,7 @@ class GatewayInfo:
 
 
 class DiscordClient:
-    """One bot's calls. Every one raises a `PlatformError` of `failures`, chained with discord.py's."""
+    """One bot's calls. Every one raises a `PlatformError` (see `connection`), chained with discord.py's."""
 
     def __init__(self, http: DiscordHttp, token: str, intervals: DiscordIntervals) -> None:
         self._http = http
@@ -120,7 +120,7 @@ class DiscordClient:
         )
 
     async def listen(self, url: str, on_event: OnEvent, *, can_read_all: bool) -> None:
-        """Hold one gateway session and hand every event to `take`; ends only by an exception (see `gateway`)."""
+        """Hold one gateway session and hand every event to `on_event`; ends only by an exception (see `gateway`)."""
         http = DiscordHttp(self._token, self._api_url, self._intervals, url)
         try:
             await run_session(http, self._token, on_event, self._intervals, can_read_all=can_read_all)
@@ -143,7 +143,7 @@ class DiscordClient:
         )
 
     async def download_file(self, channel_id: str, message_id: str, attachment_id: str, max_bytes: int) -> bytes:
-        """Return a file of a message. Raises `PlatformError` for one of more than `most` bytes."""
+        """Return a file of a message. Raises `PlatformError` for one of more than `max_bytes` bytes."""
         path_params = {"channel_id": channel_id, "message_id": message_id}
         response = await self._call("GET", "/channels/{channel_id}/messages/{message_id}", path_params)
         url = _parse_response(lambda: get_file_url(response, attachment_id, self._api_url), "a file")
@@ -167,7 +167,7 @@ class DiscordClient:
     ) -> str:
         """Send a message and return its id. The same nonce within some minutes makes no second one.
 
-        `ring` are the users whom a mention in the text notifies.
+        `mentions` are the users whom a mention in the text notifies.
         """
         body: Json = {**_to_message_body(text, components), "nonce": nonce, "enforce_nonce": True}
         if mentions:
@@ -180,7 +180,7 @@ class DiscordClient:
     async def edit_message(
         self, channel_id: str, message_id: str, text: str, *, components: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """Replace the text of one of the bot's messages; `below` are the components that it gets."""
+        """Replace the text of one of the bot's messages, and its `components`."""
         path_params = {"channel_id": channel_id, "message_id": message_id}
         await self._call(
             "PATCH",
@@ -190,7 +190,7 @@ class DiscordClient:
         )
 
     async def defer(self, interaction_id: str, token: str, *, is_ephemeral: bool) -> None:
-        """Acknowledge a slash command: Discord shows that the bot is thinking. `hidden`: only to who asked."""
+        """Acknowledge a slash command: Discord shows that the bot is thinking. `is_ephemeral`: only to the asker."""
         response = {"type": DEFERRED_CHANNEL_MESSAGE, "data": {"flags": EPHEMERAL if is_ephemeral else 0}}
         path_params = {"interaction_id": interaction_id, "webhook_token": token}
         await self._call("POST", "/interactions/{interaction_id}/{webhook_token}/callback", path_params, json=response)
@@ -237,7 +237,7 @@ class DiscordClient:
         components: Sequence[Mapping[str, Any]] = (),
         is_ephemeral: bool = False,
     ) -> str:
-        """Send a further message in answer to a slash command and return its id. `hidden`: only to who asked."""
+        """Send a further message in answer to a slash command and return its id. `is_ephemeral`: only to the asker."""
         path_params = {"webhook_id": application_id, "webhook_token": token}
         body = _to_message_body(text, components)
         if is_ephemeral:
@@ -272,7 +272,7 @@ class DiscordClient:
 
 
 def _to_platform_error(error: discord.HTTPException, call: str) -> PlatformError:
-    """Return what a refusal means to us."""
+    """Return the error that a refusal means."""
     detail = " ".join(error.text.split())[:300]
     if error.code in _ERROR_MAPPING:
         error_class, meaning = _ERROR_MAPPING[error.code]
@@ -293,7 +293,7 @@ def _to_message_body(text: str, components: Sequence[Mapping[str, Any]] = ()) ->
 
 
 def _parse_response(parse: Callable[[], Result], subject: str) -> Result:
-    """Return what is made of an answer. Raises `Unreachable` for one that makes no sense."""
+    """Convert an answer. Raises `Unreachable` for one that makes no sense."""
     try:
         return parse()
     except (KeyError, TypeError, ValueError, AttributeError) as error:

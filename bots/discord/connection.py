@@ -1,4 +1,17 @@
-"""Outages of Discord, and what becomes of what was missed."""
+"""Discord's intervals and errors, told apart by what to do about them.
+
+PlatformError
+├── TokenRefused         the token is wrong or was revoked: nothing will work
+├── Unreachable          no answer, or one that makes no sense: try again
+├── RetryLater           too fast: try again after `seconds`
+├── NotAllowed           the bot may not write in this channel
+├── IntentRefused        an intent is not granted: connect without it
+├── GatewayRefused       the gateway closes the connection for good
+├── ReplyRefused         the bot may write but not reply: post without a reference
+├── InteractionExpired   the token of a slash command is too old: write into the channel
+├── AlreadyAcknowledged  an earlier try arrived: nothing to do
+└── MessageDeleted       (of core.errors) the question, its channel or the bot's reply was deleted
+"""
 
 from __future__ import annotations
 
@@ -20,11 +33,10 @@ from core.ports import ConnectionStatus
 class DiscordIntervals(Intervals):
     """All intervals in seconds. The defaults keep within the limits of Discord's own servers.
 
-    A channel takes about five messages or edits in five seconds from one bot; a typing notice fades after ten, and so
-    long, `typed_s`, somebody else's counts.
-    `identify_s` is the pause before a session is begun anew, `steady_s` how long a connection must have lasted so that
-    the next one is opened without a pause, `acknowledge_s` how long a slash command waits for its acknowledgement to
-    succeed, `unanswered_s` after which one that nobody answers is cleared away.
+    A channel takes about five messages or edits in five seconds from one bot. A typing notice fades after ten seconds;
+    somebody else's counts for `typing_ttl_s`. `identify_delay_s` is the pause before a new session. A connection that
+    lasted `stable_after_s` is followed by the next one without a pause. `acknowledge_timeout_s` bounds the
+    acknowledgement of a slash command; one that nobody answers is removed after `unanswered_timeout_s`.
     """
 
     edit_s: float = 1.3
@@ -70,14 +82,14 @@ class AlreadyAcknowledged(PlatformError):
     """A slash command was acknowledged before: the answer to the first try was lost."""
 
 
-# No event of Discord's: a connection ended, and another one is being made.
+# Not an event of Discord: a connection ended, and another one is being opened.
 INTERRUPTED = "interrupted"
 
 
 def make_retry_loop(
     activity: str, intervals: DiscordIntervals, connection: ConnectionStatus | None = None
 ) -> RetryLoop:
-    """Return a row of failures of this kind, to be waited out."""
+    """Return the loop that waits out the failures of an activity."""
     return RetryLoop("discord", activity, intervals, _hint, connection)
 
 

@@ -1,4 +1,4 @@
-"""Thumbs on Discord: buttons below an answer, and a press as a message."""
+"""Rating buttons on Discord: buttons below an answer, and a click as a message."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BUTTONS_PER_ROW = 5
 
 
 def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
-    """Convert a press of a button, or say why it is none of ours.
+    """Convert a click on a button, or return why it is ignored.
 
     `reference` holds what acknowledges it, `interaction` and `token`, the `channel`, whether the button stands
     below a message that only who pressed it sees (`hidden`), and `administrator` where the author manages the server.
@@ -62,7 +62,7 @@ def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | Ignor
 async def handle_button_click(
     event: Mapping[str, Any], me: Identity, receive: MessageHandler, intervals: DiscordIntervals
 ) -> None:
-    """Make a press safe; Discord delivers it once."""
+    """Make a click safe; Discord delivers it once."""
     try:
         message = from_button_click(event, me)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -87,7 +87,7 @@ def to_components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 class DiscordRatingSink(FinalTextSink):
-    """Acknowledges one press by a note that only who pressed sees, with the buttons that follow."""
+    """Acknowledges one click by a note that only that user sees, with further buttons."""
 
     def __init__(self, client: DiscordClient, message: Message, intervals: DiscordIntervals) -> None:
         self._client = client
@@ -113,7 +113,7 @@ class DiscordRatingSink(FinalTextSink):
                         interaction, token, text, components, replace_original=replace_original
                     )
                 except AlreadyAcknowledged:
-                    # A try whose answer was lost.
+                    # The answer to an earlier try was lost.
                     return
                 except Unreachable as error:
                     get_logger(__name__).debug("discord.acknowledgement_lost", error=str(error))

@@ -1,4 +1,4 @@
-"""The events of the gateway, one after the other: what was said, where, and what was missed during a break."""
+"""Reading channels: the events of the gateway in order, and the history that was missed during a break."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ READABLE_KINDS = (0, 2, 5, 10, 11, 12, 13)
 
 
 class PositionStore(Protocol):
-    """Numbers by name, kept across restarts."""
+    """Reading positions by name, kept across restarts."""
 
     async def load(self, name: str) -> int | None:
-        """Return a number, or None when it was never saved."""
+        """Return a position, or None when it was never saved."""
         ...
 
     async def save(self, name: str, position: int) -> None:
-        """Keep a number durably."""
+        """Save a position durably."""
         ...
 
 
 class ChannelState:
-    """Channels, threads and own roles as the gateway tells them; reading positions, kept under the bot's id.
+    """The channels, threads and own roles that the gateway reports, and the reading position of every channel.
 
-    `catch_up_hours` bounds how old a message may be that is still read after a break.
+    `catch_up_hours` bounds the age of a message that is still read after a break.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ChannelState:
         self._first_run_id = 0
 
     async def open(self) -> None:
-        """Note when the bot first ran: nothing older than that is read."""
+        """Note when the bot first ran: nothing older is read."""
         first_run_id = await self._positions.load(f"{self._bot_id}:since")
         if first_run_id is None:
             first_run_id = time_snowflake(self._now())
@@ -63,7 +63,7 @@ class ChannelState:
         self._first_run_id = first_run_id
 
     def update_channel(self, channel: Mapping[str, Any], guild_id: str = "") -> Location:
-        """Note a channel or thread and return its place. Raises `KeyError` for what is no channel."""
+        """Note a channel or thread and return its location. Raises `KeyError` for a malformed channel."""
         location = to_location({"guild_id": guild_id, **channel})
         self._locations[location.channel] = location
         return location
@@ -73,7 +73,7 @@ class ChannelState:
         self._locations.pop(channel_id, None)
 
     def add_guild(self, guild: Mapping[str, Any]) -> list[tuple[Location, int]]:
-        """Note a server with what is in it; return where somebody may have written, with the last message's id."""
+        """Note a server with its channels; return those with messages, each with the id of the last message."""
         guild_id = str(guild["id"])
         own_roles = (
             role for role in guild.get("roles") or () if (role.get("tags") or {}).get("bot_id") == self._bot_id
@@ -91,7 +91,7 @@ class ChannelState:
         return self._roles.get(guild_id, frozenset())
 
     def get_location(self, channel_id: str, event: Mapping[str, Any]) -> Location | None:
-        """Return the place of a message event, or None when its channel is unknown."""
+        """Return the location of a message event, or None when its channel is unknown."""
         if channel_id in self._locations:
             return self._locations[channel_id]
         if not event.get("guild_id") and event.get("channel_type") in (None, *PRIVATE_KINDS):
@@ -109,7 +109,7 @@ class ChannelState:
         return max(position, joined_id, time_snowflake(self._now() - self._max_age))
 
     async def mark_read(self, location: Location, message_id: str) -> None:
-        """Note that everything up to a message is safe. Private chats are remembered: nobody else can list them."""
+        """Note that everything up to a message is safe. Private chats are remembered: Discord does not list them."""
         position = int(message_id)
         if position > self._last_read.get(location.channel, 0):
             await self._positions.save(f"{self._bot_id}:{location.channel}", position)
@@ -125,7 +125,7 @@ class ChannelState:
         return sorted(self._private_channels)
 
     def is_new_private_chat(self, location: Location) -> bool:
-        """Say whether a place is a private chat in which nobody has written yet, as far as is known."""
+        """Return whether a location is a private chat in which nobody has written yet, as far as is known."""
         return location.is_private and location.channel not in self._private_channels
 
     async def _save_private_channel(self, channel_id: str) -> None:
@@ -149,9 +149,9 @@ class EventReader:
     """Turns events into messages, and fetches those that were written while nobody listened.
 
     A message counts as read once `receive` returned. The next event waits for that, so that after a crash reading
-    begins where it ended, in every channel. `follow` says whether threads where the bot has answered may be followed,
-    `deleted` is told the ids of deleted messages, `skipped` counts what became no message, by reason. In the chats
-    `counted`, what other bots write is delivered too.
+    goes on where it ended, in every channel. `follow_threads` says whether questions in a thread may be followed up,
+    `on_deleted` is called with the ids of deleted messages, `skipped` counts ignored events by reason. In
+    `bot_message_chats` the messages of other bots are delivered too.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class EventReader:
         self._history_ends: dict[str, int] = {}
 
     async def run(self, events: asyncio.Queue[tuple[str, Json]], receive: MessageHandler) -> None:
-        """Handle events until cancelled; what fails for now is tried again. Raises `TokenRefused`."""
+        """Handle events until cancelled; temporary failures are retried. Raises `TokenRefused`."""
         while True:
             kind, event = await events.get()
             retry_loop = make_retry_loop("reading", self._intervals)
@@ -257,7 +257,7 @@ class EventReader:
         await self._channel_state.mark_read(location, message_id)
 
     async def _handle_edit(self, event: Json, receive: MessageHandler) -> None:
-        # Links that unfold arrive as changes too, without a time of editing.
+        # Previews of links arrive as edits too, without a time of editing.
         if not event.get("edited_timestamp") or not event.get("author"):
             return
         message = await self._convert(event, await self._get_location(event), edited=True)
@@ -282,11 +282,11 @@ class EventReader:
             return Ignored("malformed", is_expected=False)
 
     async def _catch_up_server(self, guild: Json, receive: MessageHandler) -> None:
-        """Read what was written in a server since the last time."""
+        """Read the messages of a server that were written since the last time."""
         unread = []
         for location, last_message_id in self._channel_state.add_guild(guild):
             after = await self._channel_state.resume_position(location.channel, guild.get("joined_at"))
-            # Discord names all channels, hidden ones too, and counts what is asked in vain.
+            # Discord lists all channels, hidden ones too, and counts the requests that it refuses.
             if last_message_id > after and location.channel not in self._unreadable_channels:
                 unread.append((location, after))
         await self._catch_up_all(unread, receive)
@@ -308,7 +308,7 @@ class EventReader:
                 tasks.create_task(catch_up(location, after))
 
     async def _catch_up(self, location: Location, after: int, receive: MessageHandler) -> int:
-        """Handle what was written after an id; return the id of the last message."""
+        """Handle the messages after an id; return the id of the last one."""
         count = 0
         while True:
             page = await self._get_page(location.channel, after)
@@ -346,13 +346,13 @@ class EventReader:
 
 
 async def deliver(receive: MessageHandler, message: Message, intervals: DiscordIntervals) -> None:
-    """Hand a message on until it is safe: Discord delivers nothing twice."""
+    """Call `receive` until the message is safe: Discord delivers nothing twice."""
     retry_loop = make_retry_loop("receiving", intervals)
     while True:
         try:
             await receive(message)
         except Exception as error:
-            # Whatever it is: what comes after must not be taken as read before this.
+            # Whatever it is: a later message must not count as read before this one.
             await retry_loop.wait(error)
         else:
             retry_loop.mark_recovered()

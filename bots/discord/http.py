@@ -1,8 +1,8 @@
 """discord.py's HTTP client, made to wait where we want it to.
 
 The library's own sleeps inside a call: until a limit has passed, even after Discord took a message and before its id is
-returned, and through half a minute of retries. An answer in the making must know at once what happened. So a call here
-is one request: a limit that is known or told is raised as `RateLimited`, and everything has a time limit.
+returned, and through half a minute of retries. A reply that is being written must know at once what happened. So a call
+here is one request: a rate limit is raised as `RateLimited`, and everything has a time limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK_BYTES = 65536
 
 
 class RateLimits:
-    """What is known of Discord's limits: how many requests a bucket takes still, and when it is full again."""
+    """What is known of Discord's rate limits: how many requests a bucket still takes, and when it is refilled."""
 
     def __init__(self) -> None:
         self._buckets: dict[str, str] = {}
@@ -35,7 +35,7 @@ class RateLimits:
         self._globally_limited_until = 0.0
 
     def reserve(self, route: Route) -> float:
-        """Count a request; return the seconds to wait before it instead, when there are any."""
+        """Count a request and return 0, or return the seconds to wait before it may be made."""
         now = time.monotonic()
         if self._globally_limited_until > now:
             return self._globally_limited_until - now

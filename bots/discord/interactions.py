@@ -1,6 +1,6 @@
 """Slash commands, and those in the menu of a message.
 
-They are acknowledged at once, because Discord waits three seconds for it and then says that we failed.
+They are acknowledged at once: after three seconds without that, Discord reports a failure.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class InteractionHandler:
             async with task_group() as tasks:
                 tasks.create_task(self._acknowledge(message, pending.acknowledged))
                 await deliver(receive, message, self._intervals)
-            # The gate may have decided for silence: then nothing must be left that says "thinking".
+            # The gate may have decided not to answer: then no message may be left that says "thinking".
             if not await wait_for(pending.answer_started, self._intervals.unanswered_timeout_s):
                 await self._delete_response(message)
         finally:

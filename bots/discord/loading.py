@@ -1,4 +1,4 @@
-"""Loading discord.py: its voice part, which we never use, brings a module of Python's that is deprecated."""
+"""Loading discord.py: its voice part, which is never used here, imports a deprecated module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
 
-# Several bots load at once, each in its own thread, and what is ignored is ignored by all of them.
+# Several bots load at once, each in its own thread, and warning filters apply to all threads.
 _LOAD_LOCK = threading.Lock()
 
 

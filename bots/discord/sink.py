@@ -26,10 +26,10 @@ Components = Sequence[Mapping[str, Any]]
 
 
 class ReplyTarget(Protocol):
-    """One reply's way to Discord. `below` are a message's components. All raise a `PlatformError` of `failures`."""
+    """Where a reply is posted. All calls raise a `PlatformError` (see `connection`)."""
 
     async def send_typing(self) -> None:
-        """Show that the bot is at it."""
+        """Show that the bot is typing."""
         ...
 
     async def post(self, text: str, components: Components = ()) -> str:
@@ -46,10 +46,10 @@ class ReplyTarget(Protocol):
 
 
 class ChannelTarget:
-    """A message in the channel, as a reply to the question where `question` names one.
+    """A message in the channel, as a reply to the question where `question_id` names one.
 
-    `nonce` is the same for every try at one reply, after a restart too: Discord takes a part once. `ring` are the
-    people whom it calls.
+    `nonce` is the same for every try at one reply, after a restart too: Discord takes a part once. `mentions` are the
+    users whom it notifies.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class ChannelTarget:
 
 
 class InteractionTarget:
-    """The response to a slash command, which its acknowledgement made; works for 15 minutes.
+    """The response to a slash command, which takes the place of its acknowledgement; works for 15 minutes.
 
-    `acknowledged` becomes true when Discord took the acknowledgement; None after a restart, when nobody knows. What is
-    `hidden` only who asked sees.
+    `acknowledged` becomes true when Discord took the acknowledgement; it is None after a restart, when that is unknown.
+    With `is_ephemeral` only the asker sees the response.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class DiscordSink(ReplySink):
         self._is_in_doubt = False
 
     def mark_question_deleted(self) -> None:
-        """Note that the question was deleted: nothing is posted any more; a reply that is there is completed."""
+        """Note that the question was deleted: nothing new is posted; a reply that is there is completed."""
         if not self._reply_id and self._preview.error is None:
             self._preview.error = MessageDeleted("the question was deleted")
 
@@ -191,7 +191,7 @@ class DiscordSink(ReplySink):
         except (MessageDeleted, NotAllowed, TokenRefused):
             raise
         except RetryLater as error:
-            # Typing has a limit of its own, which holds for nothing else.
+            # Typing has a rate limit of its own.
             get_logger(__name__).debug("discord.typing_skipped", wait_s=error.seconds)
         except InteractionExpired as error:
             self._recover(error)
@@ -229,7 +229,7 @@ class DiscordSink(ReplySink):
         # Where no answer comes, the post's nonce keeps a second try from doubling it.
         await self._retry.run_uncancelled(post_journaled(self._delivery, lambda: self._post(text, components)))
         if self._is_in_doubt:
-            # A try that seemed lost may have arrived: then the nonce gave that message back, with what it said.
+            # A try that seemed lost may have arrived: then the nonce returned that message, with its old text.
             await self._target.edit(self._reply_id, text, components)
 
     async def _post(self, text: str, components: Components) -> str:
@@ -241,7 +241,7 @@ class DiscordSink(ReplySink):
         return self._reply_id
 
     def _recover(self, error: PlatformError) -> None:
-        """Go on in the channel, when the token of a slash command is of no more use. Raises when that is no way out."""
+        """Continue in the channel when the token of a slash command has expired. Raises any other error."""
         if not isinstance(error, InteractionExpired) or self._fallback is None:
             raise error
         get_logger(__name__).info("discord.command_expired", error=str(error))

@@ -29,8 +29,8 @@ MIN_SECRET_CHARS = 16
 class HttpAdapter(Adapter):
     """One network.
 
-    An event is confirmed only after `receive` returned. `port` is where it listens, once it does; `taken` counts events
-    by their kind. With `mute` no callback is ever sent.
+    An event is confirmed only after `receive` returned. `port` is where it listens, once it does; `event_counts`
+    counts events by kind. With `read_only` no callback is ever sent.
     """
 
     name = "http"
@@ -78,14 +78,14 @@ class HttpAdapter(Adapter):
             await asyncio.Event().wait()
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
+        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
         if is_press(message):
             return HttpRatingSink(self._get_client(), message, self._intervals)
         context = HttpSinkContext(self._get_client(), self._deletions, self._intervals, self._settings.partials)
         return HttpSink(context, message, delivery, previous_reply_id)
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Return a picture that came with an event. Raises `PlatformError` for one of more than `most` bytes."""
+        """Return a picture that came with an event. Raises `PlatformError` for one of more than `max_bytes` bytes."""
         content = await asyncio.to_thread(decode_content, attachment)
         if len(content) > max_bytes:
             raise PlatformError(f"the file is larger than {max_bytes} bytes")

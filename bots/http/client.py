@@ -53,8 +53,8 @@ class CallbackClient:
     async def send(self, payload: Mapping[str, Any], idempotency_key: str) -> str:
         """Post one callback and return the id that the network gave the reply, or nothing.
 
-        `key` is the same for every try at the same thing, so that the network shows it once. Raises `Unreachable`,
-        `RetryLater`, `Withheld`, `MessageGone`, and `PlatformError` for other refusals.
+        `idempotency_key` is the same for every try, so that the network shows the callback once. Raises `Unreachable`,
+        `RetryLater`, `CommentSuppressed`, `MessageDeleted`, and `PlatformError` for other refusals.
         """
         # aiohttp writes the body in exactly this way; what is signed must be what is sent.
         body = json.dumps(dict(payload)).encode()
@@ -76,7 +76,7 @@ class CallbackClient:
         return _parse_reply_id(response)
 
     async def close(self) -> None:
-        """Let go of the connections. Idempotent."""
+        """Close the connections. Idempotent."""
         await self._web.close()
 
 
@@ -86,7 +86,7 @@ def make_idempotency_key(chat: str, event_id: str, state: str, sequence: int = 0
 
 
 def _raise_for_status(response: Response) -> None:
-    """Raise what a status means."""
+    """Raise the error that a status means."""
     status = response.status
     if 200 <= status < 300:
         return

@@ -83,13 +83,13 @@ class MessageDeletion:
 
 
 def parse_event_key(event: object) -> tuple[str, str]:
-    """Return the chat and the id of an event, which together tell it from all others. Raises `Malformed`."""
+    """Return the chat and the id of an event, which together tell it from all others. Raises `MalformedEvent`."""
     fields = _validate_fields(event)
     return _get_short_text(fields, "chat", required=True), _get_short_text(fields, "id", required=True)
 
 
 def to_message(event: object, now: datetime) -> Message | MessageDeletion:
-    """Convert one event (docs/http.md describes it). Raises `Malformed`.
+    """Convert one event (docs/http.md describes it). Raises `MalformedEvent`.
 
     A post opens its own thread; a comment without a thread belongs to that of the message it replies to. `reference`
     holds the `event` that a reply names and `kind`, `edited` for an edit and `by_bot` for what another bot wrote.

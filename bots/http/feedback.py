@@ -1,4 +1,4 @@
-"""What is said over HTTP to who rated a reply: one callback that repeats what is known, and what may follow."""
+"""The answer to a rating over HTTP: one callback that confirms it and names the buttons that may follow."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class HttpRatingSink(FinalTextSink):
         self._retry = DeliveryRetry("http", intervals)
 
     async def finish(self, reply: Reply) -> None:
-        """Tell the network what is known now."""
+        """Send the confirmation."""
         await self._send("noted", reply.text)
 
     async def fail(self, text: str) -> None:
-        """Tell the network why nothing was changed."""
+        """Send why nothing was changed."""
         await self._send("failed", text)
 
     async def _send(self, state: str, text: str) -> None:

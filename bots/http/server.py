@@ -16,7 +16,7 @@ from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.settings import HttpSettings
 
-# Makes an event durable. Raises `Malformed`, and whatever kept it from being safe.
+# Makes an event durable. Raises `MalformedEvent`, and whatever prevented it from being saved.
 HandleEvent = Callable[[object], Awaitable[None]]
 
 READ_TIMEOUT_S = 10.0

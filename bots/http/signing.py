@@ -1,4 +1,4 @@
-"""Signatures both ways (HMAC-SHA256 with the shared secret over the time and the body), and no event taken twice."""
+"""Signatures in both directions (HMAC-SHA256 over the time and the body), and protection against replayed events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import OrderedDict
 
 TIMESTAMP = "X-Kimas-Timestamp"
 SIGNATURE = "X-Kimas-Signature"
-# A request that was recorded is of no use for longer than this.
+# A recorded request cannot be replayed after this time.
 MAX_CLOCK_SKEW_S = 300
 
 # The chat and the id of a message.
@@ -22,7 +22,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
 
 
 def verify(secret: str, timestamp: str, signature: str, body: bytes, now: float) -> str:
-    """Say what is wrong with a signed request, or return an empty string."""
+    """Return what is wrong with a signed request, or an empty string."""
     if not timestamp or not signature:
         return f"the headers {TIMESTAMP} and {SIGNATURE} are missing"
     if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
@@ -36,14 +36,14 @@ def verify(secret: str, timestamp: str, signature: str, body: bytes, now: float)
 
 
 class IdempotencyKeys:
-    """The events of a window of time. An older one is refused for its timestamp, so that it need not be remembered."""
+    """The events of the last `window_s` seconds. An older one is refused for its timestamp."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
         self._expiry_times: OrderedDict[EventKey, float] = OrderedDict()
 
     def add(self, key: EventKey, now: float) -> bool:
-        """Note an event; False when it is here already."""
+        """Note an event; return False when it was noted before."""
         while self._expiry_times and next(iter(self._expiry_times.values())) < now:
             self._expiry_times.popitem(last=False)
         if key in self._expiry_times:
@@ -52,5 +52,5 @@ class IdempotencyKeys:
         return True
 
     def discard(self, key: EventKey) -> None:
-        """Forget an event that could not be taken: it may come again."""
+        """Forget an event that could not be saved: it may come again."""
         self._expiry_times.pop(key, None)

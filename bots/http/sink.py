@@ -1,4 +1,4 @@
-"""One reply over HTTP: a callback when it is begun, for its states where they are wanted, and for its end."""
+"""One reply over HTTP: callbacks when it begins, for its states where the settings ask for them, and at its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_DELETIONS = 10_000
 
 
 class Deletions:
-    """The messages that were deleted, the last so many of them, by chat and id."""
+    """The last messages that were deleted, at most `limit` of them, by chat and id."""
 
     def __init__(self, limit: int = MAX_DELETIONS) -> None:
         self._limit = limit

@@ -26,7 +26,7 @@ Blocks = Sequence[dict[str, Any]]
 
 
 class SlackClient:
-    """One bot's connection. Every call raises a `PlatformError` of `failures`, chained with slack_sdk's."""
+    """One bot's connection. Every call raises a `PlatformError` (see `errors`), chained with slack_sdk's."""
 
     def __init__(self, web: AsyncWebClient, session: aiohttp.ClientSession, app_token: str) -> None:
         self.web = web
@@ -104,11 +104,11 @@ class SlackClient:
         await _call(call, "assistant.threads.setStatus")
 
     async def open_modal(self, trigger_id: str, view: dict[str, Any]) -> None:
-        """Open a modal for who set off the trigger: a command or a press, three seconds ago at most, and once."""
+        """Open a modal for the user of a trigger: a command or a click, at most three seconds ago, and only once."""
         await _call(self.web.views_open(trigger_id=trigger_id, view=view), "views.open")
 
     async def download_file(self, file_id: str, max_bytes: int) -> bytes:
-        """Return a file (scope files:read). Raises `PlatformError` for one of more than `most` bytes."""
+        """Return a file (scope files:read). Raises `PlatformError` for one of more than `max_bytes` bytes."""
         file_info = (await _call(self.web.files_info(file=file_id), "files.info")).get("file")
         url = get_file_url(file_info, self.web.base_url) if isinstance(file_info, dict) else ""
         if not url:
@@ -149,7 +149,7 @@ class SlackClient:
         await self._post_webhook(response_url, text, blocks, response_type=response_type)
 
     async def respond_to_action(self, response_url: str, text: str, blocks: Blocks, *, replace_original: bool) -> None:
-        """Answer the press of a button for who pressed it, in the place of the message it stands below or not."""
+        """Answer a click on a button for that user alone, in place of the message above the button or below it."""
         await self._post_webhook(
             response_url, text, blocks, response_type="ephemeral", replace_original=replace_original
         )
@@ -202,7 +202,7 @@ def _belongs_to_team(team: str, user: Mapping[str, Any]) -> bool:
 async def _call(
     call: Awaitable[Any], name: str, credential: str = "bot_token", *, ignored_error: str = ""
 ) -> dict[str, Any]:
-    """Make a call and return what came back; `fine` is an error that is none."""
+    """Make a call and return the response; the error code `ignored_error` counts as success."""
     try:
         data = (await call).data
     except SlackApiError as error:

@@ -1,4 +1,4 @@
-"""The answer to a slash command: it goes to the address that came with the command, which works in every channel."""
+"""Slash commands and message shortcuts: who may use them, and the reply, which works in every channel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESSAGE_ACTION = "message_action"
 
 
 def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
-    """Convert the choice of a message, or say why it is none of ours; `reference` as that of a slash command.
+    """Convert a message shortcut, or return why it is ignored; `reference` as that of a slash command.
 
     What the message says comes with it, so that it need not have been seen before. Raises `KeyError` and the like for a
     malformed payload.
@@ -84,7 +84,7 @@ ACKNOWLEDGEMENT = "Looking it up…"
 
 
 class CommandSink(FinalTextSink):
-    """Writes the reply to one command, once it is complete: what was answered this way cannot be edited.
+    """Writes the reply to one command, once it is complete: such a reply cannot be edited.
 
     Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous` says that the
     first part was posted before a crash; the reply is then left as it is.

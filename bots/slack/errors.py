@@ -1,4 +1,17 @@
-"""What Slack's error codes mean to us."""
+"""Slack's intervals, rate limits and errors, told apart by what to do about them.
+
+PlatformError
+├── TokenRefused       the token is wrong or was revoked: nothing will work
+├── Unreachable        no answer, or one that makes no sense: try again
+├── RetryLater         too fast: try again after `seconds`
+├── NotAllowed         the bot may not write in this channel
+├── MethodUnavailable  the workspace, channel or scopes lack the method: do without it
+├── StreamClosed       a streamed message takes no more text: edit it
+├── StillStreaming     a streamed message cannot be edited yet: stop the stream
+├── NotEditable        the message is there but cannot be edited any more
+├── TriggerExpired     too late to open a modal
+└── MessageDeleted     (of core.errors) the question or the bot's reply was deleted
+"""
 
 from __future__ import annotations
 
@@ -15,9 +28,8 @@ class SlackIntervals(Intervals):
     """All intervals in seconds. The defaults keep within the limits of Slack's own servers.
 
     Slack counts calls per method and workspace: some 50 edits and 100 appended pieces a minute are always allowed,
-    and about one post a second in a channel. `ping_s` is how often a silent connection is tried,
-    `answer_s` how long a call may take, `submit_s` how long Slack is kept waiting for what a form has changed: it waits
-    for three seconds.
+    and about one post a second in a channel. `ping_s` is how often a silent connection is tested, `request_timeout_s`
+    bounds a call, `submit_timeout_s` the answer to a form that was sent: Slack waits three seconds for it.
     """
 
     post_s: float = 1.0
@@ -29,7 +41,7 @@ class SlackIntervals(Intervals):
 
 
 class RateLimiter:
-    """Calls that share a limit take turns, one every so many seconds by name."""
+    """Calls that share a limit take turns: one per interval and name."""
 
     def __init__(self) -> None:
         self._next_slots: dict[str, float] = {}
@@ -127,7 +139,7 @@ _ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
 
 
 def to_platform_error(call: str, credential: str, error_code: str, status: int, headers: Any) -> PlatformError:
-    """Return what the answer to a call means: `said` is Slack's code, `which` the token that was used."""
+    """Return the error that Slack's answer to a call means; `credential` is the token that was used."""
     if status == 429 or error_code in ("ratelimited", "rate_limited"):
         seconds = retry_after(headers)
         return RetryLater(f"Slack asks to wait {seconds:g} s before {call}", seconds)

@@ -1,4 +1,4 @@
-"""Thumbs on Slack: buttons in blocks below an answer, and a press as a message."""
+"""Rating buttons on Slack: buttons in blocks below an answer, and a click as a message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_SECTION_CHARS = 2900
 
 
 def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
-    """Convert a press of a button, or say why it is none of ours.
+    """Convert a click on a button, or return why it is ignored.
 
     `reference` holds `channel`, `user`, `response_url`, where the answer goes, and whether the button stands below a
     message that only who pressed it sees (`hidden`). Raises `KeyError` and the like for a malformed payload.
@@ -62,7 +62,7 @@ def to_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
         {"type": "section", "text": {"type": "mrkdwn", "text": part, "verbatim": True}, "expand": True}
         for part in split_message(text, MAX_SECTION_CHARS)
     ]
-    # Blocks need names of their own within a message; what a button means is its value.
+    # An action id must be unique within a message; the value says what a button means.
     button_elements = [
         {
             "type": "button",
@@ -76,12 +76,12 @@ def to_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 def render_mentions(message: Message) -> str:
-    """Return the mrkdwn that a call begins with, which mentions whom it calls; nothing for any other reply."""
+    """Return the mentions that an escalation begins with; nothing for any other reply."""
     return "".join(f"<@{user_id}> " for user_id in mentioned_users(message))
 
 
 class SlackRatingSink(FinalTextSink):
-    """Answers one press by a note that only who pressed sees, with the buttons that follow."""
+    """Answers one click by a note that only that user sees, with further buttons."""
 
     def __init__(self, client: SlackClient, message: Message, intervals: SlackIntervals) -> None:
         self._client = client

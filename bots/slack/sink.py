@@ -1,4 +1,4 @@
-"""One reply on Slack: streamed where the workspace has that, else a post that is edited, and the final text."""
+"""One reply on Slack: streamed where the workspace allows it, else a message that is edited, and the final text."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class SlackSink(ReplySink):
                 self._context.missing_capabilities.mark_missing("streams", self._message.private, error)
             get_logger(__name__).debug("slack.stream_over", error=str(error))
         except Unreachable:
-            # Whether the piece arrived is not known, and it must not be seen twice.
+            # Whether the piece arrived is unknown, and it must not be shown twice.
             self._is_streaming = False
             raise
         else:
@@ -165,7 +165,7 @@ class SlackSink(ReplySink):
                 get_logger(__name__).info("slack.reply_not_editable", error=str(error))
                 self._reply_ts = ""
         if not self._reply_ts:
-            # Outside the post: the delivery's last look must not grow old, nor a post on its way outlive a deadline.
+            # Before the post: the last check of the delivery must be fresh, and the post must meet its deadline.
             await self._wait_for_slot()
             await self._post_first_part(lambda: self._post_message(text, buttons))
         self._shown_text = text
@@ -176,7 +176,7 @@ class SlackSink(ReplySink):
         try:
             await self._client.update(self._channel, self._reply_ts, text, blocks)
         except StillStreaming:
-            # Begun by a run that was killed.
+            # A process that was killed began the stream.
             await self._stop_stream()
             await self._client.update(self._channel, self._reply_ts, text, blocks)
 
@@ -188,7 +188,7 @@ class SlackSink(ReplySink):
         self._has_open_stream = False
 
     async def _post_first_part(self, call: Callable[[], Awaitable[str]]) -> None:
-        """Make the call that posts the first part, to its end, and say so before and after."""
+        """Make the call that posts the first part, uncancelled, and note it in the journal."""
         if self._context.thread_cache.is_deleted(self._channel, self._ts):
             raise MessageDeleted("the question was deleted")
 

@@ -1,4 +1,4 @@
-"""The first sign of life: a status in the thread where there can be one, else a reaction on the question."""
+"""The first sign of life: a status in the thread where that is possible, else a reaction on the question."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 STATUS = "is looking it up…"
 REACTION = "eyes"
-# A sign that takes longer would only hold up the answer.
+# A status that takes longer would only delay the answer.
 TIMEOUT_S = 3.0
 
 
 class MissingCapabilities:
-    """What this workspace turned out not to have, apart for direct conversations and channels."""
+    """What this workspace turned out to lack, separately for direct conversations and channels."""
 
     def __init__(self) -> None:
         self._missing: set[tuple[str, bool]] = set()
 
     def mark_missing(self, capability: str, private: bool, error: PlatformError) -> None:
-        """Do without something from now on, until the next start."""
+        """Note that a capability is missing, until the next start."""
         self._missing.add((capability, private))
         get_logger(__name__).info("slack.does_without", what=capability, private=private, error=str(error))
 
     def is_available(self, capability: str, private: bool) -> bool:
-        """Say whether something may be tried."""
+        """Return whether a capability may be tried."""
         return (capability, private) not in self._missing
 
 
 class StatusIndicator:
-    """The sign for one question."""
+    """The status of one question."""
 
     def __init__(self, client: SlackClient, missing_capabilities: MissingCapabilities, message: Message) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class StatusIndicator:
         self._has_status = self._has_reaction = False
 
     async def show(self) -> bool:
-        """Show a sign, or say that none can be shown. Raises `MessageGone` and `NotAllowed`."""
+        """Show a status and return whether that worked. Raises `MessageDeleted` and `NotAllowed`."""
         if self._thread_ts is not None and await self._try_show("status"):
             self._has_status = True
         elif await self._try_show("reaction"):
@@ -55,7 +55,7 @@ class StatusIndicator:
         return self._has_status or self._has_reaction
 
     async def clear(self, *, posted: bool) -> None:
-        """Take the sign away; a status goes by itself when something was posted."""
+        """Remove the status; Slack removes it itself when something was posted."""
         try:
             if self._has_reaction:
                 await self._client.remove_reaction(self._channel, self._ts, REACTION)

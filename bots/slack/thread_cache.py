@@ -1,7 +1,7 @@
-"""What the events have told about threads: where the bot answered, what was said, what was deleted.
+"""What the events have shown of threads: where the bot answered, what was written, what was deleted.
 
-Slack's own record of a thread may be asked for once a minute only, so it is kept here as it goes by. All of it is
-bounded; what must survive a restart is asked of the journal.
+Slack's own record of a thread may be asked for once a minute only, so messages are kept here as they arrive. All
+of it is bounded; what must survive a restart is read from the journal.
 """
 
 from __future__ import annotations

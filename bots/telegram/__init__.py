@@ -1,1 +1,1 @@
-"""Telegram through aiogram: `adapter` (open, listen, close), `convert` (event to message, reply to markup), `sink`."""
+"""Telegram through aiogram: `adapter` (open, listen, close), `convert` (event to message), `render`, `sink`."""

@@ -126,7 +126,7 @@ def rebuild_models() -> None:
 
 
 class TelegramClient:
-    """One bot's connection. Every call raises a `PlatformError` of `failures`, chained with aiogram's."""
+    """One bot's connection. Every call raises a `PlatformError` (see `errors`), chained with aiogram's."""
 
     def __init__(self, bot: Bot, token: str) -> None:
         self._bot = bot
@@ -192,7 +192,7 @@ class TelegramClient:
         reply_to: int | None = None,
         buttons: ButtonRows = (),
     ) -> int:
-        """Send a message and return its id. `markup` says whether the text is HTML or plain."""
+        """Send a message and return its id. `is_html` says whether the text is HTML or plain."""
         reply = ReplyParameters(message_id=reply_to) if reply_to is not None else None
         method = SendMessage(
             chat_id=chat_id,
@@ -242,11 +242,11 @@ class TelegramClient:
         await self._call(method)
 
     async def answer_callback_query(self, query_id: str, text: str) -> None:
-        """Answer the press of a button with a notice that only who pressed it sees."""
+        """Answer a click on a button with a notice that only that user sees."""
         await self._call(AnswerCallbackQuery(callback_query_id=query_id, text=text))
 
     async def download_file(self, file_id: str, max_bytes: int) -> bytes:
-        """Return a file's content. Raises `PlatformError` for one of more than `most` bytes."""
+        """Return a file's content. Raises `PlatformError` for one of more than `max_bytes` bytes."""
         path = (await self._call(GetFile(file_id=file_id))).file_path or ""
         session = self._bot.session
         async with aclosing(session.stream_content(session.api.file_url(self._token, path))) as chunks:
@@ -272,7 +272,7 @@ def _to_keyboard(rows: ButtonRows) -> InlineKeyboardMarkup | None:
 
 
 def _to_platform_error(error: Exception, call: str, detail: str) -> PlatformError:
-    """Return what an error of aiogram means to us."""
+    """Return the error that an error of aiogram means."""
     lowered = detail.lower()
     platform_error: PlatformError = PlatformError(f"Telegram refused {call}: {detail}")
     if isinstance(error, aiogram_errors.TelegramRetryAfter):

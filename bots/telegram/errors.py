@@ -1,4 +1,4 @@
-"""What can go wrong with one call to the Bot API, told apart by what to do about it.
+"""Telegram's intervals and errors, told apart by what to do about them.
 
 PlatformError
 ├── TokenRefused      the token is wrong or was revoked: nothing will work
@@ -12,7 +12,7 @@ PlatformError
 ├── ChatMigrated      the group became a supergroup with the id `chat_id`
 └── MessageDeleted    (of core.errors) the question, its topic or the bot's reply was deleted
 
-The intervals of the platform's calls are here as well: loading this module loads nothing of aiogram.
+Importing this module imports nothing of aiogram.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.errors import PlatformError
 class TelegramIntervals(Intervals):
     """All intervals in seconds. The defaults keep within the limits of Telegram's own servers.
 
-    A group takes about 20 messages and edits a minute from one bot, which is what `edit_s` is made for; drafts in
+    A group takes about 20 messages and edits a minute from one bot, which `edit_s` allows for; drafts in
     private chats are cheaper. The typing notice fades after 5 s.
     """
 

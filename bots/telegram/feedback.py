@@ -1,4 +1,4 @@
-"""Thumbs on Telegram: inline buttons below an answer, and a press as a message."""
+"""Rating buttons on Telegram: inline buttons below an answer, and a click as a message."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from bots.telegram.client import TelegramClient
 
-# What Telegram shows in answer to a press.
+# What Telegram shows in answer to a click.
 MAX_NOTICE_CHARS = 200
 BUTTONS_PER_ROW = 2
 
 
 def from_callback_query(query: CallbackQuery, me: Identity) -> Message | Ignored:
-    """Convert a press of an inline button, or say why it is none of ours.
+    """Convert a click on an inline button, or return why it is ignored.
 
     `reference` holds `query`, which is answered, `chat_id` and `message_id` of what the button stands below, and
     `rows`: how many rows of buttons are there.
@@ -68,7 +68,7 @@ def to_button_rows(buttons: Sequence[Button]) -> list[list[tuple[str, str]]]:
 
 
 def render_mentions(message: Message) -> str:
-    """Return the HTML that a call begins with, which mentions whom it calls; nothing for any other reply."""
+    """Return the HTML mentions that an escalation begins with; nothing for any other reply."""
     people = [
         user if user.startswith("@") else f'<a href="tg://user?id={user}">{user}</a>'
         for user in mentioned_users(message)
@@ -77,7 +77,7 @@ def render_mentions(message: Message) -> str:
 
 
 class TelegramRatingSink(FinalTextSink):
-    """Answers one press: with a notice over the chat, and the buttons that follow below the thumbs."""
+    """Answers one click: with a notice over the chat, and further buttons below the rating."""
 
     def __init__(self, client: TelegramClient, message: Message) -> None:
         self._client = client
@@ -85,7 +85,7 @@ class TelegramRatingSink(FinalTextSink):
         self._reference = message.reference
 
     async def finish(self, reply: Reply) -> None:
-        """Show the notice. Everybody sees the same buttons, so that they are added once and stay."""
+        """Show the notice. Everybody sees the same buttons, so they are added once and stay."""
         await self._client.answer_callback_query(str(self._reference["query"]), reply.text[:MAX_NOTICE_CHARS])
         further_buttons = get_buttons(self._message)
         if further_buttons and self._reference.get("rows", 1) == 1:
@@ -94,7 +94,7 @@ class TelegramRatingSink(FinalTextSink):
             try:
                 await self._client.edit_buttons(*target, to_button_rows(buttons))
             except NotModified:
-                # Somebody else's press was faster.
+                # Somebody else clicked first.
                 return
             except (RetryLater, Unreachable, NotEditable, MessageDeleted) as error:
                 get_logger(__name__).info("telegram.buttons_not_shown", error=str(error))

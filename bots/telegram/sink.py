@@ -40,7 +40,7 @@ class TelegramSink(ReplySink):
         self._intervals = intervals
         self._chat_id = int(message.reference["chat_id"])
         self._thread_id: int | None = message.reference.get("thread_id")
-        # 0 where nothing is replied to. In a private chat it is plain what is answered; only groups need the reply.
+        # 0 where there is no question. In a private chat it is clear what is answered; only groups need the reply.
         self._draft_id = int(message.reference["message_id"])
         self._question_id = None if message.private else self._draft_id or None
         self._asker_username = str(message.reference.get("username", ""))
@@ -57,7 +57,7 @@ class TelegramSink(ReplySink):
         return render_mentions(self._message)
 
     def _is_unfinished(self) -> bool:
-        # A draft is gone when its time is over.
+        # A draft disappears after a while.
         return self._uses_drafts
 
     async def _send_typing(self) -> None:
@@ -111,7 +111,7 @@ class TelegramSink(ReplySink):
                 await self._edit(self._reply_id, text, to_button_rows(buttons))
                 return
             except NotModified:
-                # It shows this already, which is all that was wanted.
+                # It shows this already.
                 return
             except NotEditable as error:
                 get_logger(__name__).info("telegram.reply_not_editable", error=str(error))
@@ -128,7 +128,7 @@ class TelegramSink(ReplySink):
         return str(self._reply_id)
 
     def _recover(self, error: PlatformError) -> None:
-        """Go on in the group that this one became. Nothing of the old one can be edited or replied to there."""
+        """Continue in the group that this one became. Messages of the old one cannot be edited or replied to there."""
         if not isinstance(error, ChatMigrated):
             raise error
         self._chat_id, self._thread_id, self._question_id, self._reply_id = error.chat_id, None, None, None
