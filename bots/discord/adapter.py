@@ -62,8 +62,8 @@ class DiscordAdapter(Adapter):
 
     Discord delivers an event once, and what happens while nobody listens it never delivers. So events are handled in
     order, how far each channel was read is kept in `positions`, and every new session begins by reading what was
-    missed. `skipped` counts events that became no message, by reason. In the chats `counted`, other bots' messages are
-    delivered as well, to be counted. With `mute` nothing is ever shown.
+    missed. `skipped` counts events that became no message, by reason. In `bot_message_chats` the messages of other bots
+    are delivered as well, to be counted. With `read_only` nothing is ever shown.
     """
 
     name = "discord"
@@ -154,47 +154,47 @@ class DiscordAdapter(Adapter):
             await self._run_sessions(client, on_event)
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
+        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
         client = self._get_client()
         if is_press(message):
             return DiscordRatingSink(client, message, self._intervals)
-        reference = message.reference
         # Another bot's reply cannot be edited, nor its slash command answered by us.
         is_own_message = message.bot in ("", self._me.id)
-        previous_reply_id = previous_reply_id if is_own_message else ""
+        previous = previous_reply_id if is_own_message else ""
         make_sink = partial(
-            DiscordSink, message=message, delivery=delivery, previous=previous_reply_id, intervals=self._intervals
+            DiscordSink, message=message, delivery=delivery, previous=previous, intervals=self._intervals
         )
-        if "interaction" in reference:
-            question_text = " ".join(
-                f"/{'ask' if mentioned_users(message) else message.command} {message.text}".split()
-            )
-            quote_prefix = f"> {escape_markup(message.author)}: {escape_markup(question_text[:MAX_QUESTION_CHARS])}\n"
-            channel_target = ChannelTarget(
-                client, reference["channel"], message.id, quote_prefix=quote_prefix, mentions=mentioned_users(message)
-            )
-            acknowledged = self._interactions.mark_answered(message) if self._interactions else None
-            is_ephemeral = has_ephemeral_reply(message.command)
-            interaction_target = InteractionTarget(
-                client, self._me.application_id, reference["token"], acknowledged, is_ephemeral=is_ephemeral
-            )
-            if is_ephemeral:
-                # Never into the channel, where everybody would read it.
-                return make_sink(interaction_target)
-            # A command is answered once in its place.
-            answers_interaction = is_own_message and RETRY_REASON not in reference and not mentioned_users(message)
-            return (
-                make_sink(interaction_target, fallback=channel_target)
-                if answers_interaction
-                else make_sink(channel_target)
-            )
-        # In a private chat it is plain what is answered; only servers need the reply.
-        question_id = "" if message.private else str(reference["message"])
-        sink = make_sink(
-            ChannelTarget(client, reference["channel"], message.id, question_id, mentions=mentioned_users(message))
-        )
+        if "interaction" in message.reference:
+            return self._make_interaction_sink(client, message, make_sink, is_own_message=is_own_message)
+        # In a private chat it is clear what is answered; only servers need the reply.
+        question_id = "" if message.private else str(message.reference["message"])
+        channel_id, mentions = message.reference["channel"], mentioned_users(message)
+        sink = make_sink(ChannelTarget(client, channel_id, message.id, question_id, mentions=mentions))
         self._sinks[message.id] = sink
         return sink
+
+    def _make_interaction_sink(
+        self, client: DiscordClient, message: Message, make_sink: Callable[..., DiscordSink], *, is_own_message: bool
+    ) -> DiscordSink:
+        """Return the sink for a slash command: its response, or a message in the channel."""
+        reference, mentions = message.reference, mentioned_users(message)
+        question = " ".join(f"/{'ask' if mentions else message.command} {message.text}".split())[:MAX_QUESTION_CHARS]
+        quote_prefix = f"> {escape_markup(message.author)}: {escape_markup(question)}\n"
+        channel_target = ChannelTarget(
+            client, reference["channel"], message.id, quote_prefix=quote_prefix, mentions=mentions
+        )
+        acknowledged = self._interactions.mark_answered(message) if self._interactions else None
+        is_ephemeral = has_ephemeral_reply(message.command)
+        interaction_target = InteractionTarget(
+            client, self._me.application_id, reference["token"], acknowledged, is_ephemeral=is_ephemeral
+        )
+        if is_ephemeral:
+            # Never into the channel, where everybody would read it.
+            return make_sink(interaction_target)
+        # A command is answered once in its place.
+        if is_own_message and RETRY_REASON not in reference and not mentions:
+            return make_sink(interaction_target, fallback=channel_target)
+        return make_sink(channel_target)
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return what is attached to a message. Raises `PlatformError`."""

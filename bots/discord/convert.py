@@ -86,7 +86,7 @@ _MENTION = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emo
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is. `reads_all` is true when the message content intent is granted to it."""
+    """Who the bot is. `can_read_all` is true when the message content intent is granted to it."""
 
     id: str
     name: str
@@ -98,8 +98,7 @@ class Identity:
 class Location:
     """Where something was written. `channel` takes the answer; in a thread `chat` is the channel above it.
 
-    `news` says that it is an announcement channel, where messages are posts, `closed` that it is a thread which only
-    those see who were invited.
+    In an announcement channel messages are posts; a private thread is seen only by those who were invited.
     """
 
     channel: str
@@ -117,7 +116,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """An event that is no message for us. `expected` is false for what should not occur."""
+    """An event that is no message for us. `is_expected` is false for what should not occur."""
 
     reason: str
     is_expected: bool = True
@@ -144,13 +143,10 @@ def to_message(
     edited: bool = False,
     include_bots: bool = False,
 ) -> Message | Ignored:
-    """Convert one message object, or say why it is none of the bot's business.
+    """Convert one message object, or return why it is ignored.
 
-    Bots, webhooks and service messages are ignored; where bots' replies are `counted`, what bots write is marked as
-    `by_bot` and never addressed, and what a followed channel publishes is a post. `roles` are the bot's own roles,
-    whose mention means the bot; `follow` says whether what is asked in a thread may go on with it, which is marked as
-    `followed`. `edited` marks a new state of an earlier message. `reference` also holds `channel`, `message`, `edited`,
-    `kind`.
+    With `include_bots` the messages of bots and webhooks are marked and never addressed, otherwise ignored. `roles` are
+    the bot's own roles, whose mention means the bot. `edited` marks a new state of an earlier message.
     """
     bot_kind = _get_bot_kind(event)
     if reason := _get_ignore_reason(event) or (

@@ -48,8 +48,8 @@ class SlackAdapter(Adapter):
 
     Slack takes an event for delivered once it is acknowledged, and delivers it again otherwise. So every message is
     handed to `receive`, which makes it durable, before the acknowledgement. `skipped` counts payloads that became no
-    message, by reason; `port` is where HTTP is listened on, once it is. In the channels `counted`, other bots' messages
-    are delivered as well, to be counted. With `mute` nothing is ever shown.
+    message, by reason; `port` is where HTTP is listened on, once it is. In the channels `bot_message_chats`,
+    other bots' messages are delivered as well, to be counted. With `read_only` nothing is ever shown.
     """
 
     name = "slack"
@@ -120,7 +120,7 @@ class SlackAdapter(Adapter):
             await asyncio.Event().wait()
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous` is the timestamp of a reply posted before a crash."""
+        """Return a sink that answers this message; `previous_reply_id` is the timestamp of an earlier reply."""
         context = self._get_context()
         # Another bot's reply cannot be edited.
         own_reply_ts = previous_reply_id if message.bot in ("", self._me.user_id) else ""

@@ -81,7 +81,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A payload that is no message for us. `expected` is false for what nobody asked for."""
+    """A payload that is no message for us. `is_expected` is false for payloads that nobody asked for."""
 
     reason: str
     is_expected: bool = True
@@ -104,8 +104,8 @@ def from_event(
     id. What is written in a thread addresses the bot by a mention only. `reference` holds `channel`, `ts`, `thread_ts`
     (or None: answered outside a thread), `user` and `team` (the asker's) and, for an edited message, `edited`; in a
     thread `followed`, and `begun` where a message of the bot's own began it; else, in a channel, `in_chat`. In the
-    channels `counted`, what other bots write becomes a message too, marked as
-    `by_bot` and never addressed. Raises `ValueError` for a malformed payload.
+    channels `bot_message_chats`, the messages of other bots are converted too,
+    marked as `by_bot` and never addressed. Raises `ValueError` for a malformed payload.
     """
     event = payload.get("event")
     if not isinstance(event, Mapping):
@@ -163,23 +163,19 @@ def _to_message(
     if reason:
         return Ignored(reason)
     channel, ts, raw_text = _require_text(event, "channel"), _require_text(event, "ts"), str(event.get("text") or "")
-    thread_ts, author_id = (
-        str(event.get("thread_ts") or ""),
-        _require_text(event, "user" if event.get("user") else "bot_id"),
-    )
+    thread_ts = str(event.get("thread_ts") or "")
+    author_id, author = _get_author(event)
     is_private = event.get("channel_type") == "im" or channel.startswith("D")
     is_mentioned = (
         event.get("type") == "app_mention" or f"<@{me.user_id}>" in raw_text or f"<@{me.user_id}|" in raw_text
     )
     # In a channel the answer opens a thread below the question; a direct conversation goes on as it is.
     reply_thread = thread_ts or ("" if is_private else ts)
-    profile = event.get("user_profile")
-    name = profile.get("display_name") or profile.get("real_name") if isinstance(profile, Mapping) else ""
     return Message(
         id=ts,
         key=ConversationKey("slack", channel, reply_thread),
         author_id=author_id,
-        author=str(name or author_id),
+        author=author,
         text=to_plain_text(raw_text, me),
         sent_at=datetime.fromtimestamp(float(ts), UTC),
         private=is_private,
@@ -198,6 +194,13 @@ def _to_message(
         },
         attachments=get_attachments(event),
     )
+
+
+def _get_author(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the author's id and display name."""
+    author_id, profile = _require_text(event, "user" if event.get("user") else "bot_id"), event.get("user_profile")
+    name = profile.get("display_name") or profile.get("real_name") if isinstance(profile, Mapping) else ""
+    return author_id, str(name or author_id)
 
 
 def _make_thread_reference(event: Mapping[str, Any], ts: str, me: Identity) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class TelegramAdapter(Adapter):
 
     Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch is handed to
     `receive`, which makes it durable, then the offset is saved, and only then the next batch is asked for. `skipped`
-    counts updates that became no message, by reason. With `mute` nothing is ever shown, and a webhook stays.
+    counts updates that became no message, by reason. With `read_only` nothing is ever shown, and a webhook stays.
     """
 
     name = "telegram"
@@ -114,7 +114,7 @@ class TelegramAdapter(Adapter):
                 await retry_loop.wait(delivery_error)
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous` is the id of a reply sent before a crash."""
+        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
         if is_press(message):
             return TelegramRatingSink(self._get_client(), message)
         # Another bot's reply cannot be edited, and its id may be that of a message of ours.

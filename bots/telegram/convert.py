@@ -76,7 +76,7 @@ def ends_in_album(batch: Sequence[object]) -> bool:
 def merge_albums(batch: Sequence[Message | Other], placeholder: Other) -> list[Message | Other]:
     """Return a batch in which every album is one message: that with the words, or else the first, has all pictures.
 
-    The others become `further`.
+    The others become `placeholder`.
     """
     albums: dict[tuple[object, object], list[int]] = {}
     for index, item in enumerate(batch):
@@ -100,7 +100,7 @@ _COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is. `reads_all` is true when privacy mode is off for it."""
+    """Who the bot is. `can_read_all` is true when privacy mode is off for it."""
 
     id: int
     username: str
@@ -109,7 +109,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """An update that is no message for us. `expected` is false for kinds of updates that nobody asked for."""
+    """An update that is no message for us. `is_expected` is false for kinds of updates that nobody asked for."""
 
     reason: str
     is_expected: bool = True
@@ -126,7 +126,7 @@ class _ParsedText:
 
 
 def to_message(update: Update, me: Identity) -> Message | Ignored:
-    """Convert one update, or say why it is none of the bot's business.
+    """Convert one update, or return why it is ignored.
 
     Other bots, service messages and commands for another bot are ignored. Anonymous administrators and members who
     write as a channel are taken under that name. `reference` holds `chat_id`, `message_id`, `thread_id` (or None),
