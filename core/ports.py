@@ -202,10 +202,14 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class SettingsForm:
-    """What its reader may change, and in `notes`, a line each, what they may only see. All of it is plain text."""
+    """What its reader may change, and in `notes`, a line each, what they may only see. All of it is plain text.
+
+    `language` is the code of the language in which it is written.
+    """
 
     fields: tuple[FormField, ...]
     notes: tuple[str, ...] = ()
+    language: str = "en"
 
 
 class ConnectionStatus:

@@ -1,4 +1,4 @@
-"""The form of `/kimas settings`: a modal, whose changed fields become commands."""
+"""The form of `/kimas settings`: a modal, and what is filled in as the commands that it stands for."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from core.errors import PlatformError, UsageError
 from core.messaging.policy.command_table import get_command, parse_arguments
 from core.observability.logs import get_logger
 from core.ports import VALUE_PLACEHOLDER, FormField, MessageHandler, SettingsForm
+from core.text.catalogue import ENGLISH, Messages, messages_for
 from core.types import ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ FIELD = "field"
 # A modal takes 100 blocks, a section 3,000 characters, the label of a choice 75.
 MAX_FIELDS, MAX_NOTE_CHARS, MAX_CHOICE_CHARS = 94, 2900, 75
 MAX_ERROR_CHARS = 300
-TOO_MANY_FIELDS = "There are more sources than a form can hold: /kimas sources on|off|scale changes the others."
-SAVE_TIMEOUT = "This takes longer than Slack waits. You will be told in the channel; /kimas settings shows what holds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +49,31 @@ class Submission:
 
     view_id: str
     changes: tuple[FieldChange, ...]
+    texts: Messages = ENGLISH
 
 
 def to_view(form: SettingsForm, message: Message) -> dict[str, Any]:
     """Return a form as a modal of Slack's; what is sent from it belongs to the chat of this command."""
-    notes = [*form.notes, *([TOO_MANY_FIELDS] if len(form.fields) > MAX_FIELDS else [])]
+    texts = messages_for(form.language)
+    notes = [*form.notes, *([texts.form_too_many_fields] if len(form.fields) > MAX_FIELDS else [])]
     blocks = [_to_input_block(field) for field in form.fields[:MAX_FIELDS]]
     if notes:
         blocks.append({"type": "section", "text": _to_plain_text("\n".join(notes)[:MAX_NOTE_CHARS])})
     metadata = {name: message.reference[name] for name in ("channel", "response_url")}
+    metadata["language"] = form.language
     return {
         "type": "modal",
         "callback_id": CALLBACK_ID,
-        "title": _to_plain_text("Settings of this chat"),
-        "submit": _to_plain_text("Save"),
-        "close": _to_plain_text("Cancel"),
+        "title": _to_plain_text(texts.form_title),
+        "submit": _to_plain_text(texts.form_save),
+        "close": _to_plain_text(texts.form_cancel),
         "private_metadata": json.dumps(metadata),
         "blocks": blocks,
     }
 
 
 def to_submission(payload: Mapping[str, Any], me: Identity) -> Submission | Ignored:
-    """Convert a modal that was sent, or return why it is ignored.
+    """Convert a modal that was sent, or say why it is none of ours.
 
     The message of each field is the command as if it was typed: `reference` holds `channel`, `user`, `response_url`
     and `field`. Raises `KeyError` and the like for a malformed payload.
@@ -86,14 +88,15 @@ def to_submission(payload: Mapping[str, Any], me: Identity) -> Submission | Igno
         initial_value = _get_value(block["element"].get("initial_option"), block["element"].get("initial_value"))
         message = _to_message(payload, index, str(block["block_id"]), value, me)
         changes.append(FieldChange(str(block["block_id"]), initial_value, value, message))
-    return Submission(str(view["id"]), tuple(changes))
+    language = str(json.loads(view["private_metadata"]).get("language", ""))
+    return Submission(str(view["id"]), tuple(changes), messages_for(language))
 
 
 class SubmissionHandler:
-    """Handles modals that were sent: turns the changed fields into commands, and answers Slack with the outcome.
+    """Takes modals that were sent: hands on what was changed, and tells Slack what came of it.
 
-    Every changed field is a message like the command that it stands for: it is saved, checked and audited like one, and
-    only once however often it is delivered.
+    Every changed field is a message like the command that it stands for, so that it is kept, checked and written down
+    as that is, once however often it is delivered.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -111,12 +114,12 @@ class SubmissionHandler:
             for change in submission.changes
             if not _is_equal(change.value, self._get_current_value(submission, change))
         ]
-        errors = {change.field: error_text for change in changes if (error_text := _validate(change))}
+        errors = {change.field: error_text for change in changes if (error_text := _validate(change, submission.texts))}
         errors = errors or await self._deliver_changes(submission, changes, receive)
         return {"response_action": "errors", "errors": errors} if errors else {}
 
     def resolve(self, message: Message, error_text: str) -> bool:
-        """Report the outcome of one field, empty for success; return False when Slack no longer waits for it."""
+        """Say what came of one field, nothing for all is well; False when Slack no longer waits for that."""
         outcome = self._outcomes.get(message.id)
         if outcome is None or outcome.done():
             return False
@@ -135,8 +138,8 @@ class SubmissionHandler:
         for change, outcome in zip(changes, outcomes, strict=True):
             if not outcome.done():
                 self._outcomes.pop(change.message.id, None)
-                errors[change.field] = SAVE_TIMEOUT
-                # The new value is not known yet: whatever is saved next is a change.
+                errors[change.field] = submission.texts.form_save_timeout
+                # What it will be is not known yet: whatever is saved next is a change.
                 put_bounded(self._saved_values, (submission.view_id, change.field), "")
             elif outcome.result():
                 errors[change.field] = _strip_markup(outcome.result())
@@ -145,7 +148,7 @@ class SubmissionHandler:
         return errors
 
     def _get_current_value(self, submission: Submission, change: FieldChange) -> str:
-        """Return the value of a field: the one that the modal showed, or the one that was saved since."""
+        """Return what a field holds: what the modal showed, or what was saved from it since."""
         return self._saved_values.get((submission.view_id, change.field), change.initial_value)
 
     def _get_outcome(self, message_id: str) -> asyncio.Future[str]:
@@ -156,7 +159,7 @@ class SubmissionHandler:
 
 
 class FieldSink(FinalTextSink):
-    """Reports the outcome of one field: in the modal or, when that is closed, by a note that only its sender sees."""
+    """Says what came of one field: in the modal, or where that is gone by a note that only its sender sees."""
 
     def __init__(self, client: SlackClient, submissions: SubmissionHandler, message: Message) -> None:
         self._client = client
@@ -178,7 +181,7 @@ class FieldSink(FinalTextSink):
         try:
             await self._client.respond(str(self._message.reference["response_url"]), note, in_channel=False)
         except PlatformError as error:
-            # The change is saved or refused, whether its sender is informed or not.
+            # The change stands, or was refused, whether its sender hears of it or not.
             get_logger(__name__).info("slack.outcome_not_told", error=str(error))
 
 
@@ -188,7 +191,7 @@ def _to_message(payload: Mapping[str, Any], index: int, field: str, value: str, 
     command, _, text = field.replace(VALUE_PLACEHOLDER, value).partition(" ")
     return Message(
         id=f"{payload['trigger_id']}.{index}",
-        # They are queued with the commands that the author types.
+        # With those that its author types they are one line of commands, each in its turn.
         key=ConversationKey("slack", channel, f"command:{author_id}"),
         author_id=author_id,
         author=str(user.get("name") or user.get("username") or author_id),
@@ -203,7 +206,7 @@ def _to_message(payload: Mapping[str, Any], index: int, field: str, value: str, 
 
 
 def _to_input_block(field: FormField) -> dict[str, Any]:
-    """Return one field as a block. Its name in the modal is its command."""
+    """Return one field as a block. Its name in the modal is its command, which says all that is to be known of it."""
     element: dict[str, Any] = {"type": "plain_text_input", "action_id": "value", "initial_value": field.value}
     if field.choices:
         options = {
@@ -236,19 +239,19 @@ def _is_equal(value: str, other: str) -> bool:
         return value == other
 
 
-def _validate(change: FieldChange) -> str:
+def _validate(change: FieldChange, texts: Messages) -> str:
     """Return why a value makes no sense, or nothing."""
     command = get_command(change.message.command)
-    # Without its value a command would only show the setting.
+    # Without its value a command would only ask how things stand.
     if not change.value or command is None:
-        return "A value is missing." if command else "There is no such setting any more."
+        return texts.form_value_missing if command else texts.form_field_gone
     try:
-        parse_arguments(command, change.message.text)
+        parse_arguments(command, change.message.text, texts)
     except UsageError as error:
         return _strip_markup(str(error))
     return ""
 
 
 def _strip_markup(text: str) -> str:
-    """Return the bot's text as plain text: a modal's errors take nothing else."""
+    """Return what the bot says as plain text, which is all that a modal's errors take."""
     return text.replace("`", "")[:MAX_ERROR_CHARS]

@@ -13,9 +13,12 @@ from core.storage.chat_history import in_chat, is_readable_from
 from core.storage.engine import Database
 from core.storage.messages import to_message
 from core.storage.tables import messages
+from core.text.language import detect_language
 from core.types import ESCALATION_COMMAND, ESCALATION_SUFFIX, Message
 
 MAX_MATCHES = 20
+# So many words in Latin script are no name or number, which people write in every language.
+MIN_TELLING_WORDS = 4
 # Those that wait for people to answer first are in the state in which they were received.
 _UNANSWERED_STATES = ("received", "silent", "failed")
 
@@ -65,6 +68,20 @@ class MessageLookup:
         is_target = _has_id(message.reply_to) if message.reply_to else columns.author_id == message.author_id
         matches = await self._find(message, is_target, columns.command.in_(("", "ask")), columns.text != "")
         return matches[0].message if matches else None
+
+    async def get_language(self, message: Message) -> str:
+        """Return the language of a command's author, as `detect_language` does.
+
+        Its own words tell it, else what its author last said in the chat, else what anybody last said there.
+        """
+        language = detect_language(f"{message.text}\n{message.quoted}")
+        if language or len(message.text.split()) >= MIN_TELLING_WORDS:
+            return language
+        columns = messages.c
+        matches = await self._find(message, columns.command.in_(("", "ask")), columns.text != "")
+        own_messages = [match for match in matches if match.message.author_id == message.author_id]
+        last_match = next(iter(own_messages or matches), None)
+        return detect_language(last_match.message.text) if last_match else ""
 
     async def is_readable_answer(self, message: Message) -> bool:
         """Say whether `message` replies to an answer of ours that may be told of where it was written."""

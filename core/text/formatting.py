@@ -1,41 +1,46 @@
-"""Numbers of things, in words."""
+"""Numbers, times and quotations as people read them."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
+from core.text.catalogue import ENGLISH, Messages
+
 MAX_CODE_CHARS = 200
 
 
-def format_code(text: str, max_chars: int = MAX_CODE_CHARS) -> str:
+def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = ENGLISH) -> str:
     """Return a text as inline code, on one line and cut to a length: nothing in it counts as markup or a mention."""
     line = " ".join(text.replace("`", "'").split())
-    return f"`{line[:max_chars]}{' …' if len(line) > max_chars else ''}`" if line else "(nothing)"
+    return f"`{line[:max_chars]}{' …' if len(line) > max_chars else ''}`" if line else texts.no_text
 
 
-def format_age(moment: datetime) -> str:
+def format_age(moment: datetime, texts: Messages = ENGLISH) -> str:
     """Return how long ago a moment was, or how far ahead it is: `3 h ago`, `in 5 min`."""
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     seconds = (datetime.now(UTC) - zoned).total_seconds()
-    return f"{format_duration(seconds)} ago" if seconds >= 0 else f"in {format_duration(-seconds)}"
+    template = texts.ago if seconds >= 0 else texts.ahead
+    return template.format(duration=format_duration(abs(seconds), texts))
 
 
-def format_duration(seconds: float) -> str:
+def format_duration(seconds: float, texts: Messages = ENGLISH) -> str:
     """Return a length of time in its largest fitting unit."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length or (unit == "min" and seconds >= length):
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    for unit, length in ((texts.days_short, 86400), (texts.hours_short, 3600), (texts.minutes_short, 60)):
+        if seconds >= 2 * length or seconds >= length == 60:
+            return unit.format(amount=f"{seconds / length:.0f}")
+    return texts.seconds_short.format(amount=f"{seconds:.0f}")
 
 
-def format_until(until: str) -> str:
+def format_until(until: str, texts: Messages = ENGLISH) -> str:
     """Return the end of a pause in words."""
-    return until if until == INDEFINITELY else f"until {datetime.fromisoformat(until):%Y-%m-%d %H:%M} UTC"
+    if until == INDEFINITELY:
+        return texts.until_resumed
+    return texts.until.format(moment=f"{datetime.fromisoformat(until):%Y-%m-%d %H:%M}")
 
 
-def format_cost(amount: float) -> str:
+def format_cost(amount: float, texts: Messages = ENGLISH) -> str:
     """Return a cost in the currency of the configured prices."""
-    return f"{amount:,.4f}" if amount else "none recorded"
+    return f"{amount:,.4f}" if amount else texts.no_cost
 
 
 def today() -> date:

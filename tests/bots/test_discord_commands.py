@@ -23,9 +23,9 @@ from bots.discord.application_commands import (
 )
 from bots.discord.convert import Identity, to_command
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.commands.explain_command import NOTHING
 from core.messaging.policy.command_table import COMMANDS, get_command
 from core.storage.messages import Journal
+from core.text.catalogue import ENGLISH
 from core.types import ConversationKey, Message
 from tests.bots import discord_helpers
 from tests.conformance.bot import Script
@@ -225,7 +225,7 @@ async def test_what_was_asked_in_a_private_thread_is_not_explained_in_the_channe
     assert "of my own knowledge" in explained.shown.content
     outside = await told(peer, room, "why", ANN)
     assert outside.shown is not None
-    assert outside.shown.content == NOTHING
+    assert outside.shown.content == ENGLISH.nothing_answered
 
 
 def test_a_command_says_whether_its_author_manages_the_server() -> None:

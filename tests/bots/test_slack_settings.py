@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.settings_modal import MAX_FIELDS, SAVE_TIMEOUT, TOO_MANY_FIELDS
+from bots.slack.settings_modal import MAX_FIELDS
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.processor import MessageProcessor
 from core.ports import FormField, SettingsForm
@@ -291,7 +291,7 @@ async def test_delivered_again_after_a_restart_it_changes_nothing_twice(start: S
     bot = await start(submit_s=0.1)
     again = bot.peer.deliveries.deliver("interactive", sent.payload)
     await bot.peer.wait_until(again.acknowledged.is_set, 30)
-    assert again.response["errors"] == {MODE: SAVE_TIMEOUT}
+    assert again.response["errors"] == {MODE: ENGLISH.form_save_timeout}
     assert len(await bot.written()) == 1
 
 
@@ -321,7 +321,7 @@ async def test_what_comes_too_late_for_the_form_is_told_by_a_note(start: Start) 
     bot = await start(submit_s=0.0)
     view = await bot.opened()
     await bot.sent(view, {MODE: "auto"})
-    assert view.errors == {MODE: SAVE_TIMEOUT}
+    assert view.errors == {MODE: ENGLISH.form_save_timeout}
     await bot.peer.wait_until(lambda: len(bot.peer.responses) == 1, 30)
     note = bot.peer.responses[0]
     assert (note["response_type"], note["text"]) == (
@@ -368,7 +368,7 @@ async def test_a_form_holds_what_a_modal_can(start: Start) -> None:
     bot = await start(sources=many)
     view = await bot.opened()
     assert len(view.shown()) == MAX_FIELDS
-    assert view.notes() == TOO_MANY_FIELDS
+    assert view.notes() == ENGLISH.form_too_many_fields
     last = next(name for name in many if name.startswith("s45"))
     await bot.sent(view, {f"sources {{}} {last}": "off"})
     assert bot.desk.context.overrides.is_off(last)
@@ -424,7 +424,7 @@ async def test_what_cannot_be_kept_is_not_acknowledged(peer: SlackPeer, tmp_path
     assert len(envelope.attempts) >= 2
     assert (sent.command, sent.text, sent.author_id, sent.addressed) == ("pause", "7", OWNER, True)
     assert (sent.key, sent.private) == (command.key, False)
-    assert peer.views.all[0].errors == {"pause {}": SAVE_TIMEOUT}, "nobody says here what came of it"
+    assert peer.views.all[0].errors == {"pause {}": ENGLISH.form_save_timeout}, "nobody says here what came of it"
 
 
 async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) -> None:

@@ -20,7 +20,6 @@ from core.answering.overridden_library import OverriddenLibrary
 from core.answering.quota import QuotaLimiter
 from core.errors import ConfigurationError, PlatformError, StoreError, UsageError
 from core.messaging.commands.dispatcher import HANDLERS, CommandDispatcher
-from core.messaging.commands.explain_command import NOTHING, UNKNOWN
 from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import (
     COMMANDS,
@@ -41,7 +40,9 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit, AuditEntry, RuntimeOverrides
 from core.storage.tables import messages, overrides
 from core.storage.usage import StatisticsRepository, TokenUsage, UsageRepository
+from core.text.catalogue import ENGLISH, messages_for
 from core.text.formatting import INDEFINITELY, format_code, format_duration
+from core.text.language import detect_language
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
 from tests.wiring import make_desk, make_processor
@@ -643,7 +644,7 @@ async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
 
 async def test_why_explains_the_last_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert await bot.hear(says("why", who=ANN)) == NOTHING
+    assert await bot.hear(says("why", who=ANN)) == ENGLISH.nothing_answered
     await bot.hear(says("", "How?", who=ANN))
     told = await bot.hear(says("why", who=ANN))
     for piece in ("`single`", "Asked: `docs`", "`install package`", "`docs` (1)", "0.9 s: search 0.1 s", "`rerank`"):
@@ -670,7 +671,7 @@ async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: 
     await bot.hear(asked)
     assert "secret-host" not in await bot.hear(says("why", who=ANN, reply_to=asked.id))
     assert "secret-host" in await bot.hear(says("why", reply_to=asked.id))
-    assert await bot.hear(says("why", reply_to="4711")) == UNKNOWN
+    assert await bot.hear(says("why", reply_to="4711")) == ENGLISH.message_unknown
 
 
 async def test_why_finds_an_answer_by_the_reply_or_by_a_link(journal: Journal) -> None:
@@ -691,8 +692,8 @@ async def test_why_tells_nothing_of_other_chats(journal: Journal) -> None:
     asked = says("", "How?", who=ANN)
     await bot.hear(asked)
     elsewhere = ConversationKey("test", "hall")
-    assert await bot.hear(replace(says("why", who=ANN), key=elsewhere)) == NOTHING
-    assert await bot.hear(replace(says("why", asked.id, who=ANN), key=elsewhere)) == UNKNOWN
+    assert await bot.hear(replace(says("why", who=ANN), key=elsewhere)) == ENGLISH.nothing_answered
+    assert await bot.hear(replace(says("why", asked.id, who=ANN), key=elsewhere)) == ENGLISH.message_unknown
 
 
 async def test_why_in_a_thread_prefers_the_thread(journal: Journal) -> None:
@@ -1050,3 +1051,48 @@ def test_the_page_lists_exactly_the_commands_of_the_table() -> None:
     rows = [line.replace("\\|", "¦").split(" | ") for line in table.splitlines() if line.startswith("| `/")]
     listed = [(usage[3:-1].replace("¦", "|"), whose, does.removesuffix(" |")) for usage, whose, does in rows]
     assert listed == [(one.usage, who[one.required_role], one.summary) for one in COMMANDS]
+
+
+# --- the asker's language -------------------------------------------------------------------------------------------
+
+
+async def ask_in(bot: Bot, text: str, who: str = OWNER) -> None:
+    await bot.hear(replace(says("", text, who=who), addressed=True))
+
+
+async def test_commands_answer_in_the_language_that_their_author_speaks_in_the_chat(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    assert await bot.hear(says("resume")) == "I was not paused in this chat."
+    await ask_in(bot, "怎么安装 Rocket？")
+    assert await bot.hear(says("resume")) == "我在本聊天里没有被暂停。"
+    assert (await bot.hear(says("pause"))).startswith("我在本聊天里保持沉默，直到 /resume 为止。")
+    assert await bot.hear(says("resume")) == "我在本聊天里恢复发言。"
+    assert await bot.hear(says("pause", "3 days")) == "参数太多。写法：`/pause [MINUTES|SOURCE]`。"
+    assert (await bot.hear(says("help"))).startswith("我是 KIMAs。我根据以下资料回答问题，并注明每句话的出处：")
+    assert "- 今天（本聊天）：回答 6，沉默 0，失败 1" in await bot.hear(says("status"))
+    assert "- 引用了：`docs` (1)" in await bot.hear(says("why"))
+    await ask_in(bot, "How do I install it, please?")
+    assert await bot.hear(says("resume")) == "I was not paused in this chat."
+
+
+async def test_the_words_of_a_command_tell_the_language_first(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    await ask_in(bot, "怎么安装 Rocket？")
+    told = await bot.hear(says("why", "I want to know that"))
+    assert told.startswith("I know nothing of that message")
+    assert (await bot.hear(says("why", "那条消息"))).startswith("我不知道那条消息")
+
+
+async def test_who_has_said_nothing_yet_is_answered_in_the_language_of_the_chat(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    await ask_in(bot, "怎么安装 Rocket？", who=ANN)
+    refusal = await bot.hear(says("pause", who="77"))
+    assert refusal == "只有在这里管理本机器人的人可以这样做。"
+    # The audit is read by others, who see one language.
+    assert [entry.after for entry in await bot.entries()] == [""]
+    assert [entry.what for entry in await bot.entries()] == ["Only those who look after this bot here may do that."]
+
+
+def test_help_is_complete_in_chinese() -> None:
+    shown = help_text(settings(), "owner", messages_for("zh"))
+    assert [line for line in shown.splitlines() if line.startswith("- `/") and not detect_language(line)] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.errors import UsageError
 from core.messaging.commands.context import CommandContext
+from core.messaging.commands.form import CommandRequest
 from core.messaging.gate.calibration import CalibrationResult, GateCase, calibrate
 from core.messaging.gate.scores import Estimate, Scores
 from core.ports import Library
@@ -11,22 +12,24 @@ from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.overrides import RuntimeOverrides, get_chat_name
+from core.text.catalogue import ENGLISH, Messages
 from core.types import ConversationKey, Message
 
 
-async def fit_threshold(context: CommandContext, message: Message, current_threshold: float) -> str:
+async def fit_threshold(context: CommandContext, request: CommandRequest, current_threshold: float) -> str:
     """Set the threshold of the message's chat to the fitted one, where that does better, and return what came of it.
 
     Raises `UsageError` for too few rated questions, `StoreError`, and what the library raises.
     """
+    message = request.message
     if context.library is None:
-        raise UsageError("I cannot search my knowledge here: `kimas feedback --calibrate` fits it on the command line.")
+        raise UsageError(request.texts.search_unavailable)
     calibration = await calibrate_for_chat(
         context.journal.database, message.key, context.library, context.settings, current_threshold
     )
     if calibration.is_better:
         await set_threshold(context.overrides, message, calibration, context.settings)
-    return format_result(calibration)
+    return format_result(calibration, texts=request.texts)
 
 
 async def calibrate_for_chat(
@@ -56,42 +59,36 @@ async def set_threshold(
     )
 
 
-def format_result(calibration: CalibrationResult, *, is_applied: bool = True) -> str:
-    """Return what fitting came to, as Markdown; not `done`, it is a proposal."""
+def format_result(calibration: CalibrationResult, *, is_applied: bool = True, texts: Messages = ENGLISH) -> str:
+    """Return what fitting came to, as Markdown: a proposal where it is not applied."""
+    current, fitted = f"{calibration.current_threshold:g}", f"{calibration.fitted_threshold:g}"
     if calibration.is_better:
-        is_now = "is now" if is_applied else "would be"
-        summary = (
-            f"The threshold of this chat {is_now} {calibration.recommended_threshold:g}; it "
-            f"{'was' if is_applied else 'is'} {calibration.current_threshold:g}."
-        )
-    elif calibration.fitted_threshold == calibration.current_threshold:
-        summary = (
-            f"The threshold of this chat stays {calibration.current_threshold:g}: it suits the rated questions best."
+        summary, fitted = (
+            texts.threshold_fitted if is_applied else texts.threshold_proposed,
+            f"{calibration.recommended_threshold:g}",
         )
     else:
-        summary = (
-            f"The threshold of this chat stays {calibration.current_threshold:g}. "
-            f"{calibration.fitted_threshold:g} suits the rated questions best, but "
-            "does no better on questions that it was not fitted to."
-        )
-    rule_note = (
-        f", {calibration.rule_based_count} of them decided by their words alone" if calibration.rule_based_count else ""
+        summary = texts.threshold_best if fitted == current else texts.threshold_no_better
+    by_words = texts.decided_by_words.format(count=calibration.rule_based_count) if calibration.rule_based_count else ""
+    lines = (
+        texts.rated_questions.format(
+            answer=calibration.answer_count, ignore=calibration.ignore_count, by_words=by_words
+        ),
+        texts.scores_current.format(threshold=current, scores=_format_scores(calibration.current_scores, texts)),
+        texts.scores_fitted.format(scores=_format_scores(calibration.cross_validated_scores, texts)),
     )
-    return (
-        f"{summary}\n\n"
-        f"- Rated questions: {calibration.answer_count} to answer, {calibration.ignore_count} to "
-        f"leave alone{rule_note}\n"
-        f"- With {calibration.current_threshold:g}: {_format_scores(calibration.current_scores)}\n"
-        f"- Fitted, on questions not fitted to: {_format_scores(calibration.cross_validated_scores)}"
+    return f"{summary.format(fitted=fitted, current=current)}\n\n" + "\n".join(lines)
+
+
+def _format_scores(scores: Scores, texts: Messages) -> str:
+    return texts.scores.format(
+        precision=_format_figure(scores.precision, texts), recall=_format_figure(scores.recall, texts)
     )
 
 
-def _format_scores(scores: Scores) -> str:
-    return f"precision {_format_figure(scores.precision)}, recall {_format_figure(scores.recall)}"
-
-
-def _format_figure(figure: Estimate) -> str:
+def _format_figure(figure: Estimate, texts: Messages) -> str:
     if figure.value is None:
-        return "none"
-    interval = "" if figure.low is None or figure.high is None else f" ({figure.low:.2f} to {figure.high:.2f})"
-    return f"{figure.value:.2f}{interval}"
+        return texts.none
+    if figure.low is None or figure.high is None:
+        return f"{figure.value:.2f}"
+    return texts.interval.format(value=f"{figure.value:.2f}", low=f"{figure.low:.2f}", high=f"{figure.high:.2f}")

@@ -13,6 +13,7 @@ from core.settings import Settings
 from core.storage.live_settings import LiveSettings
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
+from core.text.catalogue import Messages
 
 # Reads the configuration as the daemon did at its start. Raises `ConfigurationError`.
 SettingsLoader = Callable[[], Awaitable[Settings]]
@@ -48,9 +49,9 @@ class CommandContext:
         """What commands have set."""
         return self.live.overrides
 
-    def require_source(self, name: str) -> str:
+    def require_source(self, name: str, texts: Messages) -> str:
         """Return the name of a configured source. Raises `UsageError` for another one."""
         if name in self.settings.sources:
             return name
-        names = ", ".join(f"`{source}`" for source in self.settings.sources) or "none are configured"
-        raise UsageError(f"No source has that name. The sources are: {names}.")
+        names = ", ".join(f"`{source}`" for source in self.settings.sources) or texts.no_sources_configured
+        raise UsageError(texts.unknown_source.format(sources=names))

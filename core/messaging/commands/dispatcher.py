@@ -29,14 +29,12 @@ from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter
 from core.settings.loader import get_secret_values
+from core.storage.message_lookup import MessageLookup
 from core.storage.overrides import new_entry
+from core.text.catalogue import ENGLISH, Messages, messages_for
 from core.types import Message
 
 ContextHandler = Callable[[CommandContext, CommandRequest], Awaitable[str]]
-ROLE_DESCRIPTIONS: Mapping[UserRole, str] = {
-    "owner": "the owners of this bot",
-    "admin": "those who look after this bot here",
-}
 
 
 async def _handle_sources(context: CommandContext, request: CommandRequest) -> str:
@@ -52,7 +50,7 @@ async def _handle_resume(context: CommandContext, request: CommandRequest) -> st
 
 
 async def _handle_forget(context: CommandContext, request: CommandRequest) -> str:
-    return forget_text(await context.journal.erase_author(request.message))
+    return forget_text(await context.journal.erase_author(request.message), request.texts)
 
 
 HANDLERS: Mapping[str, ContextHandler] = {
@@ -106,26 +104,27 @@ class CommandDispatcher:
     async def dispatch(self, message: Message, adapter: Adapter | None) -> str:
         """Return what to say to a command. The right to give it is checked here, wherever it comes from.
 
-        Raises `Refused` for what its author may not do, after that is written down, `UsageError` for arguments that
-        make no sense, and what the handler raises.
+        Raises `PermissionDenied` for what its author may not do, after the audit has it, `UsageError` for arguments
+        that make no sense, and what the handler raises.
         """
         await self.context.live.load()
+        texts = messages_for(await MessageLookup(self.context.journal.database).get_language(message))
         command = get_command(message.command, self._commands)
         handler = self._handlers.get(message.command)
         if command is None or handler is None:
-            return unknown_command(message.command)
+            return unknown_command(message.command, texts)
         role = self.context.permissions.cached_role(message)
         if not has_role(role, command.required_role):
             role = await self.context.permissions.resolve_role(message, adapter)
         try:
-            _require(role, command.required_role)
-            arguments = parse_arguments(command, message.text)
+            _require(role, command.required_role, texts)
+            arguments = parse_arguments(command, message.text, texts)
             if set(arguments.values()) & set(command.owner_only_values):
-                _require(role, "owner")
-            reply = await handler(CommandRequest(message, command, arguments, role, adapter))
+                _require(role, "owner", texts)
+            reply = await handler(CommandRequest(message, command, arguments, role, adapter, texts))
         except PermissionDenied as error:
             get_logger(__name__).warning("command.refused", command=message.command, author_id=message.author_id)
-            await self.context.audit.record(new_entry(message, "refused", str(error)))
+            await self.context.audit.record(new_entry(message, "refused", error.audit_text))
             raise
         return await asyncio.to_thread(self._redact, reply) if role != "everyone" else reply
 
@@ -133,6 +132,9 @@ class CommandDispatcher:
         return make_redactor(get_secret_values(self.context.settings))(text)
 
 
-def _require(role: UserRole, required_role: UserRole) -> None:
+def _require(role: UserRole, required_role: UserRole, texts: Messages) -> None:
     if not has_role(role, required_role):
-        raise PermissionDenied(f"Only {ROLE_DESCRIPTIONS[required_role]} may do that.")
+        reasons = [
+            messages.only_owners if required_role == "owner" else messages.only_admins for messages in (texts, ENGLISH)
+        ]
+        raise PermissionDenied(*reasons)

@@ -15,6 +15,7 @@ from core.messaging.policy.command_table import AS_CONFIGURED, Command, UserRole
 from core.observability.logs import get_logger
 from core.ports import VALUE_PLACEHOLDER, Adapter, FormField, SettingsForm
 from core.storage.overrides import get_chat_name
+from core.text.catalogue import ENGLISH, Messages
 from core.types import Message
 
 
@@ -30,6 +31,7 @@ class CommandRequest:
     arguments: Mapping[str, str]
     role: UserRole
     adapter: Adapter | None = None
+    texts: Messages = ENGLISH
 
     @property
     def chat(self) -> str:
@@ -46,59 +48,58 @@ class CommandRequest:
 CommandHandler = Callable[[CommandRequest], Awaitable[str]]
 
 
-_MODE_CHOICES = (("off", "Never"), ("mention", "When I am mentioned"), ("auto", "Also unasked"))
-
-
 async def show_settings(context: CommandContext, request: CommandRequest) -> str:
     """Show what the author may change in the chat: as a form, with nothing more to say, or in words."""
     form = build_form(context, request)
     if request.adapter is None:
-        return to_markdown(form)
+        return to_markdown(form, request.texts)
     try:
         is_shown = await request.adapter.show_form(request.message, form)
     except PlatformError as error:
         get_logger(__name__).warning("form.not_shown", error=str(error))
-        raise UsageError(
-            f"I could not open the form: {error}. Nothing was changed. Give the command once more; "
-            "`/mode`, `/threshold` and `/sources` change the same."
-        ) from error
-    return "" if is_shown else to_markdown(form)
+        raise UsageError(request.texts.form_failed.format(error=error)) from error
+    return "" if is_shown else to_markdown(form, request.texts)
 
 
 def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm:
     """Return what the author of a command may change, and see, in its chat."""
-    gate, overrides, chat = context.settings.gate, context.overrides, request.chat
+    gate, overrides, chat, texts = context.settings.gate, context.overrides, request.chat, request.texts
     configured = gate.get_mode(chat, private=request.message.private)
     threshold = overrides.threshold(chat)
     mode_fields = (
         FormField(
             f"mode {VALUE_PLACEHOLDER}",
-            "When I speak in this chat",
+            texts.form_mode,
             overrides.mode(chat) or AS_CONFIGURED,
-            ((AS_CONFIGURED, f"As configured ({configured})"), *_MODE_CHOICES),
+            ((AS_CONFIGURED, texts.form_as_configured.format(configured=configured)), *texts.mode_names.items()),
         ),
         FormField(
             f"threshold {VALUE_PLACEHOLDER}",
-            "How sure I must be to speak unasked",
+            texts.form_threshold,
             AS_CONFIGURED if threshold is None else f"{threshold:g}",
-            hint=f"0 to 1, or {AS_CONFIGURED} for what is configured ({gate.get_threshold(chat):g})",
+            hint=texts.form_threshold_hint.format(default=AS_CONFIGURED, configured=f"{gate.get_threshold(chat):g}"),
         ),
     )
     if request.role == "owner":
-        return SettingsForm((*mode_fields, *_source_fields(context)))
-    return SettingsForm(mode_fields, tuple(_format_source(context, name) for name in context.settings.sources))
+        return SettingsForm((*mode_fields, *_source_fields(context, texts)), language=texts.language)
+    notes = tuple(_format_source(context, name, texts) for name in context.settings.sources)
+    return SettingsForm(mode_fields, notes, texts.language)
 
 
-def to_markdown(form: SettingsForm) -> str:
+def to_markdown(form: SettingsForm, texts: Messages = ENGLISH) -> str:
     """Return a form as Markdown, with the commands that fill it in."""
     lines = [
-        f"- {field.label}: {dict(field.choices).get(field.value, field.value)}. {_format_command(field)}"
+        texts.form_line.format(
+            label=field.label,
+            value=dict(field.choices).get(field.value, field.value),
+            command=_format_command(field, texts),
+        )
         for field in form.fields
     ]
     return "\n".join([*lines, *(f"- {note}" for note in form.notes)])
 
 
-def _source_fields(context: CommandContext) -> Sequence[FormField]:
+def _source_fields(context: CommandContext, texts: Messages) -> Sequence[FormField]:
     overrides = context.overrides
     return [
         field
@@ -106,26 +107,26 @@ def _source_fields(context: CommandContext) -> Sequence[FormField]:
         for field in (
             FormField(
                 f"sources {VALUE_PLACEHOLDER} {name}",
-                f"{name}: used for answers",
+                texts.form_source_used.format(source=name),
                 "off" if overrides.is_off(name) else "on",
-                (("on", "On"), ("off", "Off")),
+                (("on", texts.form_on), ("off", texts.form_off)),
             ),
             FormField(
                 f"sources scale {name} {VALUE_PLACEHOLDER}",
-                f"{name}: what its passages weigh",
+                texts.form_source_weight.format(source=name),
                 f"{overrides.scale(name):g}",
-                hint="0.1 to 10; 1 is the normal weight",
+                hint=texts.form_weight_hint,
             ),
         )
     ]
 
 
-def _format_source(context: CommandContext, name: str) -> str:
-    usage = "not used for answers" if context.overrides.is_off(name) else "used for answers"
-    return f"{name}: {usage}, weighs {context.overrides.scale(name):g}; owners change that"
+def _format_source(context: CommandContext, name: str, texts: Messages) -> str:
+    template = texts.form_source_off_note if context.overrides.is_off(name) else texts.form_source_note
+    return template.format(source=name, factor=f"{context.overrides.scale(name):g}")
 
 
-def _format_command(field: FormField) -> str:
-    values = "|".join(value for value, _ in field.choices) or "VALUE"
-    hint = f" ({field.hint})" if field.hint else ""
+def _format_command(field: FormField, texts: Messages) -> str:
+    values = "|".join(value for value, _ in field.choices) or texts.form_value
+    hint = texts.form_hint.format(hint=field.hint) if field.hint else ""
     return f"`/{field.command.replace(VALUE_PLACEHOLDER, values)}`{hint}"

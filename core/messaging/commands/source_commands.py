@@ -11,7 +11,8 @@ from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import AS_CONFIGURED, LIMITS
 from core.storage.answer_cache import delete_replies
 from core.storage.overrides import GLOBAL_SCOPE, AuditOutcome, limit_key, new_entry, off_key, scale_key
-from core.storage.usage import TokenUsage, UsageRepository, UsageTotals
+from core.storage.usage import UsageRepository, UsageTotals
+from core.text.catalogue import Messages
 from core.text.formatting import NO_LIMIT, format_code, format_duration, today
 from core.types import Question
 
@@ -21,17 +22,18 @@ MAX_SHOWN_ERRORS = 10
 async def refresh(context: CommandContext, request: CommandRequest) -> str:
     """Ask for a refresh of one source or all; not more often than configured."""
     if context.refresher is None:
-        raise UsageError("I cannot refresh sources here: `kimas run` does, and `kimas ingest` by hand.")
+        raise UsageError(request.texts.refresh_unavailable)
     name = request.arguments.get("source", "")
     if name:
-        context.require_source(name)
+        context.require_source(name, request.texts)
     now, min_interval_s = time.monotonic(), context.settings.administration.refresh_minutes * 60
     last_request_at = max(context.last_refresh_requests.get(source, -float("inf")) for source in {name, ""})
     if now - last_request_at < min_interval_s:
         raise UsageError(
-            f"That was asked for {format_duration(now - last_request_at)} ago. Again in "
-            f"{format_duration(min_interval_s - (now - last_request_at))} "
-            "(administration.refresh_minutes)."
+            request.texts.refresh_too_soon.format(
+                elapsed=format_duration(now - last_request_at, request.texts),
+                wait=format_duration(min_interval_s - (now - last_request_at), request.texts),
+            )
         )
     context.last_refresh_requests[name] = now
     try:
@@ -40,48 +42,43 @@ async def refresh(context: CommandContext, request: CommandRequest) -> str:
         context.last_refresh_requests.pop(name, None)
         raise
     await context.audit.record(new_entry(request.message, "changed", f"refresh {name or 'all sources'}"))
-    return f"I refresh {format_code(name) if name else 'all sources'} now. `/sources` shows how it goes."
+    return request.texts.refreshing.format(source=format_code(name) if name else request.texts.all_sources)
 
 
 async def pause(context: CommandContext, request: CommandRequest) -> str:
     """Refresh a source only when asked, until it is resumed; what it knows stays in use."""
     name, changed = await _set_paused(context, request, paused=True)
-    since_text = "from now on" if changed else "already"
-    return (
-        f"{format_code(name)} is refreshed only when asked {since_text}: `/refresh {name}`. `/resume {name}` ends that."
-    )
+    template = request.texts.source_paused if changed else request.texts.source_paused_already
+    return template.format(source=format_code(name), name=name)
 
 
 async def resume(context: CommandContext, request: CommandRequest) -> str:
     """Refresh a source by its plan again."""
     name, changed = await _set_paused(context, request, paused=False)
-    if not changed:
-        return f"{format_code(name)} was not paused."
-    return f"{format_code(name)} is refreshed by its plan again; what was missed comes once, now."
+    template = request.texts.source_resumed if changed else request.texts.source_not_paused
+    return template.format(source=format_code(name))
 
 
 async def switch(context: CommandContext, request: CommandRequest) -> str:
     """Switch a source on or off, or say what its passages weigh."""
     action, factor = request.arguments["action"], request.arguments.get("factor")
-    name = request.arguments.get("source")
+    name, texts = request.arguments.get("source"), request.texts
     if not name:
-        raise UsageError(f"Which source? Write it as `/sources {action} NAME`.")
-    context.require_source(name)
+        raise UsageError(texts.source_missing.format(action=action))
+    context.require_source(name, texts)
     overrides = context.overrides
     if action == "scale":
         if not factor:
-            raise UsageError("How much? Write it as `/sources scale NAME X`; 1 is the normal weight.")
+            raise UsageError(texts.factor_missing)
         value = f"{float(factor):g}"
         await overrides.change(
             request.message, GLOBAL_SCOPE, scale_key(name), None if value == "1" else value, before="1"
         )
-        reply = f"Passages of {format_code(name)} now weigh {value}."
+        reply = texts.source_weighs.format(source=format_code(name), factor=value)
     else:
         off_value = "off" if action == "off" else None
         await overrides.change(request.message, GLOBAL_SCOPE, off_key(name), off_value, before="on")
-        reply = (
-            f"{format_code(name)} is {'no longer used for answers' if off_value else 'used for answers'} from now on."
-        )
+        reply = (texts.source_off if off_value else texts.source_on).format(source=format_code(name))
     # Earlier answers were made from other knowledge.
     await delete_replies(context.journal.database, time.time())
     return reply
@@ -94,28 +91,28 @@ async def quota(context: CommandContext, request: CommandRequest) -> str:
         return await _format_limits(context, request)
     configured = getattr(context.settings.limits, name)
     if value is None:
-        raise UsageError(f"How much? Write it as `/quota {name} NUMBER`, or `none`, or `default`.")
+        raise UsageError(request.texts.limit_missing.format(name=name))
     if value not in (NO_LIMIT, AS_CONFIGURED):
         number = float(value)
         if number <= 0 or ("tokens" in name and not number.is_integer()):
-            raise UsageError("A limit is more than 0, of tokens a whole number. `none` takes it away.")
+            raise UsageError(request.texts.limit_invalid)
         value = str(int(number)) if "tokens" in name else repr(number)
     new_value = None if value == AS_CONFIGURED else value
     before = NO_LIMIT if configured is None else f"{configured:g}"
     await context.overrides.change(request.message, GLOBAL_SCOPE, limit_key(name), new_value, before=before)
-    return f"- {_format_limit(context, name)}"
+    return f"- {_format_limit(context, name, request.texts)}"
 
 
 async def reload(context: CommandContext, request: CommandRequest) -> str:
     """Read the configuration again: take over what can be changed live, and name what needs a restart."""
     if context.reload_settings is None:
-        raise UsageError("I cannot read my configuration again here; start me anew.")
+        raise UsageError(request.texts.reload_unavailable)
     try:
         new_settings = await context.reload_settings()
     except ConfigurationError as error:
         await _record(context, request, "failed", f"{len(error.errors)} faults")
         error_lines = "\n".join(f"- {format_code(message)}" for message in error.errors[:MAX_SHOWN_ERRORS])
-        return f"Nothing was changed, for the configuration has faults:\n\n{error_lines}"
+        return f"{request.texts.configuration_invalid}\n\n{error_lines}"
     live_sections, restart_sections = context.live.reload(new_settings)
     await _record(
         context,
@@ -124,17 +121,17 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         f"changed: {_format_names(live_sections)}; restart needed: {_format_names(restart_sections)}",
     )
     if not live_sections and not restart_sections:
-        return "The configuration has not changed. What a command has set stays in force above it."
-    lines = [f"- changed now: {_format_names(live_sections)}"] if live_sections else []
-    lines += [f"- restart needed: {_format_names(restart_sections)}"] if restart_sections else []
-    return "The configuration is read again.\n\n" + "\n".join(lines)
+        return request.texts.configuration_unchanged
+    lines = [request.texts.changed_now.format(names=_format_names(live_sections))] if live_sections else []
+    lines += [request.texts.restart_needed.format(names=_format_names(restart_sections))] if restart_sections else []
+    return f"{request.texts.configuration_reloaded}\n\n" + "\n".join(lines)
 
 
 async def _set_paused(context: CommandContext, request: CommandRequest, *, paused: bool) -> tuple[str, bool]:
     """Pause or resume the refreshes of a source, and return its name and whether that changed anything."""
     if context.refresher is None:
-        raise UsageError("I do not refresh sources here: `kimas sources pause NAME` and `resume NAME` do the same.")
-    name = context.require_source(request.arguments["source"])
+        raise UsageError(request.texts.pause_unavailable)
+    name = context.require_source(request.arguments["source"], request.texts)
     was_paused = {state.name: state.paused for state in await context.refresher.states()}
     await (context.refresher.pause if paused else context.refresher.resume)(name)
     labels = {True: "only when asked", False: "by its plan"}
@@ -152,28 +149,27 @@ async def _format_limits(context: CommandContext, request: CommandRequest) -> st
     question = Question("", author_id=message.author_id, key=message.key)
     usage = await UsageRepository(context.journal.database).get_totals(today(), question)
     lines = [
-        f"- {_format_limit(context, name)}{_format_usage(name, usage)}"
+        f"- {_format_limit(context, name, request.texts)}{_format_usage(name, usage, request.texts)}"
         for name in LIMITS
         if request.can_see_all_chats or name.endswith(("_per_chat", "_per_user"))
     ]
-    return "Daily limits, and what is used of them today:\n\n" + "\n".join(lines)
+    return f"{request.texts.limits_listed}\n\n" + "\n".join(lines)
 
 
-def _format_limit(context: CommandContext, name: str) -> str:
+def _format_limit(context: CommandContext, name: str, texts: Messages) -> str:
     limit = context.live.limit(name)
-    origin = " (set by a command)" if context.overrides.is_set(GLOBAL_SCOPE, limit_key(name)) else ""
-    return f"`{name}`: {'no limit' if limit is None else f'{limit:,g}'}{origin}"
+    origin = texts.set_by_command if context.overrides.is_set(GLOBAL_SCOPE, limit_key(name)) else ""
+    return f"`{name}`: {texts.no_limit if limit is None else f'{limit:,g}'}{origin}"
 
 
-def _format_usage(name: str, usage: UsageTotals) -> str:
-    scope_usage: TokenUsage = usage.overall
-    scope_text = ""
+def _format_usage(name: str, usage: UsageTotals, texts: Messages) -> str:
+    scope_usage, template = usage.overall, texts.used_overall
     if name.endswith("_per_chat"):
-        scope_usage, scope_text = usage.chat, " in this chat"
+        scope_usage, template = usage.chat, texts.used_in_chat
     elif name.endswith("_per_user"):
-        scope_usage, scope_text = usage.user, " by you"
-    amount = f"{scope_usage.total_tokens:,} used" if "tokens" in name else f"{scope_usage.cost:,.4f} used"
-    return f", {amount}{scope_text}"
+        scope_usage, template = usage.user, texts.used_by_you
+    amount = f"{scope_usage.total_tokens:,}" if "tokens" in name else f"{scope_usage.cost:,.4f}"
+    return template.format(amount=amount)
 
 
 def _format_names(names: Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, scale_key
 from core.storage.usage import DailyStatistics, StatisticsRepository, first_day
-from core.text.formatting import format_age, format_code, format_cost, format_duration, format_until, pluralize, today
+from core.text.catalogue import Messages
+from core.text.formatting import format_age, format_code, format_cost, format_duration, format_until, today
 from core.types import SourceState
 
 DEFAULT_DAYS, DEFAULT_ENTRIES = 7, 10
@@ -22,19 +23,28 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
     last_received = await repository.get_last_received(sorted(context.platforms))
     today_statistics = (await repository.get_daily_statistics(today(), chat)).get(today(), DailyStatistics())
     pending_count = await repository.count_pending(chat)
+    texts, counts = request.texts, today_statistics.states
     platforms = ", ".join(
-        f"{platform} (heard {format_age(last_received[platform]) if platform in last_received else 'nothing yet'})"
+        texts.status_platform.format(
+            platform=platform,
+            age=format_age(last_received[platform], texts) if platform in last_received else texts.status_not_heard,
+        )
         for platform in sorted(context.platforms)
     )
+    running_s = time.monotonic() - context.started_at
     lines = [
-        f"- Version {_version()}, running for {format_duration(time.monotonic() - context.started_at)}",
-        f"- Platforms: {platforms or 'none'}",
-        f"- {await _format_health(context)}",
-        f"- Today{_chat_text(request)}: {today_statistics.states['answered']} answered, "
-        f"{today_statistics.states['silent']} silent, "
-        f"{today_statistics.states['failed']} failed, {pending_count} pending",
-        f"- Tokens today: {today_statistics.tokens:,}, cost: {format_cost(today_statistics.cost)}",
-        f"- This chat: {_format_mode(context, request)}",
+        texts.status_version.format(version=_version(), duration=format_duration(running_s, texts)),
+        texts.status_platforms.format(platforms=platforms or texts.none),
+        await _format_health(context, texts),
+        texts.status_today.format(
+            chat=_chat_text(request),
+            answered=counts["answered"],
+            silent=counts["silent"],
+            failed=counts["failed"],
+            pending=pending_count,
+        ),
+        texts.status_cost.format(tokens=f"{today_statistics.tokens:,}", cost=format_cost(today_statistics.cost, texts)),
+        texts.status_chat.format(mode=_get_mode(context, request)) + _format_pause(context, request),
     ]
     return "\n".join(lines)
 
@@ -46,7 +56,7 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
     repository = StatisticsRepository(context.journal.database)
     statistics = await repository.get_daily_statistics(since, _chat_filter(request))
     if not statistics:
-        return f"Nothing happened{_chat_text(request)} since {since}."
+        return request.texts.statistics_none.format(chat=_chat_text(request), day=since)
     rows = [
         f"| {day} | {sum(day_statistics.states.values())} | {day_statistics.states['answered']} | "
         f"{day_statistics.states['silent']} | "
@@ -54,24 +64,24 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
         f"{f'{day_statistics.cost:,.4f}' if day_statistics.cost else '-'} |"
         for day, day_statistics in statistics.items()
     ]
-    header = "| day | messages | answered | silent | failed | tokens | cost |\n|---|---|---|---|---|---|---|\n"
-    return f"Since {since}{_chat_text(request)}:\n\n{header}" + "\n".join(rows)
+    title = request.texts.statistics_since.format(day=since, chat=_chat_text(request))
+    return "\n".join([f"{title}\n", request.texts.statistics_header, "|---|---|---|---|---|---|---|", *rows])
 
 
 async def show_sources(context: CommandContext, request: CommandRequest) -> str:
     """List the knowledge with its amount and age."""
-    configured = context.settings.sources
+    configured, texts = context.settings.sources, request.texts
     if not configured:
-        return "No sources are configured yet."
+        return texts.sources_none
     states = {state.name: state for state in await context.refresher.states()} if context.refresher else {}
     lines = []
     for name, source_settings in configured.items():
         state = states.get(name)
         state_text = (
-            _format_state(state, show_errors=request.role != "everyone") if state else "asked live, or kept elsewhere"
+            _format_state(state, texts, show_errors=request.role != "everyone") if state else texts.source_unknown_state
         )
-        lines.append(f"- **{name}** ({source_settings.kind}): {state_text}{_format_overrides(context, name)}")
-    return "I answer from these sources:\n\n" + "\n".join(lines)
+        lines.append(f"- **{name}** ({source_settings.kind}): {state_text}{_format_overrides(context, name, texts)}")
+    return f"{texts.sources_listed}\n\n" + "\n".join(lines)
 
 
 async def show_audit(context: CommandContext, request: CommandRequest) -> str:
@@ -79,65 +89,78 @@ async def show_audit(context: CommandContext, request: CommandRequest) -> str:
     count = int(float(request.arguments.get("entries", DEFAULT_ENTRIES)))
     entries = await context.audit.get_newest(count, chat=_chat_filter(request))
     return (
-        "\n".join(_format_entry(entry, show_chat=request.can_see_all_chats) for entry in entries)
-        or "The audit is empty."
+        "\n".join(_format_entry(entry, request.texts, show_chat=request.can_see_all_chats) for entry in entries)
+        or request.texts.audit_empty
     )
 
 
 async def show_help(context: CommandContext, request: CommandRequest) -> str:
     """Show what the bot knows and what its author may say to it."""
-    return help_text(context.settings, request.role)
+    return help_text(context.settings, request.role, request.texts)
 
 
-def _format_entry(entry: AuditEntry, *, show_chat: bool) -> str:
-    chat_text = f" in {format_code(f'{entry.platform}:{entry.chat}')}" if show_chat else ""
+def _format_entry(entry: AuditEntry, texts: Messages, *, show_chat: bool) -> str:
+    chat_text = texts.audit_chat.format(chat=format_code(f"{entry.platform}:{entry.chat}")) if show_chat else ""
     change = f": {format_code(entry.before)} → {format_code(entry.after)}" if entry.before or entry.after else ""
     subject = f", {format_code(entry.what)}" if entry.what else ""
     origin = f"{format_code(entry.author_id)}{chat_text}, {format_code('/' + entry.command)}"
-    return f"- {entry.at:%Y-%m-%d %H:%M} UTC, {origin}: {entry.outcome}{subject}{change}"
+    return f"- {entry.at:%Y-%m-%d %H:%M} UTC, {origin}: {texts.audit_outcomes[entry.outcome]}{subject}{change}"
 
 
-async def _format_health(context: CommandContext) -> str:
+async def _format_health(context: CommandContext, texts: Messages) -> str:
     if context.refresher is None:
-        return f"Sources: {len(context.settings.sources)} configured"
+        return texts.status_sources.format(count=len(context.settings.sources))
     states = await context.refresher.states()
     failed_states = [state for state in states if state.error]
-    passages = sum(state.passages for state in states)
     if not failed_states:
-        return f"Sources: {len(states)} kept, all well, {pluralize(passages, 'passage')}"
+        passages = _format_count(sum(state.passages for state in states), texts.passage_count_one, texts.passage_count)
+        return texts.status_sources_well.format(count=len(states), passages=passages)
     errors = "; ".join(f"{format_code(state.name)} {format_code(state.error)}" for state in failed_states)
-    return f"Sources: {len(failed_states)} of {len(states)} failed at their last refresh: {errors}"
+    return texts.status_sources_failed.format(failed=len(failed_states), count=len(states), errors=errors)
 
 
-def _format_state(state: SourceState, *, show_errors: bool) -> str:
-    parts = [f"{pluralize(state.passages, 'passage')} in {pluralize(state.documents, 'document')}"]
-    parts.append(f"refreshed {format_age(state.last_success)}" if state.last_success else "never refreshed yet")
+def _format_state(state: SourceState, texts: Messages, *, show_errors: bool) -> str:
+    age = texts.source_refreshed.format(age=format_age(state.last_success, texts)) if state.last_success else ""
+    parts = [
+        texts.source_amount.format(
+            passages=_format_count(state.passages, texts.passage_count_one, texts.passage_count),
+            documents=_format_count(state.documents, texts.document_count_one, texts.document_count),
+        ),
+        age or texts.source_never_refreshed,
+    ]
     if state.running:
-        parts.append("being refreshed now")
+        parts.append(texts.source_refreshing)
     if state.error:
-        parts.append(
-            f"the last refresh failed: {format_code(state.error)}" if show_errors else "the last refresh failed"
-        )
+        failure = texts.source_failed_because if show_errors else texts.source_failed
+        parts.append(failure.format(error=format_code(state.error)))
     if state.paused:
-        parts.append("refreshed only when asked")
+        parts.append(texts.source_on_request)
     return ", ".join(parts)
 
 
-def _format_overrides(context: CommandContext, name: str) -> str:
-    off_text = ", **switched off**" if context.overrides.is_off(name) else ""
-    has_weight = context.overrides.is_set(GLOBAL_SCOPE, scale_key(name))
-    return off_text + (f", weighs {context.overrides.scale(name):g}" if has_weight else "")
+def _format_count(count: int, singular: str, plural: str) -> str:
+    return singular if count == 1 else plural.format(count=f"{count:,}")
 
 
-def _format_mode(context: CommandContext, request: CommandRequest) -> str:
+def _format_overrides(context: CommandContext, name: str, texts: Messages) -> str:
+    off_text = texts.source_switched_off if context.overrides.is_off(name) else ""
+    if not context.overrides.is_set(GLOBAL_SCOPE, scale_key(name)):
+        return off_text
+    return off_text + texts.source_weight.format(factor=f"{context.overrides.scale(name):g}")
+
+
+def _get_mode(context: CommandContext, request: CommandRequest) -> str:
     gate, chat = context.settings.gate, request.chat
-    mode = context.overrides.mode(chat) or gate.get_mode(chat, private=request.message.private)
-    until = context.overrides.paused_until(chat)
-    return f"mode `{mode}`" + (f", paused {format_until(until)}" if until else "")
+    return context.overrides.mode(chat) or gate.get_mode(chat, private=request.message.private)
+
+
+def _format_pause(context: CommandContext, request: CommandRequest) -> str:
+    until = context.overrides.paused_until(request.chat)
+    return request.texts.status_paused.format(until=format_until(until, request.texts)) if until else ""
 
 
 def _chat_text(request: CommandRequest) -> str:
-    return " in all chats" if request.can_see_all_chats else " in this chat"
+    return request.texts.in_all_chats if request.can_see_all_chats else request.texts.in_this_chat
 
 
 def _chat_filter(request: CommandRequest) -> tuple[str, str] | None:

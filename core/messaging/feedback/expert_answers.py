@@ -18,7 +18,6 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.text.catalogue import Messages, messages_for
-from core.text.language import detect_language
 from core.text.question_detection import QUESTION_THRESHOLD, question_score
 from core.types import ESCALATION_SUFFIX, Message, Reply, Turn
 
@@ -49,7 +48,7 @@ class Handoff:
 
     async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
         """Return what to say to a command. Raises `UsageError` for what cannot be done."""
-        texts = messages_for(detect_language(message.text or message.quoted))
+        texts = messages_for(await self._lookup.get_language(message))
         if message.command == LEARN:
             return await self._learn(adapter, message, texts)
         if message.command == ESCALATE:

@@ -6,6 +6,8 @@ import re
 
 from core.messaging.gate.attachments import describe, get_main_kind, unsupported_notice
 from core.storage.chat_history import ChatHistory, EarlierAnswer
+from core.text.catalogue import messages_for
+from core.text.formatting import format_duration
 from core.text.language import detect_language
 from core.types import Message, Skip, SkipReason, skip
 
@@ -15,39 +17,23 @@ _CITATION_MARKS = re.compile(r"\s*\[\d+(?:,\s*\d+)*\]")
 
 def offer_text(question: str, title: str) -> str:
     """Return an offer to answer, naming what was found."""
-    topic = _plain_title(title)
-    if detect_language(question) == "zh":
-        return f"我可能知道一些相关内容{f'（{topic}）' if topic else ''}。回复这条消息或者提及我，我就来回答。"
-    return (
-        f"I may know something about this{f' ({topic})' if topic else ''}. Reply to this message or mention me, "
-        "and I will answer."
-    )
+    texts, topic = messages_for(detect_language(question)), _plain_title(title)
+    return texts.offer.format(topic=texts.offer_topic.format(topic=topic) if topic else "")
 
 
 def clarifying_question(question: str, title: str) -> str:
     """Return a question for details, naming what was found."""
-    topic = _plain_title(title)
-    if detect_language(question) == "zh":
-        subject = topic or "我所了解的内容"
-        return f"你问的是{subject}吗？请回复这条消息，补充一些细节（版本、报错信息、想做什么），我来回答。"
-    return (
-        f"Is this about {topic or 'something that I know'}? Reply with a few details (the version, the error message, "
-        "what you want to do), and I will answer."
-    )
+    texts = messages_for(detect_language(question))
+    return texts.clarifying_question.format(topic=_plain_title(title) or texts.unnamed_topic)
 
 
 def duplicate_notice(earlier_answer: EarlierAnswer, question: str) -> str:
     """Return where the same was answered before, and how that answer began."""
-    minutes = max(1, round(earlier_answer.age_s / 60))
     text = " ".join(_CITATION_MARKS.sub("", earlier_answer.reply).split())
     excerpt = text if len(text) <= MAX_EXCERPT_CHARS else f"{text[:MAX_EXCERPT_CHARS].rsplit(' ', 1)[0]} …"
-    if detect_language(question) == "zh":
-        return (
-            f"这个问题在本群里已经回答过了（{minutes} 分钟前）：\n\n> "
-            f"{excerpt}\n\n回复这条消息或者提及我，可以再问一次。"
-        )
-    elapsed = f"{minutes} min" if minutes < 90 else f"{round(minutes / 60)} h"
-    return f"This was answered here {elapsed} ago:\n\n> {excerpt}\n\nReply to this message or mention me to hear more."
+    texts = messages_for(detect_language(question))
+    elapsed = format_duration(max(60.0, earlier_answer.age_s), texts)
+    return texts.answered_before.format(elapsed=elapsed, excerpt=excerpt)
 
 
 def _plain_title(title: str) -> str:

@@ -6,11 +6,12 @@ An entry here and a handler of the same name in `core.administration` make a com
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from core.errors import UsageError
 from core.settings import Settings
+from core.text.catalogue import ENGLISH, Messages
 from core.text.formatting import NO_LIMIT
 
 ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
@@ -26,7 +27,7 @@ class Argument:
     """
 
     name: str
-    summary: str
+    summary: str = ""
     kind: ArgumentKind = "text"
     choices: tuple[str, ...] = ()
     is_required: bool = False
@@ -57,19 +58,20 @@ def match_argument(arguments: tuple[Argument, ...], index: int, word: str) -> Ar
     )
 
 
-def parse_value(argument: Argument, word: str, usage: str) -> str:
+def parse_value(argument: Argument, word: str, usage: str, texts: Messages) -> str:
     """Return what a word stands for. Raises `UsageError`, which says by `usage` how the command is written."""
     lowered = word.lower()
     if lowered in argument.choices:
         return lowered
     if argument.kind == "choice":
         choices_text = ", ".join(f"`{choice}`" for choice in argument.choices)
-        raise UsageError(f"`{argument.name}` is one of {choices_text}. Write it as `{usage}`.")
+        raise UsageError(texts.choice_expected.format(name=argument.name, choices=choices_text, usage=usage))
     if argument.kind in ("integer", "number") and not _is_within(argument, word):
-        kind_text = "a whole number" if argument.kind == "integer" else "a number"
-        bounds = f" from {argument.min_value:g} to {argument.max_value:g}" if argument.min_value is not None else ""
-        extra_choices = "".join(f" or `{choice}`" for choice in argument.choices)
-        raise UsageError(f"`{argument.name}` is {kind_text}{bounds}{extra_choices}. Write it as `{usage}`.")
+        template = texts.whole_number_expected if argument.kind == "integer" else texts.number_expected
+        has_bounds = argument.min_value is not None
+        bounds = texts.bounds.format(min=f"{argument.min_value:g}", max=f"{argument.max_value:g}") if has_bounds else ""
+        choices = "".join(texts.or_choice.format(choice=choice) for choice in argument.choices)
+        raise UsageError(template.format(name=argument.name, bounds=bounds, choices=choices, usage=usage))
     return word
 
 
@@ -117,7 +119,7 @@ class Command:
     """
 
     name: str
-    summary: str
+    summary: str = ""
     required_role: UserRole = "everyone"
     arguments: tuple[Argument, ...] = ()
     is_ephemeral: bool = True
@@ -129,74 +131,64 @@ class Command:
         return f"/{self.name} {format_usage(self.arguments)}".rstrip()
 
 
-COMMANDS = (
+_TABLE = (
     Command(
         "ask",
-        "Ask a question: /ask How do I install it?",
-        arguments=(Argument("question", "Your question", is_required=True),),
+        arguments=(Argument("question", is_required=True),),
         is_ephemeral=False,
     ),
-    Command("help", "What this bot knows and how to ask"),
+    Command("help"),
     Command(
         "sources",
-        "What I know, how much and how old; owners switch a source on or off, or weigh it",
         arguments=(
-            Argument("action", "What to do; nothing lists them", "choice", ("on", "off", "scale")),
-            Argument("source", "The source", "source"),
-            Argument("factor", "For scale: what its passages weigh, 0.1 to 10", "number", min_value=0.1, max_value=10),
+            Argument("action", kind="choice", choices=("on", "off", "scale")),
+            Argument("source", kind="source"),
+            Argument("factor", kind="number", min_value=0.1, max_value=10),
         ),
         owner_only_values=("on", "off", "scale"),
     ),
     Command(
         "why",
-        "Explain my last answer here, or the message that this replies to",
-        arguments=(Argument("message", "The id or the link of another message in this chat"),),
+        arguments=(Argument("message"),),
     ),
-    Command("forget", "Forget what you said to me and what I answered, in this chat"),
+    Command("forget"),
     Command(
         "escalate",
-        "Call somebody who can help: reply to the question with it, or write the question behind it",
-        arguments=(Argument("question", "The question; nothing means the one replied to, or your last one"),),
+        arguments=(Argument("question"),),
     ),
-    Command("start", "Say hello"),
-    Command("status", "How I am: platforms, sources, answers and cost of today", "admin"),
+    Command("start"),
+    Command("status", required_role="admin"),
     Command(
         "refresh",
-        "Refresh a source now, or all",
-        "admin",
-        (Argument("source", "The source; none means all", "source"),),
+        required_role="admin",
+        arguments=(Argument("source", kind="source"),),
     ),
     Command(
         "pause",
-        "Be silent in this chat, for some minutes or until /resume; or refresh a source only when asked",
-        "admin",
-        (
-            Argument("minutes", "For how long; none means until /resume", "integer", min_value=1, max_value=43200),
-            Argument("source", "The source that is not to be refreshed by its plan", "source", is_alternative=True),
+        required_role="admin",
+        arguments=(
+            Argument("minutes", kind="integer", min_value=1, max_value=43200),
+            Argument("source", kind="source", is_alternative=True),
         ),
     ),
     Command(
         "resume",
-        "Speak again in this chat, or refresh a source by its plan again",
-        "admin",
-        (Argument("source", "The source; none means this chat", "source"),),
+        required_role="admin",
+        arguments=(Argument("source", kind="source"),),
     ),
     Command(
         "mode",
-        "When I speak in this chat: off, when mentioned, or also unasked (auto)",
-        "admin",
-        (Argument("mode", "default goes back to the configuration", "choice", ("off", "mention", "auto", "default")),),
+        required_role="admin",
+        arguments=(Argument("mode", kind="choice", choices=("off", "mention", "auto", "default")),),
     ),
     Command(
         "threshold",
-        "For the mode auto: how sure I must be to speak in this chat",
-        "admin",
-        (
+        required_role="admin",
+        arguments=(
             Argument(
                 "value",
-                "0 to 1; default goes back to the configuration, auto fits it to the thumbs here",
-                "number",
-                (AS_CONFIGURED, FITTED),
+                kind="number",
+                choices=(AS_CONFIGURED, FITTED),
                 min_value=0,
                 max_value=1,
             ),
@@ -204,21 +196,18 @@ COMMANDS = (
     ),
     Command(
         "stats",
-        "Questions, answers, tokens and cost by day",
-        "admin",
-        (Argument("days", "How many days, with today; 7 if none is given", "integer", min_value=1, max_value=366),),
+        required_role="admin",
+        arguments=(Argument("days", kind="integer", min_value=1, max_value=366),),
     ),
     Command(
         "quota",
-        "Show the daily limits; owners change one",
-        "admin",
-        (
-            Argument("limit", "The limit to change; nothing shows them all", "choice", LIMITS),
+        required_role="admin",
+        arguments=(
+            Argument("limit", kind="choice", choices=LIMITS),
             Argument(
                 "value",
-                "A number, none, or default for the configured one",
-                "number",
-                (NO_LIMIT, AS_CONFIGURED),
+                kind="number",
+                choices=(NO_LIMIT, AS_CONFIGURED),
                 min_value=0,
                 max_value=1e12,
             ),
@@ -227,43 +216,49 @@ COMMANDS = (
     ),
     Command(
         "admins",
-        "Who may give these commands in this chat; owners add and remove people",
-        "admin",
-        (
-            Argument("action", "What to do; nothing lists them", "choice", ("list", "add", "remove")),
-            Argument("user", "The user's id, a number or a code; no name"),
+        required_role="admin",
+        arguments=(
+            Argument("action", kind="choice", choices=("list", "add", "remove")),
+            Argument("user"),
         ),
         owner_only_values=("add", "remove"),
     ),
     Command(
         "learn",
-        "Keep the message replied to, or linked, as an answer to be reviewed, if you are trusted with that",
         arguments=(
             Argument(
                 "question",
-                "The link of the answer where this replies to none, and its question where that replies to none",
             ),
         ),
     ),
     Command(
         "faq",
-        "Answers that people gave: list those that wait for a review, approve, reject or edit one",
-        "admin",
-        (
-            Argument("action", "What to do; nothing lists them", "choice", ("list", "approve", "reject", "edit")),
-            Argument("number", "The number of the answer", "integer", min_value=1),
-            Argument("text", "For edit: the new answer"),
+        required_role="admin",
+        arguments=(
+            Argument("action", kind="choice", choices=("list", "approve", "reject", "edit")),
+            Argument("number", kind="integer", min_value=1),
+            Argument("text"),
         ),
     ),
-    Command("settings", "What can be changed in this chat, and how it stands; a form in Slack", "admin"),
-    Command("reload", "Read the configuration again", "owner"),
+    Command("settings", required_role="admin"),
+    Command("reload", required_role="owner"),
     Command(
         "audit",
-        "Who changed what, and who was refused",
-        "admin",
-        (Argument("entries", "How many; 10 if none is given", "integer", min_value=1, max_value=100),),
+        required_role="admin",
+        arguments=(Argument("entries", kind="integer", min_value=1, max_value=100),),
     ),
 )
+
+
+def _with_summaries(command: Command) -> Command:
+    arguments = tuple(
+        replace(argument, summary=ENGLISH.argument_summaries[f"{command.name} {argument.name}"])
+        for argument in command.arguments
+    )
+    return replace(command, summary=ENGLISH.command_summaries[command.name], arguments=arguments)
+
+
+COMMANDS = tuple(map(_with_summaries, _TABLE))
 
 
 def get_command(name: str, commands: Sequence[Command] = COMMANDS) -> Command | None:
@@ -276,8 +271,8 @@ def is_question(message_command: str) -> bool:
     return message_command in ("", "ask")
 
 
-def parse_arguments(command: Command, text: str) -> Mapping[str, str]:
-    """Return what was given by the arguments' names; those not given are absent.
+def parse_arguments(command: Command, text: str, texts: Messages = ENGLISH) -> Mapping[str, str]:
+    """Return the values by the names of the arguments; arguments that were left out are absent.
 
     What follows a command without arguments is ignored. Raises `UsageError` that says how the command is written.
     """
@@ -286,16 +281,16 @@ def parse_arguments(command: Command, text: str) -> Mapping[str, str]:
     for index, argument in enumerate(command.arguments):
         if not rest:
             if argument.is_required:
-                raise UsageError(f"`{argument.name}` is missing. Write it as `{command.usage}`.")
+                raise UsageError(texts.argument_missing.format(name=argument.name, usage=command.usage))
             break
         if argument.is_alternative:
             continue
         word, *remainder = [rest] if argument.kind == "text" else rest.split(maxsplit=1)
         matched_argument = match_argument(command.arguments, index, word)
-        values[matched_argument.name] = parse_value(matched_argument, word, command.usage)
+        values[matched_argument.name] = parse_value(matched_argument, word, command.usage, texts)
         rest = "".join(remainder)
     if rest and command.arguments:
-        raise UsageError(f"That is too much. Write it as `{command.usage}`.")
+        raise UsageError(texts.too_many_arguments.format(usage=command.usage))
     return values
 
 
@@ -311,20 +306,20 @@ def looks_like_arguments(command: Command, text: str) -> bool:
     return len(words) <= max_words and not text.rstrip().endswith(("?", "？"))
 
 
-def help_text(settings: Settings, role: UserRole = "everyone") -> str:
-    """Return the Markdown that `/help` and `/start` show to people of a standing."""
+def help_text(settings: Settings, role: UserRole = "everyone", texts: Messages = ENGLISH) -> str:
+    """Return the Markdown that `/help` and `/start` show to people of a role."""
     agents = settings.retrieval_agents()
-    sources_text = "\n".join(
+    sources = "\n".join(
         f"- **{name}**" + (f": {agent.description}" if agent.description else "") for name, agent in agents.items()
     )
-    commands = [command for command in COMMANDS if command.name != "start" and has_role(role, command.required_role)]
-    return (
-        f"I am {settings.name}. I answer questions from these sources and say where each statement comes from:\n\n"
-        f"{sources_text or '- no sources are configured yet'}\n\n"
-        "Ask me in a private chat; in a group mention me, reply to one of my messages, or write `/ask` with a question "
-        "(`/kimas ask` in Slack).\n\nI also understand:\n\n"
-        + "\n".join(f"- `{command.usage}`: {command.summary}" for command in commands)
+    commands = "\n".join(
+        f"- `{command.usage}`: {texts.command_summaries[command.name]}"
+        for command in COMMANDS
+        if command.name != "start" and has_role(role, command.required_role)
     )
+    intro = texts.help_intro.format(name=settings.name)
+    paragraphs = (intro, sources or texts.help_no_sources, texts.help_how_to_ask, texts.help_commands, commands)
+    return "\n\n".join(paragraphs)
 
 
 def has_role(role: UserRole, required_role: UserRole) -> bool:
@@ -333,18 +328,15 @@ def has_role(role: UserRole, required_role: UserRole) -> bool:
     return order.index(role) >= order.index(required_role)
 
 
-def forget_text(message_count: int) -> str:
+def forget_text(message_count: int, texts: Messages = ENGLISH) -> str:
     """Return what `/forget` says when so many messages were emptied."""
     if not message_count:
-        return "There was nothing to forget: I keep nothing that you said in this chat."
-    count = "1 message" if message_count == 1 else f"{message_count} messages"
-    return (
-        f"Forgotten: {count} of yours in this chat, with my answers to them. "
-        "What the platform itself shows stays until you delete it there."
-    )
+        return texts.nothing_to_forget
+    count = texts.message_count_one if message_count == 1 else texts.message_count.format(count=message_count)
+    return texts.forgotten.format(count=count)
 
 
-def unknown_command(name: str) -> str:
+def unknown_command(name: str, texts: Messages = ENGLISH) -> str:
     """Return the hint for a command that does not exist."""
     command_names = ", ".join(f"`/{command.name}`" for command in COMMANDS if command.required_role == "everyone")
-    return f"I do not know `/{name}`. I understand: {command_names}."
+    return texts.unknown_command.format(name=name, commands=command_names)

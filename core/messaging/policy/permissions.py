@@ -12,7 +12,11 @@ from core.types import Message
 
 
 class PermissionDenied(UsageError):
-    """Somebody gave a command that is not theirs to give."""
+    """Somebody gave a command that is not theirs to give: `text` for them, `audit_text` for the audit."""
+
+    def __init__(self, text: str, audit_text: str = "") -> None:
+        super().__init__(text)
+        self.audit_text = audit_text or text
 
 
 class Permissions:

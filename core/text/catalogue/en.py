@@ -14,6 +14,8 @@ from core.types import RETRY
 class English:
     """The texts. Markdown, where a chat shows it."""
 
+    language = "en"
+
     # Answers and what came of them
     extractive = "*Quoted from the sources; no language model is configured.*"
     fallback = "*The language model could not answer. This is quoted from the sources.*"

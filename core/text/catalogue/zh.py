@@ -11,6 +11,8 @@ from core.types import RETRY
 class Chinese(English):
     """The texts in Chinese."""
 
+    language = "zh"
+
     # Answers and what came of them
     extractive = "*以上内容摘自资料原文；当前没有配置语言模型。*"
     fallback = "*语言模型暂时无法回答，以上内容摘自资料原文。*"

@@ -1,0 +1,122 @@
+"""The texts that people read: complete in every language, with the same gaps, and a language more is a file more."""
+
+from __future__ import annotations
+
+import importlib
+import string
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import core.text.catalogue as catalogue
+from core.messaging.policy.command_table import COMMANDS
+from core.text.catalogue import ENGLISH, Messages, languages, messages_for
+from core.text.language import detect_language
+
+TRANSLATIONS = [language for language in languages() if language != "en"]
+# What is the same in both, as nothing in it is a word.
+SAME_IN_CHINESE = {"everybody", "form_value"}
+
+
+def texts_by_key(messages: Messages) -> dict[str, str]:
+    """Return all texts of a language, those within a mapping by `name.key`."""
+    texts: dict[str, str] = {}
+    for name in (name for name in dir(messages) if not name.startswith("_") and name != "language"):
+        value = getattr(messages, name)
+        items: Mapping[str, str] = (
+            {f"{name}.{key}": text for key, text in value.items()} if isinstance(value, Mapping) else {name: value}
+        )
+        texts.update(items)
+    return texts
+
+
+def gaps(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+
+
+def problems(messages: Messages) -> list[str]:
+    """Return what a language lacks: texts that it does not translate, and gaps that differ from the English ones."""
+    own_names = {
+        name for kind in type(messages).__mro__[: type(messages).__mro__.index(Messages)] for name in vars(kind)
+    }
+    english, texts = texts_by_key(ENGLISH), texts_by_key(messages)
+    missing = [key for key in english if key.partition(".")[0] not in own_names or key not in texts]
+    unknown = [key for key in texts if key not in english]
+    return [
+        *missing,
+        *unknown,
+        *(key for key in english.keys() & texts.keys() if gaps(english[key]) != gaps(texts[key])),
+    ]
+
+
+@pytest.mark.parametrize("language", TRANSLATIONS)
+def test_a_language_has_every_text_with_the_gaps_of_the_english_one(language: str) -> None:
+    assert problems(messages_for(language)) == []
+
+
+def test_every_chinese_text_is_chinese() -> None:
+    english, chinese = texts_by_key(ENGLISH), texts_by_key(messages_for("zh"))
+    latin = {key for key, text in chinese.items() if not detect_language(text) and text == english[key]}
+    without_words = {
+        key
+        for key in latin
+        if not any(
+            len(word) > 1
+            for word in "".join(c if c.isalpha() else " " for c in string_without_gaps(english[key])).split()
+        )
+    }
+    assert latin - without_words == SAME_IN_CHINESE - {"everybody"}
+
+
+def string_without_gaps(text: str) -> str:
+    return "".join(literal for literal, *_ in string.Formatter().parse(text))
+
+
+def test_every_command_and_argument_is_described() -> None:
+    assert set(ENGLISH.command_summaries) == {command.name for command in COMMANDS}
+    assert set(ENGLISH.argument_summaries) == {
+        f"{command.name} {argument.name}" for command in COMMANDS for argument in command.arguments
+    }
+
+
+@pytest.fixture
+def third_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose files are languages of the catalogue, too."""
+    monkeypatch.setattr(catalogue, "__path__", [*catalogue.__path__, str(tmp_path)])
+    languages.cache_clear()
+    messages_for.cache_clear()
+    yield tmp_path
+    languages.cache_clear()
+    messages_for.cache_clear()
+    sys.modules.pop("core.text.catalogue.ja", None)
+
+
+def test_a_third_language_is_one_file(third_language: Path) -> None:
+    assert messages_for("ja") is ENGLISH
+    source = (Path(catalogue.__file__).parent / "zh.py").read_text("utf-8")
+    (third_language / "ja.py").write_text(
+        source.replace("我在本聊天里恢复发言。", "このチャットで再び話します。"), "utf-8"
+    )
+    languages.cache_clear()
+    messages_for.cache_clear()
+    importlib.invalidate_caches()
+    japanese = messages_for("ja")
+    assert japanese.resumed == "このチャットで再び話します。"
+    assert problems(japanese) == []
+
+
+def test_what_a_language_lacks_is_named(third_language: Path) -> None:
+    (third_language / "ja.py").write_text(
+        "from core.text.catalogue.en import English\n"
+        "class Japanese(English):\n    resumed = '{who} 再開'\n"
+        "MESSAGES = Japanese()\n",
+        "utf-8",
+    )
+    languages.cache_clear()
+    importlib.invalidate_caches()
+    named = problems(messages_for("ja"))
+    assert {"resumed", "paused", "buttons.wrong"} <= set(named)
+    # Until it is translated, the English text is shown.
+    assert messages_for("ja").paused == ENGLISH.paused
