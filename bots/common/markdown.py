@@ -225,7 +225,13 @@ class MarkdownRenderer(ABC):
 
 
 def draw_table(rows: Sequence[Sequence[str]]) -> str:
-    """Draw a table, its first row as the head, in columns of equal width."""
+    """Draw a table, its first row as the head, in columns of equal width.
+
+    >>> print(draw_table([("name", "版本"), ("kimas", "1")]))
+    name  | 版本
+    ------+-----
+    kimas | 1
+    """
     widths = [max(_display_width(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = [
         " | ".join(

@@ -72,7 +72,11 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
 
 
 def format_table(rows: Sequence[Sequence[str]], left_columns: Sequence[int] = (0,)) -> Sequence[str]:
-    """Return rows of cells as aligned lines: the columns of `left` to the left, numbers to the right."""
+    """Return rows of cells as aligned lines: the columns of `left` to the left, numbers to the right.
+
+    >>> format_table([("name", "score"), ("docs", "0.9")])
+    ['name  score', 'docs    0.9']
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(

@@ -128,7 +128,11 @@ def _get_citation(passage: Passage, citations_by_link: dict[str, Citation]) -> C
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text as they stand there; code blocks, headings and table rows are none."""
+    """Return the sentences of a text as they stand there; code blocks, headings and table rows are none.
+
+    >>> split_sentences("Install it first. Then run it [1]. 完成。")
+    ['Install it first.', 'Then run it [1].', '完成。']
+    """
     return [text[start:end] for start, end in sentence_spans(text)]
 
 

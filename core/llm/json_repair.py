@@ -26,7 +26,11 @@ _LITERALS: dict[str, object] = {"true": True, "false": False, "null": None, "non
 
 
 def strip_reasoning(reply: str) -> str:
-    """Return a reply without its thoughts, special tokens and invisible characters, and no longer than is sensible."""
+    """Return a reply without its thoughts, special tokens and invisible characters, and no longer than is sensible.
+
+    >>> strip_reasoning("<think>Hm, two steps.</think>Run it.")
+    'Run it.'
+    """
     text = reply.replace("\ufeff", "").replace("\u200b", "").replace("\r\n", "\n")
     # What a decision is worth stands at the beginning or at the end of a very long text.
     if len(text) > MAX_CHARS:
@@ -50,6 +54,9 @@ def extract_json(text: str) -> Iterator[object]:
 
     Accepts single, typographic and full-width quotes, quotes inside strings, unquoted keys and values, comments,
     missing or trailing commas, Python's words, and objects that break off.
+
+    >>> next(extract_json("Sure: {'action': 'answer', 'reason': 'known',}"))
+    {'action': 'answer', 'reason': 'known'}
     """
     position = count = 0
     while count < MAX_OBJECTS:

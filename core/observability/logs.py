@@ -106,7 +106,11 @@ def log_context(**keys: object) -> AbstractContextManager[None]:
 
 
 def make_redactor(secrets: Collection[str] = ()) -> Callable[[str], str]:
-    """Return a function that replaces secrets in a text: the given values, as they are or escaped, and known shapes."""
+    """Return a function that replaces secrets in a text: the given values, as they are or escaped, and known shapes.
+
+    >>> make_redactor(["s3cret-value"])("Authorization: Bearer abcdef s3cret-value")
+    'Authorization: Bearer [redacted] [redacted]'
+    """
     # Longest first: a secret that contains another one must not leave its rest behind.
     values = sorted({encoding for secret in secrets for encoding in _secret_encodings(secret)}, key=len, reverse=True)
 

@@ -88,6 +88,10 @@ def parse_cron(expression: str, timezone: str) -> CronSchedule:
 
     As cron has it, 0 and 7 are Sunday, and where both a day of the month and a weekday are named, either is enough.
     Raises `ValueError` for an expression that means nothing or never comes, and for an unknown time zone.
+
+    >>> from datetime import UTC, datetime
+    >>> parse_cron("30 6 * * mon-fri", "UTC").next_after(datetime(2026, 1, 2, 7, tzinfo=UTC)).isoformat()
+    '2026-01-05T06:30:00+00:00'
     """
     from apscheduler.triggers.cron import CronTrigger
 

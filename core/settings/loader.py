@@ -268,7 +268,11 @@ def get_secret_values(settings: Settings) -> tuple[str, ...]:
 
 
 def parse_value(text: str) -> Any:
-    """Read the value of a variable or a `--set`: JSON, `[a, b]`, `null`; anything else is text as it stands."""
+    """Read the value of a variable or a `--set`: JSON, `[a, b]`, `null`; anything else is text as it stands.
+
+    >>> parse_value("0.5"), parse_value("[a, b]"), parse_value("text")
+    (0.5, ['a', 'b'], 'text')
+    """
     stripped = text.strip()
     try:
         return json.loads(text)

@@ -10,7 +10,11 @@ MAX_CODE_CHARS = 200
 
 
 def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = ENGLISH) -> str:
-    """Return a text as inline code, on one line and cut to a length: nothing in it counts as markup or a mention."""
+    """Return a text as inline code, on one line and cut to a length: nothing in it counts as markup or a mention.
+
+    >>> format_code("a `tick` in it")
+    "`a 'tick' in it`"
+    """
     line = " ".join(text.replace("`", "'").split())
     return f"`{line[:max_chars]}{' …' if len(line) > max_chars else ''}`" if line else texts.no_text
 
@@ -24,7 +28,11 @@ def format_age(moment: datetime, texts: Messages = ENGLISH) -> str:
 
 
 def format_duration(seconds: float, texts: Messages = ENGLISH) -> str:
-    """Return a length of time in its largest fitting unit."""
+    """Return a length of time in its largest fitting unit.
+
+    >>> format_duration(7200)
+    '2 h'
+    """
     for unit, length in ((texts.days_short, 86400), (texts.hours_short, 3600), (texts.minutes_short, 60)):
         if seconds >= 2 * length or seconds >= length == 60:
             return unit.format(amount=f"{seconds / length:.0f}")
@@ -49,7 +57,11 @@ def today() -> date:
 
 
 def pluralize(count: int, noun: str) -> str:
-    """Return a number with the name of what is counted, in the singular for one: "1 passage", "2,000 passages"."""
+    """Return a number with the name of what is counted, in the singular for one: "1 passage", "2,000 passages".
+
+    >>> pluralize(1, "passage"), pluralize(2, "passage")
+    ('1 passage', '2 passages')
+    """
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 

@@ -65,7 +65,11 @@ def depends_on_history(question: str) -> bool:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words that carry meaning, lower-case, in order; runs of Chinese, kana and Hangul as pairs."""
+    """Return the words that carry meaning, lower-case, in order; runs of Chinese, kana and Hangul as pairs.
+
+    >>> content_words("How do I configure the rate limit?")
+    ['configure', 'rate', 'limit']
+    """
     tokens = _WORD.findall(text.lower())
     if text.isascii():
         return [word for word in tokens if word not in _STOPWORDS]

@@ -29,6 +29,11 @@ def detect_language(text: str) -> str:
     """Return a language code (`zh`, `ja`, `ru`, ...), or an empty string for Latin script, which tells too little.
 
     Names and code in a question about software are Latin in every language: a script needs a part of the text only.
+
+    >>> detect_language("怎么安装？")
+    'zh'
+    >>> detect_language("How do I install it?")
+    ''
     """
     prose = _CODE.sub(" ", text)
     latin_letter_count = sum(len(word) for word in _WORD.findall(prose))

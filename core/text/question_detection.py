@@ -185,7 +185,13 @@ def is_error_report(text: str) -> bool:
 
 
 def is_small_talk(text: str) -> bool:
-    """Say whether a message is about people, their plans or opinions: no knowledge answers that."""
+    """Say whether a message is about people, their plans or opinions: no knowledge answers that.
+
+    >>> is_small_talk("How are you today?")
+    True
+    >>> is_small_talk("How do I install it?")
+    False
+    """
     return bool(_SMALL_TALK.search(_extract_prose(_normalize(text))))
 
 

@@ -98,7 +98,11 @@ def is_self_contained(question: Question) -> bool:
 
 
 def normalize(text: str) -> str:
-    """Return a question without what never matters: white space, closing punctuation, capitals that mark nothing."""
+    """Return a question without what never matters: white space, closing punctuation, capitals that mark nothing.
+
+    >>> normalize("  How do I install it??  ")
+    'how do i install it'
+    """
     words = _normalize_unicode(text).split()
     folded_words = (word if _IDENTIFIER_LIKE.search(word) else word.casefold() for word in words)
     return " ".join(folded_words).strip(_EDGE_PUNCTUATION)

@@ -73,7 +73,11 @@ def count_cjk(text: str) -> int:
 
 
 def lexical_tokens(text: str) -> str:
-    """Return the tokens of a passage, space-joined: lower-case word characters only, repetitions kept."""
+    """Return the tokens of a passage, space-joined: lower-case word characters only, repetitions kept.
+
+    >>> lexical_tokens("Running read_file() 向量检索")
+    'run readfil read file 向量 量检 检索'
+    """
     return " ".join(_tokenize(text))
 
 

@@ -56,6 +56,9 @@ def count_centroids(passage_count: int, limit: int) -> int:
     """Return how many centroids represent so many passages: the square root of eight times the number, at most `limit`.
 
     So 8 passages have 8 centroids, 50 have 20, and 128 have 32. Never more than there are passages, and at least 1.
+
+    >>> count_centroids(8, 32), count_centroids(50, 32), count_centroids(1000, 32)
+    (8, 20, 32)
     """
     return max(1, min(limit, passage_count, round(math.sqrt(8 * passage_count))))
 

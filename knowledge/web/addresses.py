@@ -41,7 +41,11 @@ def check_address(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Addr
 
 
 def redact_url(url: str) -> str:
-    """Return an address without credentials, query and fragment, so that messages may show it."""
+    """Return an address without credentials, query and fragment, so that messages may show it.
+
+    >>> redact_url("https://user:secret@example.org/path?key=1#top")
+    'https://example.org/path'
+    """
     try:
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

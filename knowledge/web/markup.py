@@ -43,6 +43,9 @@ def strip_hidden_markup(text: str, *, keep_line_numbers: bool = False) -> str:
     Tags lose attributes that hold a script (`onclick`, a `javascript:` address), links lose such an address. Code
     stays as it is: fenced, indented and inline. What is opened and never closed stays too, because it may be prose.
     With `keep_line_numbers` every line keeps its number. Takes linear time for any text.
+
+    >>> strip_hidden_markup("Visible <!-- hidden --> text")
+    'Visible  text'
     """
     pieces: list[str] = []
     unclosed: set[str] = set()

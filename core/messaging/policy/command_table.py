@@ -275,6 +275,9 @@ def parse_arguments(command: Command, text: str, texts: Messages = ENGLISH) -> M
     """Return the values by the names of the arguments; arguments that were left out are absent.
 
     What follows a command without arguments is ignored. Raises `UsageError` that says how the command is written.
+
+    >>> parse_arguments(get_command("pause"), "30")
+    {'minutes': '30'}
     """
     values: dict[str, str] = {}
     rest = text.strip()

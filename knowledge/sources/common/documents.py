@@ -20,7 +20,11 @@ _LINK_TEMPLATES = (
 
 
 def fill_template(template: str, path: str, commit: str = "") -> str:
-    """Fill `{path}` (percent-encoded) and `{commit}`; `{start}` and `{end}` stay for the chunks."""
+    """Fill `{path}` (percent-encoded) and `{commit}`; `{start}` and `{end}` stay for the chunks.
+
+    >>> fill_template("https://example.org/blob/{commit}/{path}#L{start}", "a b.md", "1f2e")
+    'https://example.org/blob/1f2e/a%20b.md#L{start}'
+    """
     return template.replace("{commit}", commit).replace("{path}", quote(path, safe="/"))
 
 

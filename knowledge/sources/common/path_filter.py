@@ -123,7 +123,11 @@ class PathFilter:
 
 
 def detect_kind(path: str) -> str:
-    """Return the kind of a path by its suffix or name, or an empty string."""
+    """Return the kind of a path by its suffix or name, or an empty string.
+
+    >>> detect_kind("docs/guide.md"), detect_kind("src/main.rs"), detect_kind("logo.png")
+    ('markdown', 'rust', '')
+    """
     name = _base_name(path)
     return "text" if name in _TEXT_NAMES else _KIND_BY_SUFFIX.get(_suffix(name), "")
 
