@@ -11,12 +11,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import URL, Column, Connection, MetaData, String, Table, event, insert, inspect, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from core.errors import StoreError
-from core.storage import migrations
+from core.storage.tables import metadata
+
+# The newest revision in `migrations/versions/`.
+HEAD = "0001"
+# As Alembic makes it.
+alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
 
 class Database:
@@ -75,12 +80,12 @@ class Database:
         await self._engine.dispose()
 
     async def _upgrade(self) -> None:
-        if await self._get_revision() == migrations.HEAD:
+        if await self._get_revision() == HEAD:
             return
         try:
             async with self.transaction() as connection:
-                await connection.run_sync(migrations.upgrade)
-        except migrations.UnknownSchema as error:
+                await connection.run_sync(_upgrade)
+        except _UnknownSchema as error:
             raise StoreError(
                 f"the journal {self._location} cannot be read: {error}. It was written by another version; move it "
                 "away, and a new one is made at the next start"
@@ -89,10 +94,57 @@ class Database:
     async def _get_revision(self) -> str | None:
         try:
             async with self.connect() as connection:
-                return await connection.run_sync(migrations.get_revision)
+                return await connection.run_sync(_get_revision)
         except StoreError:
             # What is wrong with the file comes out when it is to be upgraded.
             return None
+
+
+class _UnknownSchema(StoreError):
+    """The tables are those of a newer or unknown version."""
+
+
+def _get_revision(connection: Connection) -> str | None:
+    """Return the revision of the schema, or None where none is recorded."""
+    try:
+        return connection.scalar(select(alembic_version.c.version_num))
+    except DBAPIError:
+        return None
+
+
+def _upgrade(connection: Connection) -> None:
+    """Make the tables, or bring those of an older version up to date, within the caller's transaction.
+
+    Raises `_UnknownSchema`, with the reason alone, where the tables are those of a newer or unknown version.
+    """
+    if connection.dialect.name == "sqlite":
+        # A change of the schema begins no transaction by itself. Of two processes that open a file, one waits here.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    if not (table_names := inspect(connection).get_table_names()):
+        metadata.create_all(connection)
+        alembic_version.create(connection)
+        connection.execute(insert(alembic_version).values(version_num=HEAD))
+    elif alembic_version.name not in table_names or _get_revision(connection) != HEAD:
+        _run_revisions(connection)
+
+
+def _run_revisions(connection: Connection) -> None:
+    # Alembic takes long to import, and only a journal of an older version needs it.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", "core.storage:migrations")
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise _UnknownSchema(str(error)) from error
+    try:
+        for table in metadata.sorted_tables:
+            connection.execute(select(table).limit(1))
+    except DBAPIError as error:
+        raise _UnknownSchema(str(error.orig)) from error
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

@@ -20,12 +20,11 @@ from sqlalchemy import Connection
 from core.errors import StoreError
 from core.settings import CacheSettings
 from core.storage.answer_cache import AnswerCache, CacheKey
-from core.storage.engine import Database
+from core.storage.engine import HEAD, Database
 from core.storage.feed_state import FeedStateRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
-from core.storage.migrations import HEAD
 from core.storage.overrides import RuntimeOverrides
 from core.storage.refresh_state import RefreshStateRepository
 from core.storage.tables import metadata
