@@ -123,6 +123,31 @@ _SMALL_TALK = re.compile(
     r"|帮我(?:审|合并|带|看下PR)|是吧[?？]|对吧[?？]|不是吗",
     re.IGNORECASE,
 )
+MAX_ADDITION_CHARS = 60
+_ADDITION = re.compile(
+    r"\s*(?:(?:and|but|or|then)\b(?!\s+(?:i|we|he|she|they|it|that|thanks?|thx|thank|now|my)\b)(?!\s+\w+[’']\w+)"
+    r"|(?:what|how) about\b|what if\b|(?:那|还有|但是|如果|然后)(?![我谢就好没他她]))",
+    re.IGNORECASE,
+)
+_BARE_QUESTION = re.compile(
+    r"\s*(?:why(?: not)?|how(?: so| come)?|where|when|which(?: one)?|and then|为什么|为啥|怎么)\s*[?？]+\s*",
+    re.IGNORECASE,
+)
+_INVERTED_QUESTION = re.compile(
+    r"(?:^|[.!?,:;\n]\s*|\b(?:so|and|but|also|then|ok) )"
+    r"(?:(?:is|are|was|were|does|did|can|could|should|would|will|has|have) (?:it|this|that|these|those|there|the|my)"
+    r"|(?:am|are|were|do|did|can|could|should|would|will|have) (?:i|we|they))\b",
+    re.IGNORECASE,
+)
+# What makes a question of a statement, at its beginning.
+_QUESTION_WORDS = re.compile(
+    r"^(?:(?:what|which|who|where|when|why|how)(?:'s|'re)?(?: (?:much|many|long|often|far))?"
+    r"(?: (?:is|are|was|were|do|does|did|can|could|should|would|will|to|exactly))?"
+    r"|is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b"
+    r"(?: (?:i|we|you|one|there|it possible to)\b(?: (?:best|need to|have to|want to)\b)?)?\s*"
+    r"|(?:请问|如何|怎么样?|怎样|什么是|为什么|为何|是否可以|能否|能不能)",
+    re.IGNORECASE,
+)
 
 
 def unanswerable_reason(text: str) -> SkipReason | None:
@@ -177,6 +202,30 @@ def question_score(text: str) -> float:
     if has_error and _FIRST_PERSON.search(prose):
         return 0.6
     return 0.3 if has_opening or has_error else 0.0
+
+
+def continues_question(text: str) -> bool:
+    """Say whether the words of somebody who was answered want more: a question, an addition to one, or an error."""
+    if _BARE_QUESTION.fullmatch(text):
+        return True
+    if unanswerable_reason(text) or is_small_talk(text):
+        return False
+    score = question_score(text)
+    if score >= QUESTION_THRESHOLD or (score > 0 and _INVERTED_QUESTION.search(text)):
+        return True
+    if is_resolution(text):
+        return False
+    return bool(len(text) <= MAX_ADDITION_CHARS and _ADDITION.match(text)) or (score > 0 and is_error_report(text))
+
+
+def strip_question_words(text: str) -> str:
+    """Return a question as the statement that would answer it: without the words and marks that ask."""
+    return _QUESTION_WORDS.sub("", text, count=1).strip().rstrip("?？ 吗呢")
+
+
+def ends_with_question_mark(text: str) -> bool:
+    """Say whether a text ends as a question does."""
+    return text.rstrip().endswith(("?", "？"))
 
 
 def is_error_report(text: str) -> bool:

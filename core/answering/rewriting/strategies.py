@@ -31,6 +31,7 @@ from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
 from core.text.language import detect_language
+from core.text.question_detection import strip_question_words
 from core.text.tokens import CJK_CHARACTERS
 from core.types import Passage
 
@@ -168,14 +169,6 @@ HYDE_SCHEMA = DecisionSchema(
         ),
     ),
 )
-_QUESTION_OPENING = re.compile(
-    r"^(?:(?:what|which|who|where|when|why|how)(?:'s|'re)?(?: (?:much|many|long|often|far))?"
-    r"(?: (?:is|are|was|were|do|does|did|can|could|should|would|will|to|exactly))?"
-    r"|is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b"
-    r"(?: (?:i|we|you|one|there|it possible to)\b(?: (?:best|need to|have to|want to)\b)?)?\s*"
-    r"|(?:请问|如何|怎么样?|怎样|什么是|为什么|为何|是否可以|能否|能不能)",
-    re.IGNORECASE,
-)
 
 
 async def hyde(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
@@ -195,7 +188,7 @@ async def _llm_hyde(query: Query, context: RewriteContext) -> Sequence[Query] | 
 
 
 def _rule_based_hyde(query: Query, context: RewriteContext) -> Sequence[Query]:
-    statement = _QUESTION_OPENING.sub("", strip_fillers(query.text), count=1).strip().rstrip("?？ 吗呢")
+    statement = strip_question_words(strip_fillers(query.text))
     return [replace(query, dense=f"{statement[:1].upper()}{statement[1:]}.")] if content_words(statement) else [query]
 
 

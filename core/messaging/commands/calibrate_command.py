@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from core.errors import UsageError
 from core.messaging.commands.context import CommandContext
-from core.messaging.commands.form import CommandRequest
 from core.messaging.gate.calibration import CalibrationResult, GateCase, calibrate
 from core.messaging.gate.scores import Estimate, Scores
 from core.ports import Library
@@ -16,20 +15,19 @@ from core.text.catalogue import ENGLISH, Messages
 from core.types import ConversationKey, Message
 
 
-async def fit_threshold(context: CommandContext, request: CommandRequest, current_threshold: float) -> str:
+async def fit_threshold(context: CommandContext, message: Message, current_threshold: float, texts: Messages) -> str:
     """Set the threshold of the message's chat to the fitted one, where that does better, and return what came of it.
 
     Raises `UsageError` for too few rated questions, `StoreError`, and what the library raises.
     """
-    message = request.message
     if context.library is None:
-        raise UsageError(request.texts.search_unavailable)
+        raise UsageError(texts.search_unavailable)
     calibration = await calibrate_for_chat(
         context.journal.database, message.key, context.library, context.settings, current_threshold
     )
     if calibration.is_better:
         await set_threshold(context.overrides, message, calibration, context.settings)
-    return format_result(calibration, texts=request.texts)
+    return format_result(calibration, texts=texts)
 
 
 async def calibrate_for_chat(

@@ -56,7 +56,7 @@ async def change_threshold(context: CommandContext, request: CommandRequest) -> 
     if not new_value:
         return request.texts.threshold_shown.format(threshold=f"{current:g}", configured=f"{configured:g}")
     if new_value == FITTED:
-        return await fit_threshold(context, request, current)
+        return await fit_threshold(context, request.message, current, request.texts)
     value = None if new_value == AS_CONFIGURED else float(new_value)
     value_text = None if value is None else f"{value:g}"
     await context.overrides.change(request.message, chat, "threshold", value_text, before=f"{configured:g}")

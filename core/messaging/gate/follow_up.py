@@ -15,9 +15,8 @@ from core.settings import Settings
 from core.storage.chat_history import SHARED_THREAD, BotAnswer, ChatHistory, HistoryMessage
 from core.text.question_detection import (
     QUESTION_THRESHOLD,
-    is_error_report,
+    continues_question,
     is_resolution,
-    is_small_talk,
     question_score,
     unanswerable_reason,
 )
@@ -26,22 +25,6 @@ from core.types import Message
 # In a message's reference: when a message of the bot's own began the thread, in seconds since 1970.
 THREAD_STARTED_AT = "begun"
 
-MAX_ADDITION_CHARS = 60
-_ADDITION = re.compile(
-    r"\s*(?:(?:and|but|or|then)\b(?!\s+(?:i|we|he|she|they|it|that|thanks?|thx|thank|now|my)\b)(?!\s+\w+[’']\w+)"
-    r"|(?:what|how) about\b|what if\b|(?:那|还有|但是|如果|然后)(?![我谢就好没他她]))",
-    re.IGNORECASE,
-)
-_BARE_QUESTION = re.compile(
-    r"\s*(?:why(?: not)?|how(?: so| come)?|where|when|which(?: one)?|and then|为什么|为啥|怎么)\s*[?？]+\s*",
-    re.IGNORECASE,
-)
-_INVERTED_QUESTION = re.compile(
-    r"(?:^|[.!?,:;\n]\s*|\b(?:so|and|but|also|then|ok) )"
-    r"(?:(?:is|are|was|were|does|did|can|could|should|would|will|has|have) (?:it|this|that|these|those|there|the|my)"
-    r"|(?:am|are|were|do|did|can|could|should|would|will|have) (?:i|we|they))\b",
-    re.IGNORECASE,
-)
 _ACCEPTANCE = re.compile(
     r"\s*(?:(?:y|yes|yep|yeah|sure|ok(?:ay)?|please|pls|go ahead|do it)\b|是|对|好|可以|行|嗯)", re.IGNORECASE
 )
@@ -60,7 +43,10 @@ async def follow_up_bot(message: Message, history: ChatHistory, settings: Settin
     `gate.follow_up_minutes`, and never below a comment of the bot's own accord. Raises `StoreError`.
     """
     window_s, is_shared_thread = settings.gate.follow_up_minutes * 60, message.reference.get(SHARED_THREAD)
-    is_continuation, is_acceptance = continues(message.text), _makes_offers(settings) and accepts_offer(message.text)
+    is_continuation, is_acceptance = (
+        continues_question(message.text),
+        _makes_offers(settings) and accepts_offer(message.text),
+    )
     can_follow_up = message.key.thread and window_s and is_shared_thread is not False
     if message.command or not can_follow_up or not (is_continuation or is_acceptance):
         return None
@@ -79,20 +65,6 @@ async def follow_up_bot(message: Message, history: ChatHistory, settings: Settin
         return None
     is_fresh_thread = not bot_answers and _started_recently(message, window_s)
     return answers[0].bot if answers else message.bot if is_fresh_thread else None
-
-
-def continues(text: str) -> bool:
-    """Say whether the words of somebody who was answered want more: a question, an addition to one, or an error."""
-    if _BARE_QUESTION.fullmatch(text):
-        return True
-    if unanswerable_reason(text) or is_small_talk(text):
-        return False
-    score = question_score(text)
-    if score >= QUESTION_THRESHOLD or (score > 0 and _INVERTED_QUESTION.search(text)):
-        return True
-    if is_resolution(text):
-        return False
-    return bool(len(text) <= MAX_ADDITION_CHARS and _ADDITION.match(text)) or (score > 0 and is_error_report(text))
 
 
 def accepts_offer(text: str) -> bool:

@@ -13,6 +13,7 @@ from core.errors import UsageError
 from core.settings import Settings
 from core.text.catalogue import ENGLISH, Messages
 from core.text.formatting import NO_LIMIT
+from core.text.question_detection import ends_with_question_mark
 
 ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 
@@ -306,7 +307,7 @@ def looks_like_arguments(command: Command, text: str) -> bool:
     if command.name in ("ask", "escalate", "learn"):
         return True
     max_words = sum(not argument.is_alternative for argument in command.arguments)
-    return len(words) <= max_words and not text.rstrip().endswith(("?", "？"))
+    return len(words) <= max_words and not ends_with_question_mark(text)
 
 
 def help_text(settings: Settings, role: UserRole = "everyone", texts: Messages = ENGLISH) -> str:
