@@ -1,1 +1,1 @@
-"""What the platform adapters share: delivery, live previews, connections, downloads."""
+"""What the platform adapters share: Markdown, message splitting, sinks, retries, connections, downloads."""

@@ -47,10 +47,8 @@ def get_language(info: str) -> str:
 class MarkdownRenderer(ABC):
     """Writes a reply in a platform's markup. `[n]` in it becomes a link where citation n has an address.
 
-    Never raises; Markdown that is cut off in the middle still renders. A platform implements what is abstract and
-    overrides what it writes differently.
-
-    Example: `HtmlRenderer(citations).render_reply("**Yes** [1]", split_message)`.
+    Never raises; Markdown that is cut off in the middle still renders. A platform implements the abstract methods and
+    overrides what it writes differently. Its `render` is then `Renderer(citations).render_reply(text, split)`.
     """
 
     bullet = "•"
