@@ -1,42 +1,60 @@
-"""`kimas chat`: a conversation in the terminal, under the same gate and with the same commands as in a private chat."""
+"""`kimas chat`: a conversation in the terminal, under the same gate and with the same commands as in a private chat.
+
+It runs through the same `MessageProcessor` as every platform. What is said is journalled for the session alone; an
+answer that is rated is kept in the deployment's journal, with its rating.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable
-from contextlib import closing
-from dataclasses import dataclass
+import sys
+import tempfile
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bots.cli.ask import redact_refresh_result
 from bots.cli.console import print_refresh_result
-from bots.common.open_storage import open_refresh_repository
+from bots.common.open_storage import open_journal, open_refresh_repository
 from bots.common.terminal import ingest_progress, make_console
-from bots.console.commands import TerminalCommands, extract_question
-from bots.console.rating import AGAIN, BAD, GOOD, HINT, RatingCommands
+from bots.console.convert import HINT
 from bots.console.render import ConsoleSink
-from bots.daemon.bootstrap import App, open_app, require_knowledge
-from core.errors import KimasError
-from core.messaging.policy.command_table import get_command
+from bots.console.sink import OutcomePrinter, with_terminal_owner
+from bots.console.terminal import TerminalAdapter
+from bots.daemon.bootstrap import (
+    App,
+    make_dispatcher,
+    make_live_settings,
+    make_message_processor,
+    open_app,
+    require_knowledge,
+)
+from core.errors import KimasError, UsageError
+from core.messaging.commands.explain_command import explain_command
+from core.messaging.policy.command_table import forget_text, is_question
 from core.observability.logs import make_redactor
 from core.observability.recorder import ProcessingOutcome
 from core.ports import Sink
 from core.runtime.tasks import task_group
-from core.settings import Settings
+from core.settings import HandoffSettings, Settings
 from core.settings.loader import get_secret_values
-from core.types import Question, Reply, Turn
+from core.storage.engine import Database
+from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
+from core.storage.messages import Journal
+from core.types import Message, Question, Reply, Turn
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from core.messaging.commands.form import CommandRequest
+    from core.messaging.processor import MessageProcessor
     from core.ports import SourceRefresher
-    from core.storage.engine import Database
 
 EXIT_WORDS = frozenset({"exit", "quit", ":q"})
 WARM_UP_START_S = 0.01
-COMMAND_PATTERN = re.compile(r"/[A-Za-z_]+")
-RATING_COMMANDS, GROUP_COMMANDS = frozenset({GOOD, BAD, AGAIN}), frozenset({"/escalate", "/learn"})
 
 AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
@@ -49,8 +67,40 @@ class LineOutcome:
     answer: str = ""
 
 
+class SessionFeedback(FeedbackRepository):
+    """Ratings of a session's answers. An answer is kept in the deployment's journal once it is rated."""
+
+    def __init__(self, session_journal: Journal, kept_journal: Journal, replies: Mapping[str, Reply]) -> None:
+        super().__init__(kept_journal.database)
+        self._session = FeedbackRepository(session_journal.database)
+        self._kept_journal = kept_journal
+        self._kept_ids: dict[str, str] = {}
+        self._replies = replies
+
+    async def find_answer(self, press: Message) -> JournaledAnswer | None:
+        """Return the answer of the session that a press is about."""
+        return await self._session.find_answer(press)
+
+    async def get_rating(self, press: Message, question_id: str) -> Rating:
+        """Return what was said about an answer."""
+        return await super().get_rating(press, self._kept_ids.get(question_id, question_id))
+
+    async def rate(self, press: Message, question_id: str, verdict: str, reason: str = "") -> Rating:
+        """Keep the answer with its question, and what is said about it."""
+        if question_id not in self._kept_ids and (answer := await self.find_answer(press)):
+            question = replace(answer.question, id=uuid.uuid4().hex)
+            await self._kept_journal.record_message(question)
+            await self._kept_journal.mark_answered(question, self._replies.get(question_id) or Reply(answer.reply))
+            self._kept_ids[question_id] = question.id
+        return await super().rate(press, self._kept_ids.get(question_id, question_id), verdict, reason)
+
+
 class Conversation:
-    """What one person says, line by line, and what is shown to that. `answer` makes the answers to questions."""
+    """What one person says, line by line, and what the bot shows. `answer` makes the answers to questions.
+
+    The deployment's journal is opened by the first command or rating, or where it exists. Use as an async context
+    manager.
+    """
 
     def __init__(
         self,
@@ -58,71 +108,139 @@ class Conversation:
         answer: AnswerFunction,
         out: Console,
         make_source_refresher: Callable[[Database], SourceRefresher] | None = None,
+        read_line: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._settings = settings
+        self._settings = _to_terminal_settings(settings)
         self._answer = answer
         self._out = out
-        self._commands = TerminalCommands(settings, make_source_refresher)
-        self._ratings = RatingCommands(settings)
-        self._history: list[Turn] = []
+        self._make_source_refresher = make_source_refresher
         self._redact = make_redactor(get_secret_values(settings))
+        self._outcomes = OutcomePrinter(out)
+        self._stack = AsyncExitStack()
+        self._replies: dict[str, Reply] = {}
+        self._processor: MessageProcessor | None = None
+        self._is_kept = False
+        self._answer_text = ""
+        self.adapter = TerminalAdapter(out, read_line)
+
+    async def __aenter__(self) -> Conversation:
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kimas-chat-"))
+        self._session_journal = Journal(await Database.open(Path(folder) / "session.db"), self._outcomes)
+        self._stack.push_async_callback(self._session_journal.close)
+        self._stack.push_async_callback(self.adapter.close)
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        if self._processor:
+            await self._processor.drain(0)
+        await self._stack.aclose()
 
     async def process_line(self, line: str) -> LineOutcome:
         """Show what there is to say to a line."""
-        with closing(ConsoleSink(self._out)) as sink:
-            try:
-                if (
-                    command_reply := _explain_unavailable_command(line) or await self._commands.handle_line(line)
-                ) is not None:
-                    await sink.finish(Reply(command_reply))
-                    if line.lower().split()[0] == "/forget":
-                        self._clear_history()
-                    return LineOutcome("answered")
-                return await self._answer_line(line, sink)
-            except KimasError as error:
-                await sink.fail(self._redact(str(error)))
-                return LineOutcome("failed")
+        self._outcomes.outcome = "answered"
+        self._answer_text = ""
+        await self.adapter.process_line(line, self.receive)
+        return LineOutcome(self._outcomes.outcome, self._answer_text)
 
-    async def _answer_line(self, line: str, sink: ConsoleSink) -> LineOutcome:
-        history_turns = self._settings.answer.history_turns
-        question = Question(extract_question(line), tuple(self._history[-history_turns:] if history_turns else ()))
-        if (rating_result := await self._ratings.handle_line(line)) is not None:
-            self._out.print(rating_result.text, style="dim", markup=False)
-            if rating_result.retry_question is None:
-                return LineOutcome("answered")
-            question = rating_result.retry_question
-        if reason := await self._commands.get_skip_reason():
-            self._out.print(f"(silent: {reason})", style="dim", markup=False, soft_wrap=True)
-            return LineOutcome("silent")
-        reply = await self._answer(question, sink)
+    async def receive(self, message: Message) -> None:
+        """Show what there is to say to a message, and return once all of it is shown."""
+        try:
+            processor = await self._get_processor(message)
+            await processor.handler_for(self.adapter)(message)
+            await processor.join()
+        except KimasError as error:
+            self._outcomes.outcome = "failed"
+            await ConsoleSink(self._out).fail(self._redact(str(error)))
+        finally:
+            await self.adapter.close()
+
+    async def _get_processor(self, message: Message) -> MessageProcessor:
+        """Return what answers, over the deployment's journal from the first message that needs it."""
+        journal_file = self._settings.data_dir / "journal.db"
+        needs_kept = not is_question(message.command) or await asyncio.to_thread(journal_file.exists)
+        if self._processor is None or (needs_kept and not self._is_kept):
+            self._is_kept = needs_kept
+            kept_journal = self._session_journal
+            if needs_kept:
+                kept_journal = await open_journal(self._settings)
+                self._stack.push_async_callback(kept_journal.close)
+            self._processor = self._make_processor(kept_journal)
+        return self._processor
+
+    def _make_processor(self, kept_journal: Journal) -> MessageProcessor:
+        dispatcher = make_dispatcher(
+            make_live_settings(self._settings, kept_journal.database),
+            kept_journal,
+            refresher=self._make_source_refresher(kept_journal.database) if self._make_source_refresher else None,
+            extra_handlers={"forget": self._forget, "why": self._explain},
+        )
+        self._context = dispatcher.context
+        repository = SessionFeedback(self._session_journal, kept_journal, self._replies)
+        return make_message_processor(
+            self._session_journal, self._answer_question, dispatcher, feedback_repository=repository
+        )
+
+    async def _answer_question(self, question: Question, sink: Sink) -> Reply:
+        history = tuple(Turn(turn.role, turn.text) for turn in question.history)
+        # One person sits here: nothing counts as a chat's or a user's.
+        anonymous = replace(question, id="", author="", author_id="", key=None, history=history)
+        try:
+            reply = await self._answer(anonymous, sink)
+        except KimasError as error:
+            # Who sits here runs the bot, and reads what exactly went wrong.
+            raise UsageError(self._redact(str(error))) from error
         self._out.print()
-        self._ratings.record_answer(question, reply)
-        self._commands.record_answer(reply)
-        self._history += [Turn("user", question.text), Turn("assistant", reply.text)]
-        return LineOutcome("answered", reply.text)
+        self._replies.clear()
+        self._replies[question.id] = reply
+        self.adapter.answer_id, self._answer_text = question.id, reply.text
+        return reply
 
-    def _clear_history(self) -> None:
-        """Let go of what no journal has."""
-        self._history.clear()
-        self._ratings = RatingCommands(self._settings)
-        self._commands.clear_last_answer()
+    async def _forget(self, request: CommandRequest) -> str:
+        """Forget what is kept, and what the session alone has."""
+        erased_count = await self._context.journal.erase_author(request.message)
+        await self._session_journal.erase_author(request.message)
+        self.adapter.answer_id = ""
+        self._replies.clear()
+        return forget_text(erased_count, request.texts)
+
+    async def _explain(self, request: CommandRequest) -> str:
+        """Explain an answer of the session, or else one that was kept."""
+        explanation = await explain_command(replace(self._context, journal=self._session_journal), request)
+        is_unknown = explanation in (request.texts.nothing_answered, request.texts.message_unknown)
+        return await explain_command(self._context, request) if is_unknown else explanation
+
+
+def _to_terminal_settings(settings: Settings) -> Settings:
+    """Return settings under which the owner is answered here, however often, and people are not called."""
+    settings = with_terminal_owner(settings)
+    return settings.model_copy(
+        update={
+            "gate": settings.gate.model_copy(update={"private": True, "answers_in_10_min": sys.maxsize}),
+            "feedback": settings.feedback.model_copy(update={"try_harder": True, "ask_why": False}),
+            "handoff": HandoffSettings(),
+        }
+    )
 
 
 async def chat(settings: Settings) -> int:
     """Hold a conversation in the terminal until its end of input."""
     out = make_console()
     async with open_app(settings) as app, task_group() as tasks:
-        conversation = Conversation(settings, app.answer, out, app.make_refresh_scheduler)
         require_knowledge(app)
-        out.print(_format_welcome(settings), style="dim", markup=False)
-        # Reading a line blocks the loop, but not the thread that this begins: it loads while somebody types.
-        tasks.create_task(app.warm_up())
-        await asyncio.sleep(WARM_UP_START_S)
-        while (line := _read_line(out)) is not None:
-            if line:
-                await conversation.process_line(line)
-            if line.lower().startswith("/refresh"):
-                await _refresh_requested(app, settings)
+        async with Conversation(
+            settings, app.answer, out, app.make_refresh_scheduler, lambda: _read_line(out)
+        ) as conversation:
+
+            async def receive(message: Message) -> None:
+                await conversation.receive(message)
+                if message.command == "refresh":
+                    await _refresh_requested(app, settings)
+
+            out.print(_format_welcome(settings), style="dim", markup=False)
+            # Reading a line blocks the loop, but not the thread that this begins: it loads while somebody types.
+            tasks.create_task(app.warm_up())
+            await asyncio.sleep(WARM_UP_START_S)
+            await conversation.adapter.listen(receive)
     return 0
 
 
@@ -144,21 +262,6 @@ async def _refresh_requested(app: App, settings: Settings) -> None:
         with ingest_progress(out) as progress:
             result = redact_refresh_result(await app.refresh(source_names, progress), settings)
         print_refresh_result(out, result.reports, result.failures)
-
-
-def _explain_unavailable_command(line: str) -> str | None:
-    """Return what to say to a line that looks like a command and is none in the terminal."""
-    name, *_ = line.split(maxsplit=1)
-    if name.lower() in GROUP_COMMANDS:
-        return f"`{name}` concerns other people: it works in groups. `kimas chat --group` plays one."
-    if (
-        line == name
-        and COMMAND_PATTERN.fullmatch(name)
-        and name not in RATING_COMMANDS
-        and get_command(name[1:].lower()) is None
-    ):
-        return f"I do not know `{name}`. `/help` shows the commands."
-    return None
 
 
 def _read_line(out: Console) -> str | None:

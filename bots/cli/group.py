@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bots.cli.sources import read_states
-from bots.common.terminal import make_console, strip_control_characters
+from bots.common.terminal import make_console
 from bots.console.adapter import POLL_INTERVAL_S, ConsoleGroupAdapter
-from bots.console.commands import OWNER_ID
 from bots.console.convert import PLATFORM
+from bots.console.sink import OutcomePrinter, with_terminal_owner
 from bots.daemon.bootstrap import (
     make_dispatcher,
     make_live_settings,
@@ -26,13 +26,13 @@ from bots.daemon.bootstrap import (
 from core.errors import StoreError, UsageError
 from core.messaging.feedback.escalation import root_question_id
 from core.messaging.processor import MessageProcessor
-from core.observability.recorder import MetricsRecorder, NullMetrics, ProcessingOutcome
+from core.observability.recorder import MetricsRecorder
 from core.runtime.locks import group_lock
 from core.runtime.tasks import task_group
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.messages import Journal
-from core.types import Message, Skip, SkipReason, SourceState, skip
+from core.types import Message, SkipReason, SourceState, skip
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,29 +53,13 @@ another bot.
 {kept}"""
 
 
-class OutcomePrinter(NullMetrics):
-    """Shows the reason of every silence. `count` is how many messages were settled."""
-
-    def __init__(self, out: Console) -> None:
-        self._out = out
-        self.count = 0
-
-    def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
-        """Count it, and show why the bot is silent."""
-        self.count += 1
-        if skip and skip.reason not in _REPORTED_REASONS:
-            self._out.print(
-                f"(silent: {strip_control_characters(str(skip))})", style="dim", markup=False, soft_wrap=True
-            )
-
-
 async def run_group_chat(settings: Settings, file_descriptor: int | None = None, folder: Path | None = None) -> int:
     """Play a group until the end of input, which is standard input or a file descriptor; 1 when answers are missing.
 
     A folder keeps its journal, and the next play in it goes on with what was said. Raises `StoreError`, and
     `StoreLocked` while somebody else plays there.
     """
-    settings, out = _with_terminal_owner(settings), make_console()
+    settings, out = with_terminal_owner(settings), make_console()
     async with AsyncExitStack() as stack:
         data_dir = _open_data_dir(folder, stack)
         outcome_printer = OutcomePrinter(out)
@@ -143,20 +127,7 @@ async def wait_until_idle(processor: MessageProcessor, max_wait_s: float, progre
     return processor.in_flight
 
 
-def _with_terminal_owner(settings: Settings) -> Settings:
-    """Return settings under which the group is one of the bot's, and who sits there owns it."""
-    owners = (*settings.administration.owners, f"{PLATFORM}:{OWNER_ID}")
-    return settings.model_copy(
-        update={
-            "administration": settings.administration.model_copy(update={"owners": owners}),
-            "gate": settings.gate.model_copy(update={"chats": ()}),
-        }
-    )
-
-
 EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled already)"
-# Presses and deletions are settled without an answer, and were told about already.
-_REPORTED_REASONS = (SkipReason.DELETED, *(reason for reason in SkipReason if reason.label == "feedback"))
 
 
 class GroupJournal(Journal):

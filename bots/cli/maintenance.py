@@ -86,9 +86,9 @@ def feedback(  # noqa: PLR0917 (click passes them by name)
 ) -> None:
     """Show what people said about answers, by day."""
     if apply_ and not calibrate:
-        raise click.UsageError("--apply sets what --calibrate finds: use them together")
+        raise click.UsageError("--apply sets what --calibrate finds: give that with it")
     if calibrate and labels:
-        raise click.UsageError("use either --labels or --calibrate")
+        raise click.UsageError("--labels and --calibrate are two things: give one of them")
     if calibrate:
         run_command("bots.cli.calibrate:calibrate", files, overrides, chat, apply=apply_, as_json=as_json)
     run_command("bots.cli.feedback:feedback", files, overrides, days, as_json=as_json, labels=labels, chat=chat)

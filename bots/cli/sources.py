@@ -12,7 +12,7 @@ from rich.table import Table
 from bots.cli.console import strip_source_prefix
 from bots.common.open_storage import open_database, open_refresh_repository
 from bots.common.terminal import make_console, print_json, strip_control_characters
-from bots.console.commands import OWNER_ID, TERMINAL_KEY
+from bots.console.convert import OWNER_ID, TERMINAL_KEY
 from core.observability.logs import make_redactor
 from core.settings import LiveSource, Settings
 from core.settings.loader import get_secret_values

@@ -1,4 +1,4 @@
-"""A bot with a name of its own, beside others of its platform: what keeps them apart in the journal and in the log."""
+"""A named bot beside others of its platform: what keeps them apart in the journal and in the log."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NAMESPACED_PLATFORM = "http"
 class NamespacedAdapter(ForwardingAdapter):
     """An adapter under a name.
 
-    Where two bots of its platform may mean different places by one chat, its chats carry its name (`5@support`): no
-    memory, no setting and no permission is shared then. Chats that are the same for every bot stay as they are.
+    Where two bots of its platform may mean different places by one chat, its chats carry its name (`5@support`): they
+    then share no memory, setting or permission. Chats that are the same for every bot keep their id.
     """
 
     def __init__(self, name: str, adapter: Adapter) -> None:

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bots.console.commands import OWNER_ID
-from bots.console.rating import AGAIN, BAD, GOOD, USAGE
 from core.messaging.feedback import rating_buttons as thumbs
 from core.messaging.policy import command_table as commands
 from core.storage.chat_history import SHARED_THREAD
@@ -15,6 +13,12 @@ from core.types import DOWN, UP, ConversationKey, Message
 from core.types import RETRY as TRY_AGAIN
 
 PLATFORM, GROUP_CHAT, DEFAULT_SPEAKER = "console", "group", "You"
+# `kimas chat`: the conversation of one person, who owns the bot.
+TERMINAL_KEY, OWNER_ID = ConversationKey(PLATFORM, "terminal"), "owner"
+GOOD, BAD, AGAIN = "/good", "/bad", "/again"
+HINT = f"{GOOD}, {BAD} or {AGAIN} say what an answer was worth."
+NO_ANSWER = "There is no answer yet that this could be about."
+USAGE = f"Write it as {GOOD}, {BAD} or {BAD} with one of: {', '.join(thumbs.REASONS)}."
 EDIT, DELETE = "/edit", "/delete"
 WRITTEN_BY_BOT = "written by a bot"
 NOTHING_TO_CHANGE = f"nothing of theirs stands here that {EDIT} or {DELETE} could be about"

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from bots.common.terminal import strip_control_characters
-from bots.console.convert import to_rating_command
+from bots.console.convert import OWNER_ID, PLATFORM, to_rating_command
 from bots.console.render import ConsoleSink
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import Button, get_buttons, get_rating_buttons, read_button
-from core.types import ConversationKey, Message, Reply
+from core.observability.recorder import NullMetrics, ProcessingOutcome
+from core.settings import Settings
+from core.types import ConversationKey, Message, Reply, Skip, SkipReason
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,3 +118,39 @@ def _print_buttons(out: Console, buttons: Sequence[Button]) -> None:
     choices = [(button_data[0], button.label) for button in buttons if (button_data := read_button(button.data))]
     line = " · ".join(f"{to_rating_command(choice)}: {label}" for choice, label in choices)
     out.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+# Ratings and deletions end without an answer, and their authors know already what became of them.
+_REPORTED_REASONS = (SkipReason.DELETED, *(reason for reason in SkipReason if reason.label == "feedback"))
+
+
+class OutcomePrinter(NullMetrics):
+    """Shows the reason of every silence.
+
+    `count` is how many messages are settled, `outcome` what became of the last one.
+    """
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self.count = 0
+        self.outcome: ProcessingOutcome = "answered"
+
+    def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
+        """Count it, and show why the bot is silent."""
+        self.count += 1
+        is_reported = skip is not None and skip.reason in _REPORTED_REASONS
+        self.outcome = "answered" if is_reported else outcome
+        if skip and not is_reported:
+            note = f"(silent: {strip_control_characters(str(skip))})"
+            self._out.print(note, style="dim", markup=False, soft_wrap=True)
+
+
+def with_terminal_owner(settings: Settings) -> Settings:
+    """Return settings under which the bot is in the terminal, and the person who sits there owns it."""
+    owners = (*settings.administration.owners, f"{PLATFORM}:{OWNER_ID}")
+    return settings.model_copy(
+        update={
+            "administration": settings.administration.model_copy(update={"owners": owners}),
+            "gate": settings.gate.model_copy(update={"chats": ()}),
+        }
+    )

@@ -1,4 +1,4 @@
-"""Discord as a platform: who the bot is, one gateway session after the other, and a sink for every answer."""
+"""The Discord adapter: one gateway session after the other, and a sink for every answer."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class DiscordAdapter(Adapter):
         return make_sink(channel_target)
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Return what is attached to a message. Raises `PlatformError`."""
+        """Return the content of an attachment. Raises `PlatformError`."""
         reference = attachment.reference
         return await self._get_client().download_file(
             str(reference["channel"]), str(reference["message"]), str(reference["id"]), max_bytes

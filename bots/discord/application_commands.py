@@ -1,4 +1,4 @@
-"""The command table as Discord's application commands, and what is given back to us of it."""
+"""The command table as Discord's application commands, and their options as text."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ EXCLUDED_COMMANDS = ("start",)
 def build_slash_commands(commands: Sequence[Command]) -> list[dict[str, Any]]:
     """Return the commands as Discord registers them.
 
-    Those of who looks after the bot are shown, to begin with, to those who manage the server: a server's settings may
-    show them to others. What they may do is checked when they do it.
+    Administrators' commands are shown to those who manage the server, unless its settings show them to others. The
+    right to use a command is checked when it is used.
     """
     return [
         {
@@ -40,19 +40,19 @@ def build_slash_commands(commands: Sequence[Command]) -> list[dict[str, Any]]:
 
 
 def build_message_commands() -> list[dict[str, Any]]:
-    """Return the entries in the menu of every message, below Apps; who may use them is checked when they do."""
+    """Return the entries in the menu of every message, below Apps; the right to use one is checked when it is used."""
     scope = {"contexts": [GUILD_CONTEXT, BOT_DM_CONTEXT], "integration_types": [0]}
     return [{"name": LEARN_FROM_THIS, "type": MESSAGE_COMMAND, **scope}]
 
 
 def has_ephemeral_reply(name: str) -> bool:
-    """Say whether a command's answer is for the asker's eyes alone."""
+    """Return whether only the asker sees a command's answer."""
     command = get_command(name)
     return command is not None and command.is_ephemeral
 
 
 def is_server_admin(permissions: object) -> bool:
-    """Say whether the permissions of a member, as an interaction holds them, are those of an administrator."""
+    """Return whether the permissions of a member, as an interaction holds them, are those of an administrator."""
     bits = int(permissions) if isinstance(permissions, str) and permissions.isdecimal() else 0
     return bool(bits & (ADMINISTRATOR | MANAGE_GUILD))
 
@@ -67,7 +67,7 @@ def format_options(name: str, options: Sequence[Mapping[str, Any]]) -> str:
 
 
 def suggest_sources(text: str, sources: Sequence[str]) -> list[dict[str, str]]:
-    """Return the sources that begin with what is typed, then those that hold it, as choices."""
+    """Return the sources that begin with the typed text, then those that contain it, as choices."""
     prefix = text.strip().lower()
     matches = sorted(
         (source for source in sources if prefix in source), key=lambda source: (not source.startswith(prefix), source)

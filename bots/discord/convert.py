@@ -110,7 +110,7 @@ class Location:
 
     @property
     def is_private(self) -> bool:
-        """Say whether it is a private chat."""
+        """Return whether it is a private chat."""
         return not self.guild
 
 
@@ -232,7 +232,7 @@ def _get_ignore_reason(event: Json) -> str:
 
 
 def _addresses_others(event: Json, me: Identity) -> bool:
-    """Say whether a message mentions or replies to anybody but us."""
+    """Return whether a message mentions or replies to anybody but the bot."""
     replied_message = _as_object(event.get("referenced_message"))
     addressed_ids = {_get_user_id(user) for user in event.get("mentions") or ()} | (
         {_get_user_id(_as_object(replied_message.get("author")))} if replied_message else set()

@@ -29,7 +29,7 @@ OnEvent = Callable[[str, dict[str, Any]], None]
 
 CLOSE_TIMEOUT_S = 3.0
 
-# Codes with which the gateway closes for good.
+# Close codes after which connecting again is useless.
 _CLOSE_CODES: dict[int | None, tuple[type[PlatformError], str]] = {
     4004: (TokenRefused, "discord.token was refused by the gateway: it was reset in the developer portal"),
     4010: (GatewayRefused, "the gateway refuses our shard"),
@@ -61,7 +61,7 @@ class _GatewayClient(discord.Client):
         self._connection.parsers.clear()
 
     def dispatch(self, event: str, /, *arguments: Any, **_: Any) -> None:
-        """Hand on what came in, before the library looks at it, and that the connection is gone."""
+        """Call `on_event` with each event before the library handles it, and when the connection is lost."""
         if event == "disconnect":
             self._on_event(INTERRUPTED, {})
         if event != "socket_raw_receive":
@@ -75,7 +75,7 @@ class _GatewayClient(discord.Client):
             self._on_event(str(payload.get("t")), payload["d"])
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
-        """Pause before a session is begun anew, as Discord asks."""
+        """Pause before a new session, as Discord asks."""
         if not initial:
             await asyncio.sleep(self._intervals.identify_delay_s)
 
@@ -83,7 +83,7 @@ class _GatewayClient(discord.Client):
 async def run_session(
     http: DiscordHttp, token: str, on_event: OnEvent, intervals: DiscordIntervals, *, can_read_all: bool
 ) -> None:
-    """Hold a session until it cannot be resumed; then begin another one with another call.
+    """Run one session until it cannot be resumed; another call begins a new one.
 
     Raises `TokenRefused`, `IntentRefused`, `GatewayRefused`, or `Unreachable` for everything that may pass, a payload
     that makes no sense included.
@@ -107,7 +107,7 @@ async def run_session(
     except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
         raise Unreachable(f"the gateway cannot be reached: {_describe_error(error, token)}") from error
     except Exception as error:
-        # The library's own mistakes over a payload come as anything.
+        # The library's own errors over a payload can be of any type.
         raise Unreachable(f"the gateway sent what makes no sense: {_describe_error(error, token)}") from error
     finally:
         await _close(session)
@@ -115,7 +115,7 @@ async def run_session(
 
 
 async def _close(session: _GatewayClient) -> None:
-    """Close the connection; a server that does not answer the farewell is not waited for long."""
+    """Close the connection, without waiting long for the server's answer."""
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT_S):
             await session.close()

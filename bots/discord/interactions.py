@@ -1,4 +1,4 @@
-"""Slash commands, and those in the menu of a message.
+"""Slash commands, and the commands in the menu of a message.
 
 They are acknowledged at once: after three seconds without that, Discord reports a failure.
 """
@@ -29,16 +29,16 @@ FORWARDED = 1
 
 
 def is_message_command(event: Mapping[str, Any]) -> bool:
-    """Say whether an interaction comes from the menu of a message."""
+    """Return whether an interaction comes from the menu of a message."""
     data = event.get("data")
     return isinstance(data, Mapping) and data.get("type") == MESSAGE_COMMAND
 
 
 def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
-    """Convert the choice of a message, or say why it is none of ours; `reference` as that of a slash command.
+    """Convert a message command, or return why it is ignored; `reference` as that of a slash command.
 
-    What the message says comes with it, so that it need not have been seen before. Raises `KeyError` and the like for a
-    malformed event.
+    The event contains the text of the message, so that it need not have been seen before. Raises `KeyError` and the
+    like for a malformed event.
     """
     data = event["data"]
     if data["name"] != LEARN_FROM_THIS:
@@ -48,7 +48,7 @@ def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | Ignore
         return command
     target_message = data["resolved"]["messages"][data["target_id"]]
     location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
-    # The bot's own answers are in the journal, as they were before they were made to fit a message.
+    # The journal has the bot's own answers as they were before rendering.
     quoted_message = to_message(target_message, me, location, include_bots=True)
     return replace(
         command,
@@ -68,14 +68,14 @@ AUTOCOMPLETE = 4
 
 @dataclass(slots=True)
 class _PendingInteraction:
-    """A slash command on its way: whether Discord took its acknowledgement, and whether somebody answers it."""
+    """A slash command that is being handled: whether Discord took the acknowledgement, and whether it is answered."""
 
     acknowledged: asyncio.Future[bool]
     answer_started: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class InteractionHandler:
-    """Takes slash commands. Each is journalled while it is acknowledged; one that nobody answers is cleared away."""
+    """Handles slash commands: each is acknowledged and saved; the response to an unanswered one is removed."""
 
     def __init__(
         self, client: DiscordClient, me: Identity, intervals: DiscordIntervals, sources: Sequence[str] = ()
@@ -87,7 +87,7 @@ class InteractionHandler:
         self._pending: dict[str, _PendingInteraction] = {}
 
     async def handle(self, event: Mapping[str, Any], receive: MessageHandler) -> None:
-        """Handle one interaction, to the point where its answer is begun or given up."""
+        """Handle one interaction until its answer has begun or is given up."""
         if event.get("type") == AUTOCOMPLETE:
             await self._autocomplete(event)
             return
@@ -124,7 +124,7 @@ class InteractionHandler:
         return pending.acknowledged
 
     async def _autocomplete(self, event: Mapping[str, Any]) -> None:
-        """Complete the name of a source while it is typed. What comes too late is of no use to anybody."""
+        """Complete the name of a source while it is typed."""
         try:
             options = event["data"].get("options") or ()
             typed_text = next((str(option.get("value", "")) for option in options if option.get("focused")), "")

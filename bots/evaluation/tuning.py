@@ -21,8 +21,7 @@ from bots.evaluation.datasets import (
 from bots.evaluation.metrics import MAIN_METRIC, MetricValues, compute_metrics, mean_with_interval
 from core.answering.context.dependencies import AnswerDependencies
 from core.errors import UsageError
-from core.grounding.document_kinds import apply_kind_weights
-from core.grounding.fusion import fuse
+from core.grounding.fusion import apply_kind_weights, fuse
 from core.messaging.gate.scores import Estimate
 from core.settings import SearchSettings
 from core.text.tokens import query_tokens

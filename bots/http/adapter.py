@@ -1,4 +1,4 @@
-"""Any network over plain HTTP as a platform: it posts signed events to us and gets the replies at its callback."""
+"""The HTTP adapter: a network posts signed events and gets the replies at its callback."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HttpAdapter(Adapter):
 
     name = "http"
     can_fetch_attachments = True
-    # What one network has said is not for another one.
+    # The messages of one network are not for another one.
     can_take_over = False
 
     def __init__(
@@ -64,7 +64,7 @@ class HttpAdapter(Adapter):
         self._client = make_read_only(client, ("close",)) if self._read_only else client
 
     async def listen(self, receive: MessageHandler) -> None:
-        """Take events until cancelled. Raises `PlatformError` for an address that cannot be listened on."""
+        """Handle events until cancelled. Raises `PlatformError` for an address that cannot be listened on."""
 
         async def handle_event(event: object) -> None:
             await self._handle_event(event, receive)

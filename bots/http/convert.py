@@ -21,7 +21,7 @@ MAX_ATTACHMENTS = 10
 def parse_attachments(value: object) -> tuple[Attachment, ...]:
     """Return what an event's `attachments` hold. Raises `ValueError`, whose text says what is wrong with them.
 
-    Only bytes are taken, no addresses: nothing is ever fetched because an event says so.
+    Only content is accepted, no addresses: an event can never make the bot fetch something.
     """
     if value is None:
         return ()
@@ -83,7 +83,7 @@ class MessageDeletion:
 
 
 def parse_event_key(event: object) -> tuple[str, str]:
-    """Return the chat and the id of an event, which together tell it from all others. Raises `MalformedEvent`."""
+    """Return the chat and the id of an event, which together are unique. Raises `MalformedEvent`."""
     fields = _validate_fields(event)
     return _get_short_text(fields, "chat", required=True), _get_short_text(fields, "id", required=True)
 
@@ -139,7 +139,7 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
 
 
 def _to_feedback_message(fields: Mapping[str, Any], now: datetime) -> Message:
-    """Convert what a person says about a reply, which `reply_to` names by its id or by that of its question."""
+    """Convert the rating of a reply, which `reply_to` names by its id or by that of its question."""
     author_id, name, is_bot = _parse_author(fields)
     if is_bot:
         raise MalformedEvent("feedback is taken from people only")

@@ -33,7 +33,7 @@ class RequestRejected(Exception):
 
 
 class EventServer:
-    """Takes the requests of one network."""
+    """Handles the requests of one network."""
 
     def __init__(self, settings: HttpSettings, secret: str, handle_event: HandleEvent) -> None:
         self._settings = settings
@@ -43,7 +43,7 @@ class EventServer:
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[int]:
-        """Listen inside the block; its value is the port. Raises `PlatformError` for an address that cannot be had."""
+        """Listen inside the block; its value is the port. Raises `PlatformError` for an address that cannot be used."""
         host, port = self._settings.host, self._settings.port
         application = web.Application(client_max_size=self._settings.max_kb * 1024, middlewares=[_errors_as_json])
         application.router.add_post("/v1/events", self._handle_request)
@@ -99,7 +99,7 @@ async def _health(request: web.Request) -> web.Response:
 async def _errors_as_json(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Answer every failure as JSON with its reason; what went wrong inside is told to the log alone."""
+    """Answer every failure as JSON with its reason; the details of internal errors go to the log alone."""
     try:
         return await handler(request)
     except RequestRejected as error:
@@ -109,7 +109,7 @@ async def _errors_as_json(
     except web.HTTPException as error:
         return _error_response(error.status, "refused", error.reason)
     except Exception as error:
-        # Whatever it is: an event that is not safe must not be confirmed.
+        # Whatever it is: an event that is not saved must not be confirmed.
         get_logger(__name__).error(
             "http.event_not_taken", error=str(error), hint="the network is told to send it again"
         )

@@ -66,7 +66,7 @@ class HttpSink:
         self._delivery = delivery
         self._conversation = message.key
         self._event_id = str(message.reference.get("event", message.id))
-        # A question that is answered once more has an id of its own.
+        # A question that is answered again has an id of its own.
         self._message_id = message.id
         self._mentions = mentioned_users(message)
         self._max_bot_replies = message.reference.get(MAX_BOT_REPLIES)

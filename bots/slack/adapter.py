@@ -1,4 +1,4 @@
-"""Slack as a platform: who the bot is, and how its events are taken, each made safe before Slack is told so."""
+"""The Slack adapter: every event is saved before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -133,11 +133,11 @@ class SlackAdapter(Adapter):
         return SlackSink(context, message, delivery, own_reply_ts)
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Return what is attached to a message. Raises `PlatformError`."""
+        """Return the content of an attachment. Raises `PlatformError`."""
         return await self._get_context().client.download_file(str(attachment.reference["file"]), max_bytes)
 
     async def is_admin(self, message: Message) -> bool:
-        """Say whether the author administers the workspace. Raises `PlatformError`."""
+        """Return whether the author administers the workspace. Raises `PlatformError`."""
         return await self._administrators.is_admin(self._get_context().client, message)
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
@@ -169,7 +169,7 @@ class SlackAdapter(Adapter):
                 refusal_count = 0
                 await run_connection(url, self._intervals.ping_s, retry_loop.mark_recovered)
             except TokenRefused as error:
-                # A single refusal may be a hiccup of Slack's.
+                # A single refusal may be a temporary fault of Slack.
                 refusal_count += 1
                 if refusal_count > 1:
                     raise
@@ -181,7 +181,7 @@ class SlackAdapter(Adapter):
         return RetryLoop("slack", "opening", self._intervals, _hint).retry_until_ok(call)
 
     async def _handle_payload(self, payload: Mapping[str, Any], receive: MessageHandler) -> Mapping[str, Any]:
-        """Make one payload safe. Return what Slack is answered. Raises what kept it from being safe."""
+        """Save one payload. Return the answer to Slack. Raises the error that prevented it from being saved."""
         incoming = self._convert(payload)
         if isinstance(incoming, MessageDeletion):
             self._thread_cache.mark_deleted(incoming)
@@ -215,7 +215,7 @@ class SlackAdapter(Adapter):
             if kind == "event_callback":
                 return from_event(payload, self._me, self._bot_message_chats)
         except Exception as error:
-            # It would come again and break the conversion again.
+            # Delivered again it would fail again.
             get_logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
             return Ignored("malformed", is_expected=False)
         return Ignored(f"a payload of type {kind[:50]}")

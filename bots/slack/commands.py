@@ -29,15 +29,15 @@ MESSAGE_ACTION = "message_action"
 def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
     """Convert a message shortcut, or return why it is ignored; `reference` as that of a slash command.
 
-    What the message says comes with it, so that it need not have been seen before. Raises `KeyError` and the like for a
-    malformed payload.
+    The payload contains the text of the message, so that it need not have been seen before. Raises `KeyError` and the
+    like for a malformed payload.
     """
     if payload["callback_id"] != SHORTCUT_ID:
         return Ignored("a shortcut that is not ours", is_expected=False)
     user, target_message, channel = payload["user"], payload["message"], str(payload["channel"]["id"])
     author_id, ts = str(user["id"]), str(payload["message_ts"])
     thread_ts = str(target_message.get("thread_ts") or ts)
-    # The bot's own answers are in the journal, as they were before they were made to fit a message.
+    # The journal has the bot's own answers as they were before rendering.
     is_own_message = target_message.get("user") == me.user_id
     return Message(
         id=str(payload["trigger_id"]),
@@ -102,9 +102,9 @@ class CommandSink(FinalTextSink):
         self._retry = DeliveryRetry("slack", intervals)
 
     async def finish(self, reply: Reply) -> None:
-        """Post the reply with its sources. What five messages do not hold is left out.
+        """Post the reply with its sources, cut off after five messages.
 
-        A command that was answered by a form has nothing to say.
+        After a command that opened a form there is nothing to post.
         """
         if not reply.text and self._message.command != "ask":
             return
@@ -113,7 +113,7 @@ class CommandSink(FinalTextSink):
         )
 
     async def fail(self, text: str) -> None:
-        """Tell the asker alone."""
+        """Show the text to the asker alone."""
         await self._post_reply(text, (), in_channel=False)
 
     async def _post_reply(

@@ -28,7 +28,7 @@ def get_attachments(event: Json) -> tuple[Attachment, ...]:
     """Return what came with a message. `reference` holds the `file` id of a picture."""
     files = event.get("files")
     file_objects = [file for file in files if isinstance(file, Mapping)] if isinstance(files, list) else []
-    # What was deleted or hidden is still listed.
+    # Deleted and hidden files are still listed.
     return tuple(
         _to_attachment(file) for file in file_objects if file.get("mode") not in ("tombstone", "hidden_by_limit")
     )
@@ -98,10 +98,10 @@ class MessageDeletion:
 def from_event(
     payload: Mapping[str, Any], me: Identity, bot_message_chats: Collection[str] = ()
 ) -> Message | MessageDeletion | Ignored:
-    """Convert the payload of an event, or say why it is none of the bot's business.
+    """Convert the payload of an event, or return why it is ignored.
 
     A mention arrives twice, as `message` and as `app_mention`: both become the same message, with its timestamp as its
-    id. What is written in a thread addresses the bot by a mention only. `reference` holds `channel`, `ts`, `thread_ts`
+    id. In a thread only a mention addresses the bot. `reference` holds `channel`, `ts`, `thread_ts`
     (or None: answered outside a thread), `user` and `team` (the asker's) and, for an edited message, `edited`; in a
     thread `followed`, and `begun` where a message of the bot's own began it; else, in a channel, `in_chat`. In the
     channels `bot_message_chats`, the messages of other bots are converted too,
@@ -150,7 +150,7 @@ def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
 
 
 def is_for_other_user(text: str, me: Identity) -> bool:
-    """Say whether a text, as Slack sends it, begins by mentioning another person."""
+    """Return whether a text, as Slack sends it, begins by mentioning another person."""
     match = _LEADING_MENTION.match(text)
     return match is not None and match[1] != me.user_id
 
@@ -204,7 +204,7 @@ def _get_author(event: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _make_thread_reference(event: Mapping[str, Any], ts: str, me: Identity) -> dict[str, Any]:
-    """Return where in its channel a message stands."""
+    """Return the part of the reference that describes the message's thread."""
     thread_ts = str(event.get("thread_ts") or ts)
     if thread_ts == ts:
         return {IN_CHAT: True}
@@ -266,9 +266,9 @@ _LINK = re.compile(r"https://\S+/p(\d{10})(\d{6})\b\S*")
 
 
 def parse_subcommand(text: str) -> tuple[str, str]:
-    """Return the command that the words behind `/kimas` name, and what is given to it.
+    """Return the command that the text after `/kimas` names, and its arguments.
 
-    Words that name none are a question, and so is one that merely begins with a command's name: `why does it fail?`.
+    A text that names none is a question, and so is one that merely begins with a command's name: `why does it fail?`.
     """
     if not text.strip():
         return "help", ""

@@ -1,7 +1,7 @@
 """How events arrive, through slack-bolt: over a Socket Mode connection, or as signed requests over HTTP.
 
-Either way the one thing that handles them is middleware, which runs before Slack is told "received": what fails there
-is not acknowledged, and Slack delivers it again.
+Either way middleware handles them, which runs before the acknowledgement: an event that fails there is not
+acknowledged, and Slack delivers it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bots.slack.client import SlackClient
 
-# Makes a payload durable and returns what Slack is answered beyond that, or nothing.
+# Makes a payload durable and returns the body of the answer to Slack, if there is one.
 HandlePayload = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 MAX_MESSAGE_BYTES = 4 * 2**20
@@ -48,7 +48,7 @@ class EventReceiver:
         )
 
     async def run_socket(self, url: str, ping_s: float, on_connected: Callable[[], None]) -> None:
-        """Take what one Socket Mode connection brings, in order, until it ends or Slack asks for another one.
+        """Handle the frames of one Socket Mode connection, in order, until it ends or Slack asks for another one.
 
         Raises `Unreachable` when it breaks, or when Slack has switched Socket Mode off.
         """
@@ -82,7 +82,7 @@ class EventReceiver:
     async def _handle_frame(
         self, socket: aiohttp.ClientWebSocketResponse, text: str, on_connected: Callable[[], None]
     ) -> bool:
-        """Take one frame; say whether to go on."""
+        """Handle one frame; return whether to continue."""
         envelope = _parse_frame(text)
         match envelope.get("type"):
             case "hello":
@@ -118,7 +118,7 @@ class EventReceiver:
 
     async def _handle_request(self, request: web.Request) -> web.Response:
         if not request.headers.get("X-Slack-Request-Timestamp", "").isdecimal():
-            # slack_bolt would take this for a fault of its own.
+            # slack_bolt would report this as an error of its own.
             return web.Response(status=401)
         try:
             body = await request.text()
@@ -135,13 +135,13 @@ class EventReceiver:
             bolt_request = AsyncBoltRequest(**request)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             get_logger(__name__).warning("slack.payload_malformed", error=str(error)[:200])
-            # Delivered again it would be no better; over HTTP nothing says yet that it is Slack's.
+            # To deliver it again would not help; over HTTP it is not yet known to come from Slack.
             return BoltResponse(status=200 if request.get("mode") else 400, body="")
         return await self._app.async_dispatch(bolt_request)
 
 
 class _DeliverBeforeAck(AsyncMiddleware):
-    """Hands a payload on before anything else of slack_bolt sees it; only its own handshake goes further."""
+    """Handles a payload before any other part of slack_bolt; only Slack's handshake goes further."""
 
     def __init__(self, handle_payload: HandlePayload) -> None:
         self._handle_payload = handle_payload

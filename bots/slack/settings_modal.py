@@ -1,4 +1,4 @@
-"""The form of `/kimas settings`: a modal, and what is filled in as the commands that it stands for."""
+"""The form of `/kimas settings`: a modal, whose changed fields become commands."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def to_view(form: SettingsForm, message: Message) -> dict[str, Any]:
 
 
 def to_submission(payload: Mapping[str, Any], me: Identity) -> Submission | Ignored:
-    """Convert a modal that was sent, or say why it is none of ours.
+    """Convert a modal that was sent, or return why it is ignored.
 
     The message of each field is the command as if it was typed: `reference` holds `channel`, `user`, `response_url`
     and `field`. Raises `KeyError` and the like for a malformed payload.
@@ -93,10 +93,10 @@ def to_submission(payload: Mapping[str, Any], me: Identity) -> Submission | Igno
 
 
 class SubmissionHandler:
-    """Takes modals that were sent: hands on what was changed, and tells Slack what came of it.
+    """Handles modals that were sent: turns the changed fields into commands, and answers Slack with the outcome.
 
-    Every changed field is a message like the command that it stands for, so that it is kept, checked and written down
-    as that is, once however often it is delivered.
+    Every changed field is a message like the command that it stands for: it is saved, checked and audited like one, and
+    only once however often it is delivered.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -119,7 +119,7 @@ class SubmissionHandler:
         return {"response_action": "errors", "errors": errors} if errors else {}
 
     def resolve(self, message: Message, error_text: str) -> bool:
-        """Say what came of one field, nothing for all is well; False when Slack no longer waits for that."""
+        """Report the outcome of one field, empty for success; return False when Slack no longer waits for it."""
         outcome = self._outcomes.get(message.id)
         if outcome is None or outcome.done():
             return False
@@ -139,7 +139,7 @@ class SubmissionHandler:
             if not outcome.done():
                 self._outcomes.pop(change.message.id, None)
                 errors[change.field] = submission.texts.form_save_timeout
-                # What it will be is not known yet: whatever is saved next is a change.
+                # The new value is not known yet: whatever is saved next is a change.
                 put_bounded(self._saved_values, (submission.view_id, change.field), "")
             elif outcome.result():
                 errors[change.field] = _strip_markup(outcome.result())
@@ -148,7 +148,7 @@ class SubmissionHandler:
         return errors
 
     def _get_current_value(self, submission: Submission, change: FieldChange) -> str:
-        """Return what a field holds: what the modal showed, or what was saved from it since."""
+        """Return the value of a field: the one that the modal showed, or the one that was saved since."""
         return self._saved_values.get((submission.view_id, change.field), change.initial_value)
 
     def _get_outcome(self, message_id: str) -> asyncio.Future[str]:
@@ -159,7 +159,7 @@ class SubmissionHandler:
 
 
 class FieldSink(FinalTextSink):
-    """Says what came of one field: in the modal, or where that is gone by a note that only its sender sees."""
+    """Reports the outcome of one field: in the modal or, when that is closed, by a note that only its sender sees."""
 
     def __init__(self, client: SlackClient, submissions: SubmissionHandler, message: Message) -> None:
         self._client = client
@@ -181,7 +181,7 @@ class FieldSink(FinalTextSink):
         try:
             await self._client.respond(str(self._message.reference["response_url"]), note, in_channel=False)
         except PlatformError as error:
-            # The change stands, or was refused, whether its sender hears of it or not.
+            # The change is saved or refused, whether its sender is informed or not.
             get_logger(__name__).info("slack.outcome_not_told", error=str(error))
 
 
@@ -191,7 +191,7 @@ def _to_message(payload: Mapping[str, Any], index: int, field: str, value: str, 
     command, _, text = field.replace(VALUE_PLACEHOLDER, value).partition(" ")
     return Message(
         id=f"{payload['trigger_id']}.{index}",
-        # With those that its author types they are one line of commands, each in its turn.
+        # They are queued with the commands that the author types.
         key=ConversationKey("slack", channel, f"command:{author_id}"),
         author_id=author_id,
         author=str(user.get("name") or user.get("username") or author_id),
@@ -206,7 +206,7 @@ def _to_message(payload: Mapping[str, Any], index: int, field: str, value: str, 
 
 
 def _to_input_block(field: FormField) -> dict[str, Any]:
-    """Return one field as a block. Its name in the modal is its command, which says all that is to be known of it."""
+    """Return one field as a block. Its name in the modal is its command."""
     element: dict[str, Any] = {"type": "plain_text_input", "action_id": "value", "initial_value": field.value}
     if field.choices:
         options = {
@@ -242,7 +242,7 @@ def _is_equal(value: str, other: str) -> bool:
 def _validate(change: FieldChange, texts: Messages) -> str:
     """Return why a value makes no sense, or nothing."""
     command = get_command(change.message.command)
-    # Without its value a command would only ask how things stand.
+    # Without its value a command would only show the setting.
     if not change.value or command is None:
         return texts.form_value_missing if command else texts.form_field_gone
     try:
@@ -253,5 +253,5 @@ def _validate(change: FieldChange, texts: Messages) -> str:
 
 
 def _strip_markup(text: str) -> str:
-    """Return what the bot says as plain text, which is all that a modal's errors take."""
+    """Return the bot's text as plain text: a modal's errors take nothing else."""
     return text.replace("`", "")[:MAX_ERROR_CHARS]

@@ -1,4 +1,4 @@
-"""Telegram as a platform: who the bot is, and our own poll loop, which confirms an update only when it is safe."""
+"""The Telegram adapter: our own poll loop, which confirms an update only when it is saved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READ_ONLY_CALLS = frozenset(
 
 
 class OffsetStore(Protocol):
-    """Where the stream of updates stands, kept across restarts: the id of the first update not taken yet."""
+    """The position in the stream of updates, kept across restarts: the id of the first update not handled yet."""
 
     async def load(self) -> int | None:
         """Return the saved offset, or None before the first."""
@@ -124,11 +124,11 @@ class TelegramAdapter(Adapter):
         )
 
     async def is_admin(self, message: Message) -> bool:
-        """Say whether the author administers the chat, in person or anonymously. Raises `PlatformError`."""
+        """Return whether the author administers the chat, in person or anonymously. Raises `PlatformError`."""
         return await self._administrators.is_admin(self._get_client(), message)
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Return what is attached to a message. Raises `PlatformError`."""
+        """Return the content of an attachment. Raises `PlatformError`."""
         return await self._get_client().download_file(str(attachment.reference["file_id"]), max_bytes)
 
     async def close(self) -> None:
@@ -158,7 +158,7 @@ class TelegramAdapter(Adapter):
     async def _fetch_updates(self, offset: int | None) -> list[Any]:
         """Return the next updates. Where the rest of an album may be on its way, they are asked for once more."""
         client = self._get_client()
-        # At first and after an outage there is no waiting for news: only a reply tells that it works.
+        # At first and after an outage there is no long poll: only an answer shows that the connection works.
         batch = await client.get_updates(offset, self._intervals.poll_s if self.connection.is_connected else 0)
         if not ends_in_album(batch):
             return batch
@@ -169,7 +169,7 @@ class TelegramAdapter(Adapter):
         return RetryLoop("telegram", "opening", self._intervals, _hint).retry_until_ok(call)
 
     async def _check_token(self) -> None:
-        """Raise `TokenRefused` if the token is refused again: a single refusal may be a hiccup of Telegram's."""
+        """Raise `TokenRefused` if the token is refused again: a single refusal may be a temporary fault of Telegram."""
         try:
             await self._get_client().get_identity()
         except TokenRefused:
@@ -180,7 +180,7 @@ class TelegramAdapter(Adapter):
     async def _deliver_batch(
         self, batch: list[Any], offset: int | None, receive: MessageHandler
     ) -> tuple[int | None, Exception | None]:
-        """Hand a batch on. Return the offset to ask for next, and what kept us from going further, if anything did."""
+        """Deliver a batch. Return the next offset, and the error that stopped the delivery, if there was one."""
         # Not compared with the old offset: after a quiet week Telegram may begin again at a lower number.
         next_offset = 0
         delivery_error: Exception | None = None
@@ -189,7 +189,7 @@ class TelegramAdapter(Adapter):
             try:
                 await self._deliver(raw, message, receive)
             except Exception as error:
-                # Whatever it is: a message that is not safe must not be confirmed.
+                # Whatever it is: a message that is not saved must not be confirmed.
                 delivery_error = error
                 break
             next_offset = max(next_offset, (_get_update_id(raw) or -1) + 1)

@@ -1,4 +1,4 @@
-"""Who administers a chat, as Telegram has it, and which commands its menus show to whom."""
+"""Who administers a chat, and which commands Telegram's menus show to whom."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class AdministratorCache:
         self._admin_ids = TtlCache[frozenset[int]](ttl_s, MAX_CHATS)
 
     async def is_admin(self, client: TelegramClient, message: Message) -> bool:
-        """Say whether the author is one of them. Raises a `PlatformError` when Telegram cannot be asked.
+        """Return whether the author is one of them. Raises a `PlatformError` when Telegram cannot be asked.
 
-        Who writes in the group's own name is one: Telegram lets nobody else. Who writes as a channel is not.
+        Somebody who writes in the group's own name is one: Telegram allows it to nobody else. A channel is not.
         """
         chat = message.key.chat
         if message.private:
@@ -42,6 +42,6 @@ class AdministratorCache:
 def build_menus(commands: Sequence[Command]) -> tuple[CommandMenu, CommandMenu]:
     """Return the menus for everybody and for a group's administrators. They are hints: rights are checked later."""
     everyone_menu = [(command.name, command.summary) for command in commands if command.required_role == "everyone"]
-    # Nobody says hello to see what else there is to say.
+    # Administrators do not need /start.
     admin_entries = [(command.name, command.summary) for command in commands if command.required_role == "admin"]
     return everyone_menu, [*(entry for entry in everyone_menu if entry[0] != "start"), *admin_entries]

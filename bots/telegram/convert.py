@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Other = TypeVar("Other")
 
 ALBUM_KEY = "album"
-# The parts of an album come one after the other; so long they are waited for.
+# The parts of an album arrive one after the other: how long to wait for the rest, in seconds.
 ALBUM_WAIT_S = 0.5
 # Kinds by the names of the fields. An animation also comes as a document, and counts as what it is.
 _KIND_BY_FIELD: tuple[tuple[str, AttachmentKind], ...] = (
@@ -33,9 +33,9 @@ _PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 
 
 def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
-    """Return what came with a message. `reference` holds the `file_id` of a picture."""
+    """Return the attachments of a message. `reference` holds the `file_id` of a picture."""
     if event.photo:
-        # Sorted by size: the largest that is taken.
+        # The largest size that is small enough.
         sizes = [photo for photo in event.photo if (photo.file_size or 0) <= MAX_BYTES] or event.photo[:1]
         largest = max(sizes, key=lambda photo: photo.width * photo.height)
         return (Attachment("picture", size=largest.file_size or 0, reference={"file_id": largest.file_id}),)
@@ -51,7 +51,7 @@ def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
 
 
 def resolve_attachments(event: TelegramMessage, replied_message: TelegramMessage | None) -> tuple[Attachment, ...]:
-    """Return what came with a message, or the picture that it replies to: "what does this mean?" is about that."""
+    """Return the attachments of a message, or the picture that it replies to: "what does this mean?" is about that."""
     attachments = get_attachments(event)
     if attachments or replied_message is None:
         return attachments
@@ -59,7 +59,7 @@ def resolve_attachments(event: TelegramMessage, replied_message: TelegramMessage
 
 
 def get_extra_reference(event: TelegramMessage) -> dict[str, str]:
-    """Return what a message's reference keeps for albums, and for what has no words to tell a language by."""
+    """Return the reference fields for albums, and the language of the author's client for messages without text."""
     album = {ALBUM_KEY: event.media_group_id} if event.media_group_id else {}
     text = event.text or event.caption
     code = event.from_user.language_code if event.from_user and not text else None
@@ -67,14 +67,14 @@ def get_extra_reference(event: TelegramMessage) -> dict[str, str]:
 
 
 def ends_in_album(batch: Sequence[object]) -> bool:
-    """Say whether the last of some raw updates belongs to an album."""
+    """Return whether the last of some raw updates belongs to an album."""
     last = batch[-1] if batch else None
     message = last.get("message") if isinstance(last, dict) else None
     return isinstance(message, dict) and "media_group_id" in message
 
 
 def merge_albums(batch: Sequence[Message | Other], placeholder: Other) -> list[Message | Other]:
-    """Return a batch in which every album is one message: that with the words, or else the first, has all pictures.
+    """Merge every album of a batch into one message: that with the text, or else the first, has all pictures.
 
     The others become `placeholder`.
     """

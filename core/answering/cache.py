@@ -1,4 +1,4 @@
-"""Answering again: the same question in the same chat gets its earlier reply, as long as nothing has changed."""
+"""The answer cache: the same question in the same chat gets its earlier reply, as long as nothing has changed."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# Raise it when what is kept, or when questions count as the same, changes.
+# Increase it when the stored values change, or the rule by which two questions are the same.
 CACHE_FORMAT = 2
 # Comparing questions must stay cheaper than answering.
 COMPARE_TIMEOUT_S = 0.5
-# How old a version may be that a reply is kept with, and one that it is given again by. A reply kept with an older one
-# is merely made anew once.
+# How old the versions of sources may be, in seconds: when a reply is stored, and when it is looked up. A reply that was
+# stored with an older version is only made once more.
 STORE_VERSION_MAX_AGE_S, LOOKUP_VERSION_MAX_AGE_S = 60.0, 1.0
-# The sections that have a part in making an answer. Of the templates their text counts, wherever they are.
+# The sections of the settings that affect an answer. The templates count by their text, not by their paths.
 FINGERPRINT_SECTIONS = frozenset(
     ("name", "sources", "agents", "knowledge", "models", "answer", "context", "strategies", "budget", "evidence")
 )
 
-# Returns the version of each named source, at most so many seconds old; "" where it has none.
+# Returns the version of each named source, at most so many seconds old; "" for a source without versions.
 GetVersions = Callable[[Collection[str], float], Awaitable[Mapping[str, str]]]
 MakeAnswer = Callable[[Question, Sink, Budget], Awaitable[Reply]]
 
-
-# No reply to give again, and no versions to keep a new one with.
+# No cached reply, and no versions to store a new one with.
 CACHE_MISS: tuple[CacheEntry | None, Mapping[str, str] | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswers:
-    """What giving an answer again needs: the replies kept, the library to compare questions with, and versions."""
+    """What cached answers need: the stored replies, the library that compares questions, and versions of sources."""
 
     cache: AnswerCache
     library: Library
@@ -59,14 +58,14 @@ class CachedAnswers:
 async def answer_with_cache(
     question: Question, sink: Sink, make_answer: MakeAnswer, cached_answers: CachedAnswers, budget: Budget
 ) -> Reply:
-    """Give an earlier reply again, or make one and keep it when it may be given again.
+    """Return a cached reply, or make one and store it if it is cacheable. Raises what `make_answer` raises.
 
-    A reply that is kept was made without any conversation: neither what somebody said of themselves nor what somebody
-    planted in a group comes back to others. Whoever talked with the bot before gets an earlier reply for the same words
-    only: who puts it otherwise may not have been content with it.
+    Stored replies were made without a conversation: private details, or words that somebody planted in a group, never
+    reach others. An asker with a conversation gets a cached reply only for exactly the same words: an asker who
+    rephrases a question may not have been content with the reply.
 
-    What fails about the cache is logged, and the answer is made as if there were none; so it is when looking takes
-    longer than the share `look_up` of the budget, which has begun with the question. Raises what `make` raises.
+    When the cache fails, or the lookup takes longer than the share `look_up` of the budget, the error is logged and the
+    answer is made without the cache.
     """
     if question.image_loaders or question.unsupported_attachments or not is_self_contained(question):
         return await make_answer(question, sink, budget)
@@ -83,19 +82,19 @@ async def answer_with_cache(
     reply = await make_answer(question if has_history else replace(question, history=()), sink, budget)
     if versions and not has_history and is_cacheable(reply):
         source_versions = {citation.source: versions.get(citation.source, "") for citation in reply.citations}
-        # A source without a version, such as a search engine, cannot be seen to have changed.
+        # Nobody can see whether a source without a version, such as a search engine, has changed.
         if all(source_versions.values()):
             await _suppress_errors(cached_answers.cache.store(cache_key, reply, source_versions), None)
     return reply
 
 
 def is_cacheable(reply: Reply) -> bool:
-    """Say whether a reply is good for others who ask the same: cited, and made without a stand-in."""
+    """Say whether others who ask the same may get a reply: it has citations, and no stage used its fallback."""
     return bool(reply.citations) and not reply.trace.cut and not reply.trace.cached
 
 
 def fingerprint(settings: Settings, prompts: Prompts) -> str:
-    """Return a fingerprint of all that makes answers, besides the knowledge itself: configuration and templates."""
+    """Return a hash of all that affects answers except the knowledge: settings and templates."""
     field_names = [[field.name for field in fields(dataclass_type)] for dataclass_type in (Citation, Passage)]
     inputs = [
         CACHE_FORMAT,
@@ -120,7 +119,7 @@ def _make_cache_key(question: Question, *, with_canonical_form: bool) -> CacheKe
 async def _look_up(
     cache_key: CacheKey, cached_answers: CachedAnswers
 ) -> tuple[CacheEntry | None, Mapping[str, str] | None]:
-    """Return the reply to give again, or else the versions to keep a new one with."""
+    """Return the cached reply, or else the versions to store a new one with."""
     candidates = await cached_answers.cache.find(cache_key)
     fresh_entries: list[CacheEntry] = []
     if candidates:
@@ -135,7 +134,7 @@ async def _look_up(
             await cached_answers.cache.evict(stale_numbers)
     if closest_entry := await _find_closest(cache_key, fresh_entries, cached_answers):
         return closest_entry, None
-    # Taken before the answer is made: if a source changes meanwhile, the reply is not given again.
+    # Read before the answer is made: if a source changes meanwhile, the stored reply is out of date at once.
     return None, await cached_answers.get_versions(cached_answers.sources, STORE_VERSION_MAX_AGE_S)
 
 

@@ -1,4 +1,4 @@
-"""An answer made once more: with more time, a stronger strategy, other passages, and told what was wrong before."""
+"""A second answer: with more time, a stronger strategy, other passages, and the complaint about the first one."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ UNCLEAR = "unclear"
 
 @dataclass(frozen=True, slots=True)
 class RetryQuestion(Question):
-    """A question whose answer did not satisfy. `seen` are the ids of the passages that are not to be used again."""
+    """A question whose answer did not satisfy. Passages with `excluded_ids` are not used again."""
 
     excluded_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExcludingLibrary:
-    """A library without certain passages, except where it would find nothing else."""
+    """A library without certain passages, unless a search would find nothing else."""
 
     library: Library
     excluded_ids: frozenset[str]
 
     async def route(self, query: str) -> Sequence[AgentScore]:
-        """Route as the library does."""
+        """Return the agents of the wrapped library."""
         return await self.library.route(query)
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
-        """Search as the library does, and leave out what was seen."""
+        """Search the wrapped library and leave out the excluded passages."""
         passages = await self.library.search(agent, query, limit + len(self.excluded_ids), dense_query=dense_query)
         new_passages = [passage for passage in passages if passage.id not in self.excluded_ids]
         return (new_passages or list(passages))[:limit]
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Compare as the library does."""
+        """Return the similarities of the wrapped library."""
         return await self.library.similarity(query, texts)
 
 
 def to_retry_question(
     question: Question, previous_turns: Sequence[Turn], passage_ids: Sequence[str], reason: str
 ) -> RetryQuestion:
-    """Return a question to be answered once more.
+    """Return a question that asks for a second answer.
 
-    `before` are the question and the answer that did not satisfy, `passages` the ids of what that cited. Both, and that
-    it did not satisfy for this reason ("" for none), become the end of the conversation: so everybody who reads it
-    knows, first of all the context manager. What was only unclear may be said with the same passages again.
+    `previous_turns` are the question and the answer that did not satisfy, `passage_ids` the passages that it cited.
+    Both turns and a complaint with the reason ("" for none) become the end of the conversation, where the context
+    manager and the summarizer read them. An answer that was only unclear may use the same passages again.
     """
     history = tuple(turn for turn in question.history if turn not in previous_turns)
     complaints = messages_for(detect_language(question.text)).complaints
@@ -61,7 +61,7 @@ def to_retry_question(
 
 
 def with_more_effort(deps: AnswerDependencies, question: RetryQuestion) -> AnswerDependencies:
-    """Return what a question is answered with once more: the configured strategy and effort, other passages."""
+    """Return the dependencies of a second answer: the configured strategy and effort, without excluded passages."""
     settings, feedback_settings = deps.settings, deps.settings.feedback
     strategies = settings.strategies
     limits = ("iterations", "model_calls", "max_retrieval_calls")

@@ -1,7 +1,7 @@
-"""The support check: a sentence whose cited passage does not support it loses that citation.
+"""The citation check: a sentence whose cited passage does not support it loses that citation.
 
-Words, numbers, names and denials decide most (`core.grounding.support`); where they do not tell, meaning does, as the
-library compares it. Without vectors, in another language than the passage's, or out of time, the citation stays.
+Words, numbers, names and negations decide most cases (`core.grounding.support`); the library compares vectors for the
+others. The citation stays when there are no vectors, the passage is in another language, or time runs out.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from core.runtime.tasks import CpuTurnstile
 from core.settings import Settings
 from core.types import Passage
 
-# A claim less alike than this to all that a passage says is about something else. Chosen on one half of
+# A claim that is less similar than this to every sentence of a passage is about something else. Chosen on one half of
 # tests/core/data/citations.jsonl and confirmed on the other: docs/evaluate.md.
 MIN_SIMILARITY = 0.25
 _MAX_COMPARED_SENTENCES, _MAX_COMPARED_CHARS = 5, 1000
-# With vectors hardly anything is exactly 0 away from a claim; without them this shares no word with any.
+# With vectors its similarity to a claim is never exactly 0; without vectors it is, because it shares no word with any.
 _PROBE = "?"
 
 COMPARE_TIMEOUT_S = 1.0
@@ -34,9 +34,9 @@ COMPARE_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CitationCheck:
-    """What a check found: the refused citations, each the place of its mark in `marks(text)` and a position it names.
+    """The result of a check: the rejected citations, as pairs of the marker's index in `find_markers` and a position.
 
-    `overran` says that some could not be compared in time, and were kept.
+    `has_overrun` says that some citations could not be compared in time; they stay.
     """
 
     rejections: frozenset[tuple[int, int]]
@@ -45,7 +45,7 @@ class CitationCheck:
 
 @dataclass(frozen=True, slots=True)
 class _UndecidedCitation:
-    """A citation that words alone cannot decide."""
+    """A citation that needs a comparison of vectors."""
 
     rejection: tuple[int, int]
     claim_texts: tuple[str, ...]
@@ -62,7 +62,7 @@ class CheckDependencies(Protocol):
 
     @property
     def library(self) -> Library:
-        """Compares texts by meaning where words alone do not tell."""
+        """Compares texts by their vectors."""
         ...
 
     @property
@@ -109,10 +109,10 @@ async def find_unsupported(
 ) -> CitationCheck:
     """Return the citations of a text that its passages do not support.
 
-    `asked` is the question: what it says itself needs no support. Comparing meanings may take `seconds`; without a
-    library only words decide. `bare` as for `core.citations.marks`. Words are compared by `turns`.
+    What the question itself says needs no support. Comparing vectors may take `timeout_s` seconds; without a library
+    only words decide. `allow_bare` is that of `find_markers`; `turnstile` runs the comparison of words in a thread.
     """
-    # Some milliseconds for a long answer: longer than the event loop should wait.
+    # A long answer takes some milliseconds: too long for the event loop.
     rejections, undecided_citations = await (turnstile or CpuTurnstile()).run_in_thread(
         _compare_words, text, passages, question, allow_bare
     )
@@ -129,7 +129,7 @@ async def find_unsupported(
                 ):
                     rejections.add(citation.rejection)
     except (TimeoutError, ServiceError) as error:
-        # Those refused so far were decided in full.
+        # The citations rejected so far are fully decided.
         get_logger(__name__).warning("support.by_words", error=str(error) or f"not in {timeout_s:.1f} s")
         return CitationCheck(frozenset(rejections), has_overrun=True)
     return CitationCheck(frozenset(rejections))

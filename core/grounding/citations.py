@@ -1,4 +1,4 @@
-"""What a citation stands behind: the words before its mark."""
+"""Citation markers: finding, resolving and inserting them, and the claim that each marker belongs to."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ from core.grounding.evidence import passage_ref
 from core.text.keywords import content_words
 from core.types import Citation, Passage
 
-# [p1] [p1, p3] [p1-p3] [p1 and p2] [p1 p2] 【p1】 [^p1] [P1] [passage 1]. An address behind a mark is the model's own:
-# dropped.
-# Blanks are never given back: what is no mark in the end must not be tried in every way that it could have been one.
+# [p1] [p1, p3] [p1-p3] [p1 and p2] [p1 p2] 【p1】 [^p1] [P1] [passage 1]. A URL after a marker is the model's invention
+# and dropped. Possessive quantifiers, because backtracking over text that is no marker in the end takes too long.
 _MARKER_SEPARATOR = r"(?:\s*+(?:[,;、，/&]|and|or|和|[-–—])(?:\s*+(?:and|or)\b)?\s*+|\s++(?=p))"
 _MARKER = re.compile(
     rf"\s?(?:\[\^?|[【［])\s*((?:passages?\s*p?|p)\s?\d{{1,3}}(?:{_MARKER_SEPARATOR}(?:passages?\s*+)?p?\s?\d{{1,3}})*)\s*[,;.]?\s*[\]】］]"
     r"(?:\([^()\s]*\))?",
     re.IGNORECASE,
 )
-# From models that drop the letter everywhere: [1] where it is no index, list or link.
+# From models that always drop the letter: [1], unless it is an index, a list or a link.
 _BARE_MARKER = re.compile(r"(?<![\w\])=(,:])(?<![=(,:] )\s?\[(\d{1,2}(?:\s*,\s*\d{1,2})*)\](?![(\[:])")
 _CODE = re.compile(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`)", re.DOTALL)
 _PARTIAL_MARKER = re.compile(r"\s?[\[【［][\^pP\d\s,;、，/&]{0,40}\Z")
 _OPENING_BRACKETS = "[【［"
 _NUMBER = re.compile(r"([-–—]?)\s*p?\s?(\d{1,3})", re.IGNORECASE)
-# Code, headings and table rows are no sentences.
+# Code, headings and table rows are not sentences.
 _NON_PROSE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*(?:#{1,6}\s|\|)[^\n]*$", re.DOTALL | re.MULTILINE)
-# Inline code is one piece, and a full stop inside a name or number ends nothing.
+# Inline code is one piece, and a full stop inside a name or number ends no sentence.
 _SENTENCE = re.compile(r"(?:`[^`\n]*`|[.!?](?=\w)|[^.!?。！？\n])+(?:[.!?。！？]+[\"'”’)*_]*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCitations:
-    """A reply whose marks are numbers. `dropped` counts the ids that named no passage or one that was refused."""
+    """A reply whose markers are numbers. `dropped_count` counts the ids of unknown passages and rejected citations."""
 
     text: str
     citations: tuple[Citation, ...]
@@ -42,7 +41,7 @@ class ResolvedCitations:
 
 @dataclass(frozen=True, slots=True)
 class CitationMarker:
-    """Where a text cites, the blank before it included, and the positions (from 0) of the passages it names."""
+    """The span of a marker with the blank before it, and the positions (from 0) of the passages that it names."""
 
     start: int
     end: int
@@ -50,12 +49,15 @@ class CitationMarker:
 
 
 def trim_partial_marker(text: str) -> str:
-    """Return a streamed text without a mark at its end that may still be incomplete."""
+    """Return a streamed text without the marker at its end, which may still be incomplete."""
     return _PARTIAL_MARKER.sub("", text)
 
 
 def find_markers(text: str, *, allow_bare: bool = True) -> list[CitationMarker]:
-    """Return the marks of a text in order; code has none. Bare numbers count where nothing names a passage's id."""
+    """Return the markers of a text in order; code has none.
+
+    With `allow_bare`, bare numbers are markers in a text that has no passage ids.
+    """
     matches = _find_in_prose(_MARKER, text)
     if allow_bare and not matches:
         matches = _find_in_prose(_BARE_MARKER, text)
@@ -65,10 +67,10 @@ def find_markers(text: str, *, allow_bare: bool = True) -> list[CitationMarker]:
 def resolve_markers(
     text: str, passages: Sequence[Passage], rejections: Collection[tuple[int, int]] = (), *, allow_bare: bool = True
 ) -> ResolvedCitations:
-    """Replace passage ids by numbers in order of first mention. Code is left alone.
+    """Replace passage ids by numbers in the order of first mention, except in code.
 
-    Two passages of one document at one link share a number. `refused` holds what is left out: the place of a mark in
-    `marks(text)` and a position that it names. `bare` as for `marks`.
+    Two passages with the same link share a number. `rejections` are the citations to leave out, as pairs of the
+    marker's index in `find_markers` and a position that it names. `allow_bare` is that of `find_markers`.
     """
     citations_by_link: dict[str, Citation] = {}
     segments: list[str] = []
@@ -87,7 +89,7 @@ def resolve_markers(
 
 
 def strip_markers(text: str) -> str:
-    """Return a quoted text in which nothing reads as one of our marks: its own [2] becomes (2)."""
+    """Return a quoted text without anything that reads as a marker: its own [2] becomes (2)."""
     segments = _CODE.split(text)
     for pattern in (_MARKER, _BARE_MARKER):
         segments[::2] = [
@@ -98,7 +100,7 @@ def strip_markers(text: str) -> str:
 
 
 def _find_in_prose(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
-    """Return what matches outside code."""
+    """Return the matches outside code."""
     matches: list[re.Match[str]] = []
     start = 0
     for code_span in [*(match.span() for match in _CODE.finditer(text)), (len(text), len(text))]:
@@ -108,7 +110,7 @@ def _find_in_prose(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
 
 
 def _parse_positions(ids: str) -> list[int]:
-    """Return the positions, from 0, that "p1, p3" or "p1-p3" names."""
+    """Return the positions, from 0, of ids such as "p1, p3" or "p1-p3"."""
     positions: list[int] = []
     for dash, digits in _NUMBER.findall(ids):
         number = int(digits) - 1
@@ -128,7 +130,7 @@ def _get_citation(passage: Passage, citations_by_link: dict[str, Citation]) -> C
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text as they stand there; code blocks, headings and table rows are none.
+    """Return the sentences of a text, unchanged; code blocks, headings and table rows are not sentences.
 
     >>> split_sentences("Install it first. Then run it [1]. 完成。")
     ['Install it first.', 'Then run it [1].', '完成。']
@@ -137,7 +139,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Return where `sentences(text)` begin and end."""
+    """Return the start and end of each sentence of `split_sentences(text)`."""
     prose = _NON_PROSE.sub(lambda match: "\n" * len(match[0]), text)
     spans: list[tuple[int, int]] = []
     for match in _SENTENCE.finditer(prose):
@@ -149,9 +151,12 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def insert_markers(text: str, support: Mapping[int, Sequence[int]]) -> str:
-    """Put marks behind sentences. `support` maps a place in `sentences(text)` to positions of passages, both from 0."""
+    """Insert markers after sentences.
+
+    `support` maps an index in `split_sentences(text)` to positions of passages, both from 0.
+    """
     spans = sentence_spans(text)
-    # From the last to the first, so that the places before stay right.
+    # From the last to the first, so that the earlier spans stay right.
     for index in sorted(support, reverse=True):
         if not support[index]:
             continue
@@ -169,10 +174,11 @@ _BLOCK_BOUNDARY = re.compile(r"\n\s*\n|\n\s*(?:[-*+•]|\d+[.)])\s|```|~~~")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one mark stands behind. `place` is the mark's in `marks(text)`, `positions` are those it names.
+    """The text that one marker belongs to.
 
-    `said` holds the words since the mark before it; two texts where it stands between sentences and may mean either.
-    `context` holds the whole sentence, and that with the sentences before it that no mark separates.
+    `marker_index` is the marker's index in `find_markers`, `positions` are the passages that it names. `texts` holds
+    the words since the previous marker, and also the next sentence when the marker stands between two sentences and may
+    belong to either. `context` holds the sentence alone, and together with those before it that no marker separates.
     """
 
     marker_index: int
@@ -182,7 +188,7 @@ class Claim:
 
 
 def extract_claims(text: str, *, allow_bare: bool = True) -> list[Claim]:
-    """Return the claims behind the marks of a text. Behind code, or far from any sentence, one claims nothing."""
+    """Return the claims of a text's markers. A marker after code, or far from any sentence, has no claim."""
     markers = find_markers(text, allow_bare=allow_bare)
     segments, end = [], 0
     for marker in markers:
@@ -208,35 +214,25 @@ def _build_claim(
         if span[0] <= marker.start and not _BLOCK_BOUNDARY.search(masked_text, span[1], marker.start)
     ]
     spans_after = [span for span in spans if marker.end <= span[0] < line_start + len(line)]
+    next_sentences = tuple(_collapse_whitespace(masked_text[slice(*span)]) for span in spans_after[:1])
     if not spans_before:
-        return Claim(
-            marker_index,
-            marker.positions,
-            tuple(_collapse_whitespace(masked_text[slice(*span)]) for span in spans_after[:1]),
-            (),
-        )
+        return Claim(marker_index, marker.positions, next_sentences, ())
     start, end = spans_before[-1]
-    # Marks in a row stand behind the same words.
+    # Markers in a row belong to the same words.
     marker_ends = [
-        earlier_marker.end
-        for earlier_marker in markers[:marker_index]
-        if _WORD.search(masked_text, earlier_marker.end, marker.start)
+        previous_marker.end
+        for previous_marker in markers[:marker_index]
+        if _WORD.search(masked_text, previous_marker.end, marker.start)
     ]
     clause, sentence = masked_text[max([start, *marker_ends]) : min(end, marker.start)], masked_text[start:end]
     if not _WORD.search(clause):
         clause = sentence
     block_start = max((block.end() for block in _BLOCK_BOUNDARY.finditer(masked_text, 0, start)), default=0)
-    block_text = masked_text[
-        max([block_start, *(marker_end for marker_end in marker_ends if marker_end <= start)]) : end
-    ]
-    is_between_sentences = marker.start >= end and bool(spans_after)
-    texts = (clause, masked_text[slice(*spans_after[0])]) if is_between_sentences else (clause,)
-    return Claim(
-        marker_index,
-        marker.positions,
-        tuple(map(_collapse_whitespace, texts)),
-        (_collapse_whitespace(sentence), _collapse_whitespace(block_text)),
-    )
+    earlier_ends = [marker_end for marker_end in marker_ends if marker_end <= start]
+    block_text = masked_text[max([block_start, *earlier_ends]) : end]
+    texts = (_collapse_whitespace(clause), *(next_sentences if marker.start >= end else ()))
+    context = (_collapse_whitespace(sentence), _collapse_whitespace(block_text))
+    return Claim(marker_index, marker.positions, texts, context)
 
 
 def _collapse_whitespace(text: str) -> str:

@@ -24,7 +24,7 @@ _MIN_TOKENS, _MAX_CHARS = 5, 400
 _WINDOW_CHARS = 300
 _DENSE_WEIGHT = 0.6
 
-# What a picture shows is no sentence of the text.
+# The description of a picture is not a sentence of the text.
 _IMAGE = r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)"
 _BLOCK = re.compile(
     r"(?s:```.*?(?:```|\Z))|" + _IMAGE + r"|^[ \t]*(?:\|.*\||#{1,6}\s.*|[=\-~*^]{3,}|\.\. .*)$", re.MULTILINE
@@ -50,16 +50,16 @@ class ExtractedSentence:
 
 
 async def extract_answer(question: str, passages: Sequence[Passage], library: Library, timeout_s: float = 5.0) -> str:
-    """Return Markdown that quotes what fits the question best, each quote with its passage's id; empty for none.
+    """Return Markdown with the sentences that fit the question best, each with its passage's id; empty for none.
 
-    Comparing meanings may take `seconds`; after that shared words alone decide.
+    Comparing vectors may take `timeout_s` seconds; after that shared words alone decide.
     """
     quotes = await _get_best_quotes(question, passages, library, timeout_s)
     blocks = [
         f"> {_get_quote_subject(passages[quote.position])}{strip_markers(quote.text)} [{passage_ref(quote.position)}]"
         for quote in quotes
     ]
-    # Code that nothing was quoted about was found by its names, and seldom answers.
+    # Code without a quote from its passage matched by its names only, and is seldom the answer.
     is_code_relevant = not quotes or any(quote.position == 0 for quote in quotes)
     code = (
         _format_code_block(passages[0]) if is_code_relevant and passages and passages[0].kind not in PROSE_KINDS else ""
@@ -68,14 +68,14 @@ async def extract_answer(question: str, passages: Sequence[Passage], library: Li
 
 
 def _get_quote_subject(passage: Passage) -> str:
-    """Return what a quote from code is about: a docstring rarely repeats the name of what it describes."""
+    """Return the name that a quote from code describes: a docstring rarely repeats it."""
     return "" if passage.kind in PROSE_KINDS else f"`{passage.title.rpartition(' > ')[2]}`: "
 
 
 async def _get_best_quotes(
     question: str, passages: Sequence[Passage], library: Library, timeout_s: float
 ) -> list[ExtractedSentence]:
-    # By their use, not by their place: the best may have been put at both ends.
+    # By score, not by position: the best passages may be at both ends.
     read_positions = sorted(range(len(passages)), key=lambda position: -passages[position].score)[:MAX_PASSAGES]
     candidates = [
         (sentence, position)
@@ -132,7 +132,7 @@ def _is_similar(words: set[str], other_words: set[str]) -> bool:
 
 
 def _get_quotable_texts(passage: Passage) -> list[str]:
-    """Return what can be quoted of a passage: sentences, each with as much of what follows as fits, and table rows."""
+    """Return the quotable texts of a passage: table rows, and sentences with as many of the next ones as fit."""
     text = passage.text
     if passage.kind == "faq" and len(answer := _get_faq_answer(text)) <= _MAX_CHARS:
         return [answer]

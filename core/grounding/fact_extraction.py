@@ -1,7 +1,7 @@
-"""What a text states that cannot be said in other words: numbers, identifiers, and whether something is denied.
+"""Facts of a text that have no synonyms: numbers, identifiers and negations.
 
 Two texts may say the same with different words, but a version, a port, a limit or the name of an option is either the
-same or another one.
+same or different.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Collection
 from core.text.keywords import content_words
 from core.text.tokens import stem
 
-# A number that is no part of a name (utf8, p95), with its thousands separators and the parts of a version.
+# A number that is not part of a name (utf8, p95), with thousands separators and the parts of a version.
 _NUMBER = re.compile(r"(?<![\w.])v?(\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*)", re.IGNORECASE)
-# What somebody works out from other numbers.
+# A number that the text computes from other numbers.
 _DERIVED_NUMBER = re.compile(
     r"\b(?:makes|gives|equals|in total|altogether|adds? up to|comes to|works out (?:at|as))\s+(?:\w+\s+)?[\d.,_]*\d"
     r"|=\s*[\d.,_]*\d",
@@ -36,7 +36,7 @@ _NUMBER_WORDS = {
 }
 _LATIN_WORD = re.compile("[a-z]+")
 _CHINESE_NUMERALS = {word: str(value) for value, word in enumerate("零一二三四五六七八九十")} | {"两": "2"}
-# Seconds and bytes. How many bytes a kilobyte has is left open: what is nearly equal is equal.
+# In seconds and bytes. The tolerance covers both meanings of a kilobyte.
 _UNITS = {
     **{"ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600},
     **{"hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000, "year": 31_536_000},
@@ -58,7 +58,7 @@ _NEGATION = re.compile(
     r"\b(?:not|no|never|cannot)\b|n[’']t\b|不|没有|无法|无需|未",
     re.IGNORECASE,
 )
-# What denies nothing although it says no.
+# Words such as "no" and "not" without a negation.
 _NON_NEGATION = re.compile(
     r"^\W*no\b\s*[,.:;!]|\bnot only\b|\bno (?:longer|more|less|fewer|later) than\b|\bif not\b|不仅|不但|不同",
     re.IGNORECASE,
@@ -72,7 +72,7 @@ def extract_numbers(text: str) -> set[str]:
 
 
 def extract_claimed_numbers(text: str) -> set[str]:
-    """Return the numbers that a text claims to be stated elsewhere: not those that it works out itself."""
+    """Return the numbers that must be stated elsewhere: not those that the text computes itself."""
     return extract_numbers(_DERIVED_NUMBER.sub(" ", text))
 
 
@@ -84,7 +84,7 @@ def extract_number_words(text: str) -> set[str]:
 
 
 def has_number(number: str, candidates: Collection[str]) -> bool:
-    """Say whether a number is among others, as it stands or less precisely."""
+    """Say whether a number is among others, exactly or with another precision."""
     if number in candidates:
         return True
     for candidate in candidates:
@@ -95,7 +95,7 @@ def has_number(number: str, candidates: Collection[str]) -> bool:
 
 
 def extract_quantities(text: str) -> list[tuple[str, float]]:
-    """Return every time and size of a text with the number that gives it, in seconds and bytes."""
+    """Return every duration and size of a text as a pair: the number as written, and seconds or bytes."""
     number_values = []
     for number, unit in _QUANTITY.findall(text):
         value = _NUMBER_WORDS.get(number.lower(), "1" if number[0] in "aA" else _normalize_number(number))
@@ -105,17 +105,17 @@ def extract_quantities(text: str) -> list[tuple[str, float]]:
 
 
 def strip_quantities(text: str) -> str:
-    """Return a text without its times and sizes: what numbers it still has are of no unit, or of one not known here."""
+    """Return a text without its durations and sizes; its other numbers have no unit or an unknown one."""
     return _QUANTITY.sub(" ", text)
 
 
 def has_quantity(value: float, candidates: Collection[float]) -> bool:
-    """Say whether a time or size is among others, whatever unit it is given in."""
+    """Say whether a duration or size is among others, whatever the unit."""
     return any(abs(value - candidate) <= _RELATIVE_TOLERANCE * max(value, candidate) for candidate in candidates)
 
 
 def extract_identifiers(text: str) -> set[str]:
-    """Return the identifiers of a text: options, functions, settings, and single words in code marks."""
+    """Return the identifiers of a text: options, functions, settings, and single words in backticks."""
     code_spans = [span for span in _INLINE_CODE.findall(text) if " " not in span.strip()]
     identifiers = {identifier.rstrip(".") for identifier in [*_IDENTIFIER.findall(text), *code_spans]}
     return {
@@ -126,7 +126,10 @@ def extract_identifiers(text: str) -> set[str]:
 
 
 def has_identifier(identifier: str, alnum_text: str, stems: Collection[str]) -> bool:
-    """Say whether a text has an identifier: whole, in other spelling, or all its parts. `squeezed` is `squeeze`d."""
+    """Say whether a text has an identifier, in any spelling, or all parts of it.
+
+    `alnum_text` is the text's `to_alnum_key`, `stems` are its `extract_stems`.
+    """
     subtoken_stems = [stem(subtoken.lower()) for subtoken in _SUBTOKEN.findall(identifier)]
     return to_alnum_key(identifier) in alnum_text or bool(
         subtoken_stems and all(subtoken_stem in stems for subtoken_stem in subtoken_stems)
@@ -134,29 +137,29 @@ def has_identifier(identifier: str, alnum_text: str, stems: Collection[str]) -> 
 
 
 def to_alnum_key(text: str) -> str:
-    """Return the letters and digits of a text alone, lower-case."""
+    """Return only the letters and digits of a text, lower-case."""
     return re.sub(r"[\W_]+", "", text.lower())
 
 
 def extract_stems(text: str) -> list[str]:
-    """Return the stems of a text's words of content, identifiers in pieces, Chinese, kana and Hangul as pairs."""
-    # Pieces are told by capitals, which words of content have no more: they are parted before.
+    """Return the stems of a text's content words: identifiers split, Chinese, kana and Hangul as pairs."""
+    # Identifiers are split at capitals, which content words no longer have: so first.
     words = content_words(" ".join(_SUBTOKEN.findall(text)))
     return [stem(word) for word in words if len(word) > 1 and not word.isdigit()]
 
 
 def extract_core_stems(text: str) -> frozenset[str]:
-    """Return the terms of a clause without what denies or allows it, which in Chinese stands within its pairs."""
+    """Return the stems of a clause without negations and modal verbs, which in Chinese are part of the pairs."""
     return frozenset(extract_stems(_CHINESE_MODALS.sub(" ", text)))
 
 
 def is_negated(text: str) -> bool:
-    """Say whether a clause denies something. Two denials in one clause are taken for none."""
+    """Say whether a clause is negated. Two negations in one clause cancel each other."""
     return count_negations(text) % 2 == 1
 
 
 def count_negations(text: str) -> int:
-    """Return how often a text denies something."""
+    """Return the number of negations in a text."""
     return len(_NEGATION.findall(_NON_NEGATION.sub(" ", text)))
 
 

@@ -1,4 +1,4 @@
-"""Which passages reach the summarizer, and in which order: weighed by source, none twice, neighbours as one."""
+"""The selection of passages for the summarizer: weighted by source, without duplicates, neighbours merged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.types import Passage
 
 _SHINGLE_SIZE = 3
 _MAX_BLANK_LINES = 2
-# Of signs those that make it another word: -1, C++, C#, and what compares.
+# The signs that change the meaning of a word: -1, C++, C#, and comparison operators.
 _SIGNS = r"-(?<!\w-)\d+|[<>!=]=|[<>](?<= [<>])(?= )"
 _WORD = re.compile(rf"[{CJK_CHARACTERS}]|[^\W_{CJK_CHARACTERS}]+(?:\+\+|#)?|{_SIGNS}")
 _ASCII_WORD = re.compile(rf"[a-z0-9]+(?:\+\+|#)?|{_SIGNS}")
@@ -23,10 +23,10 @@ _LINES_IN_LINK = re.compile(r"(\d+)(\D{1,8})(\d+)\Z")
 def apply_source_weights(
     passages: Sequence[Passage], weights: Mapping[str, float], *, is_ranked: bool = False
 ) -> Sequence[Passage]:
-    """Return ranked passages in the order that their sources' weights give them, scores multiplied (1 at most).
+    """Return ranked passages with their scores multiplied by their sources' weights (1 at most), best first.
 
-    `ordered` says that a strategy has dealt them in turn, so that scores of different searches do not compare: the
-    weight then moves a passage by its place.
+    When `is_ranked`, the passages of several searches alternate and their scores do not compare: the weight then
+    applies to the rank of a passage.
     """
     if not weights:
         return passages
@@ -44,7 +44,7 @@ def apply_source_weights(
 
 @dataclass(frozen=True, slots=True)
 class _ShingledPassage:
-    """A passage with its shingles: every three words in a row, by which near copies are told."""
+    """A passage with its shingles: every three words in a row, by which near duplicates are recognised."""
 
     passage: Passage
     shingles: frozenset[tuple[str, ...]]
@@ -59,7 +59,7 @@ class _ShingledPassage:
         return cls(passage, frozenset(word_shingles))
 
     def covers(self, other: _ShingledPassage, threshold: float) -> bool:
-        """Say whether this passage says what the other says. Another number or a denial makes it say something else."""
+        """Say whether this passage contains what the other says. Other numbers or negations make it different."""
         if threshold == 1:
             return self.passage.text.lower().split() == other.passage.text.lower().split()
         shared_count = len(self.shingles & other.shingles)
@@ -80,11 +80,11 @@ def select(
     duplicate_threshold: float = 0.85,
     layout: Layout = "structured",
 ) -> list[Passage]:
-    """Return the best passages, in order, that fit: at most `limit`, at most `tokens` together with their headers.
+    """Return the best passages, in order: at most `limit`, and at most `max_tokens` with their headers.
 
-    A passage is left out when a better one already says `duplicates` of it (three words in a row counted at a time),
-    and joined to a better one when their lines touch or overlap: it then counts as one with it. The first passage is
-    always taken, however long: `render` shortens it.
+    A passage is left out when a better one contains the share `duplicate_threshold` of its shingles. It is merged with
+    a better one when their lines touch or overlap; both then count as one. The first passage is always taken, however
+    long it is: rendering shortens it.
     """
     selected: list[_ShingledPassage] = []
     remaining_tokens = max_tokens
@@ -106,16 +106,16 @@ def select(
 def lost_in_the_middle_order(passages: Sequence[Passage]) -> list[Passage]:
     """Return ranked passages with the best first, the second best last, and the weakest in the middle.
 
-    Models use what stands at the ends of a long context better than its middle.
+    Models use the ends of a long context better than its middle.
     """
     return [*passages[::2], *reversed(passages[1::2])]
 
 
 def merge_adjacent(better: Passage, other: Passage) -> Passage | None:
-    """Return two passages as one where their lines touch or overlap, else None.
+    """Return two passages as one if their lines touch or overlap, else None.
 
-    It has the id, title and scores of the better one, all lines of both, none of them twice, and a link to them. Where
-    the texts do not show which lines they share (a digest, a very long line cut in pieces) they stay apart.
+    The result has the id, title and scores of the better one, the lines of both, each once, and a link to them. Texts
+    that do not show which lines they share (a digest, a very long line cut in pieces) are not merged.
     """
     if (better.source, better.path) != (other.source, other.path) or not better.start_line or not other.start_line:
         return None
@@ -128,7 +128,7 @@ def merge_adjacent(better: Passage, other: Passage) -> Passage | None:
 
 
 def _merge_with_neighbours(selected: Sequence[_ShingledPassage], passage: Passage) -> list[_ShingledPassage] | None:
-    """Return what is chosen with the passage joined to its neighbours, or None when it has none."""
+    """Return the selection with the passage merged into its neighbours, or None when it has no neighbours."""
     remaining = list(selected)
     position = len(remaining)
     merged_passage = passage
@@ -138,7 +138,7 @@ def _merge_with_neighbours(selected: Sequence[_ShingledPassage], passage: Passag
         for index, neighbour in enumerate(remaining):
             if neighbour.passage.path != merged_passage.path:
                 continue
-            # The better of two is the one that was chosen earlier.
+            # The better of two is the one that was selected earlier.
             better, other = (
                 (neighbour.passage, merged_passage) if index < position else (merged_passage, neighbour.passage)
             )
@@ -169,7 +169,7 @@ def _merge_texts(first: Passage, second: Passage) -> str | None:
 
 
 def _build_link(passage: Passage, start: int, end: int) -> str:
-    """Return a passage's link for more lines, where it ends in the passage's own; else as it is."""
+    """Return a passage's link with another range of lines; unchanged if it does not end in the passage's own range."""
     line_range = _LINES_IN_LINK.search(passage.url)
     if not line_range or (int(line_range[1]), int(line_range[3])) != (passage.start_line, passage.end_line):
         return passage.url

@@ -1,6 +1,6 @@
-"""Does a passage support a sentence? Judged by words, numbers, names and denials; by meaning where these do not tell.
+"""Whether a passage supports a sentence, judged by words, numbers, names and negations.
 
-A wrong refusal costs the reader a good link, an overlooked one only leaves a weak link: what cannot be told is kept.
+A wrong rejection costs the reader a good link; a missed one only leaves a weak link. In doubt the verdict is "unsure".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SupportVerdict = Literal["yes", "no", "unsure"]
 
 # Chosen on one half of tests/core/data/citations.jsonl and confirmed on the other: docs/evaluate.md.
 MIN_SUPPORT_OVERLAP, MIN_LOOK_BACK_OVERLAP, NEAR_EQUAL_OVERLAP, MIN_CLAUSE_OVERLAP = 0.5, 0.25, 0.8, 0.5
-# With fewer words of content a claim says too little to be told by them.
+# A claim with fewer content words says too little to be judged by them.
 MIN_STEMS = 3
 _WORD = re.compile(r"[^\W\d_]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
@@ -50,7 +50,7 @@ _CLAUSE_BOUNDARY = re.compile(
     r"[,;:，；、：]\s|[，；、]|\s[-–—]\s|\b(?:but|while|whereas|although|though|however|because|unless)\b", re.I
 )
 _BLOCK_BOUNDARY = re.compile(r"\n\s*\n|\n\s*(?=[-*+•|#]|\d+[.)]\s)")
-# A statement about the evidence itself: that something is not in it.
+# A statement that something is missing from the evidence.
 _ABSENCE_STATEMENT = re.compile(
     r"\b(?:does|do|did|is|are)(?: not|n[’']t) (?:\w+ ){0,2}"
     r"(?:mention|say|state|contain|cover|describe|specify|specified|document|list)(?:e?d)?\b"
@@ -61,7 +61,7 @@ _ABSENCE_STATEMENT = re.compile(
 
 @dataclass(frozen=True)
 class PassageFeatures:
-    """What a passage says, its title and path included; each view of it is made when it is first needed."""
+    """Features of a passage, its title and path included; each is computed when it is first needed."""
 
     passage: Passage
 
@@ -72,17 +72,17 @@ class PassageFeatures:
 
     @cached_property
     def text(self) -> str:
-        """All that is said."""
+        """Title, path and text."""
         return f"{self.passage.title}\n{self.passage.path}\n{self.passage.text}"
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The stems of its words of content."""
+        """The stems of its content words."""
         return frozenset(extract_stems(self.text))
 
     @cached_property
     def numbers(self) -> frozenset[str]:
-        """Its numbers, also those inside names and those spelled out."""
+        """Its numbers, also numbers inside names and number words."""
         return _all_numbers(self.text)
 
     @cached_property
@@ -92,22 +92,22 @@ class PassageFeatures:
 
     @cached_property
     def unitless_numbers(self) -> frozenset[str]:
-        """Its numbers without a unit, which may be of any."""
+        """Its numbers without a unit."""
         return _all_numbers(strip_quantities(self.text))
 
     @cached_property
     def alnum_text(self) -> str:
-        """Its letters and digits alone."""
+        """Only its letters and digits."""
         return to_alnum_key(self.text)
 
     @cached_property
     def language_class(self) -> str:
-        """What its text is written in."""
+        """The class of its language, as `classify_language` returns it."""
         return classify_language(self.body)
 
     @cached_property
     def clauses(self) -> tuple[tuple[frozenset[str], bool, float], ...]:
-        """The terms of each sentence and of its parts, whether it denies, and how much of it a claim has to share."""
+        """For each sentence and clause: its stems, whether it is negated, and the share that a claim must have."""
         return tuple(
             (extract_core_stems(clause), is_negated(clause), min_overlap)
             for clause, min_overlap in _split_clauses(self.body)
@@ -119,10 +119,10 @@ def _all_numbers(text: str) -> frozenset[str]:
 
 
 def classify_language(text: str) -> str:
-    """Return what a text is written in, as far as comparing words needs it: wide, english, or neither."""
+    """Return the language class that the comparison of words needs: "wide" (CJK), "english", or an empty string."""
     words = _WORD.findall(text.lower())
     cjk_count = count_cjk(text)
-    # A character of Chinese says about as much as half a word.
+    # One Chinese character counts about as much as half a word.
     if cjk_count > len([word for word in words if word.isascii()]):
         return "wide"
     stopword_count = sum(word in _ENGLISH_STOPWORDS for word in words)
@@ -130,13 +130,13 @@ def classify_language(text: str) -> str:
 
 
 def get_idf_weights(passages: Sequence[PassageFeatures]) -> Mapping[str, float]:
-    """Return the weight of every term: the fewer passages hold it, the more it says."""
+    """Return the weight of every term: the fewer passages have it, the higher."""
     counts = Counter(term for features in passages for term in features.stems)
     return {term: 1 / (1 + count) for term, count in counts.items()}
 
 
 def get_weighted_overlap(claim: str, features: PassageFeatures, idf: Mapping[str, float]) -> float:
-    """Return how much of a claim's words of content a passage holds, 0 to 1, weighed by rarity."""
+    """Return the share of a claim's content words that a passage has, 0 to 1, weighted by `idf`."""
     weights = {term: idf.get(term, 1.0) for term in extract_stems(claim)}
     total_weight = sum(weights.values())
     return (
@@ -149,7 +149,7 @@ def get_weighted_overlap(claim: str, features: PassageFeatures, idf: Mapping[str
 def check_support(
     claim: str, features: PassageFeatures, idf: Mapping[str, float], question: str = ""
 ) -> SupportVerdict:
-    """Say whether a passage supports a claim, by words alone. What the asker said needs no support."""
+    """Return whether a passage supports a claim, judged by words alone. What the question says needs no support."""
     if _ABSENCE_STATEMENT.search(claim):
         return "unsure"
     if _contradicts(claim, features, question):
@@ -163,7 +163,7 @@ def check_support(
 
 
 def is_comparable(claim: str, features: PassageFeatures) -> bool:
-    """Say whether words that a passage lacks mean anything: it is about something, in the language of the claim."""
+    """Say whether words that a passage lacks are evidence: the claim has enough words, in the passage's language."""
     if _ABSENCE_STATEMENT.search(claim) or len(set(extract_stems(claim))) < MIN_STEMS:
         return False
     language_class = classify_language(claim)
@@ -173,7 +173,7 @@ def is_comparable(claim: str, features: PassageFeatures) -> bool:
 
 
 def _contradicts(claim: str, features: PassageFeatures, question: str) -> bool:
-    """Say whether a claim gives a number or names that the passage lacks, or denies what it says."""
+    """Say whether a claim has a number or names that the passage lacks, or negates what it says."""
     is_foreign = classify_language(claim) != features.language_class
     if any(
         not _is_stated(number, claim, features, is_foreign)
@@ -202,21 +202,21 @@ _COUNTED_NOUN = re.compile(
 
 
 def _is_stated(number: str, claim: str, features: PassageFeatures, is_foreign: bool) -> bool:
-    """Say whether a passage gives a number, or it is none that could be looked for there."""
-    # Small numbers are often counts, and another language spells them in its own way. Percentages are worked out.
+    """Say whether a passage has a number, or the number cannot be expected there."""
+    # Small numbers are often counts, which another language spells out. Percentages are often computed.
     if (is_foreign and len(number) < 2) or (f"{number}%" in claim and "%" not in features.body):
         return True
     values = [value for quantity_number, value in extract_quantities(claim) if quantity_number == number]
     if not values:
         return has_number(number, features.numbers)
-    # 30 seconds are no 30 days: only without a unit the number alone counts.
+    # 30 seconds are not 30 days: the number alone counts only without a unit.
     return has_number(number, features.unitless_numbers) or any(
         has_quantity(value, features.quantities) for value in values
     )
 
 
 def _has_other_count(claim: str, features: PassageFeatures) -> bool:
-    """Say whether the claim counts something in words for which the passage only gives another count."""
+    """Say whether the claim gives a count of something for which the passage only gives another count."""
     claimed_counts = {
         stem(noun): extract_number_words(count) or {count} for count, noun in _COUNTED_NOUN.findall(claim)
     }
@@ -228,7 +228,7 @@ def _has_other_count(claim: str, features: PassageFeatures) -> bool:
 
 
 def _reverses_negation(claim: str, features: PassageFeatures) -> bool:
-    """Say whether every clause of the passage that says nearly the same as one of the claim denies it, or it them."""
+    """Say whether every clause of the passage that nearly equals a clause of the claim has the opposite negation."""
     for clause, _ in _split_clauses(claim):
         claim_stems, is_claim_negated = extract_core_stems(clause), is_negated(clause)
         if len(claim_stems) < 2 or len(claim_stems & features.stems) < NEAR_EQUAL_OVERLAP * len(claim_stems):
@@ -245,7 +245,7 @@ def _reverses_negation(claim: str, features: PassageFeatures) -> bool:
 
 
 def _compare_identifiers(claim: str, features: PassageFeatures) -> SupportVerdict:
-    """Judge across languages, where only what every language writes alike can be compared."""
+    """Return the verdict across languages: only identifiers and numbers are written alike in all of them."""
     identifiers = extract_identifiers(claim)
     if classify_language(claim) == "wide":
         identifiers |= set(_LATIN_WORD.findall(claim))
@@ -258,12 +258,12 @@ def _compare_identifiers(claim: str, features: PassageFeatures) -> SupportVerdic
 
 
 def _split_clauses(text: str) -> list[tuple[str, float]]:
-    """Return the sentences of a text, and the parts of those that have several, with how much of each must be shared.
+    """Return the clauses and sentences of a text, each with the share of it that a claim must have to be compared.
 
-    A sentence of several parts may deny one and affirm another: only nearly the whole of it can be compared.
+    A sentence may negate one clause and affirm another: a claim must have nearly all of it to be compared.
     """
     clauses: list[tuple[str, float]] = []
-    # A sentence may go on over lines, but not into another paragraph, list item or row.
+    # A sentence may continue on the next line, but not in another paragraph, list item or row.
     blocks = (" ".join(block.split()) for block in _BLOCK_BOUNDARY.split(text))
     for sentence in (block_sentence for block in blocks for block_sentence in split_sentences(block)):
         clause_texts = [clause_text for clause_text in _CLAUSE_BOUNDARY.split(sentence) if clause_text.strip()]
@@ -276,8 +276,8 @@ def _split_clauses(text: str) -> list[tuple[str, float]]:
 def find_support_by_overlap(text: str, passages: Sequence[Passage], question: str = "") -> dict[int, list[int]]:
     """Find the passage behind each sentence by shared words: the look-back without a model.
 
-    The passage is the one that holds most of the sentence's words of content, weighed by how rare they are among the
-    passages, and enough of them; none that gives other numbers or names, or denies it.
+    It is the passage with the largest weighted overlap, if that is large enough and the passage has no other numbers or
+    names and no opposite negation.
     """
     passage_features = [PassageFeatures(passage) for passage in passages]
     idf = get_idf_weights(passage_features)

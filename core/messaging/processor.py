@@ -82,6 +82,11 @@ class MessageProcessor:
             with bot_log_context(adapter):
                 self._schedule(adapter, message, previous_reply_id)
 
+    async def join(self) -> None:
+        """Wait until everything that was received is settled."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def drain(self, grace_s: float) -> int:
         """Wait for answers in the making, at most `grace_s` seconds; return how many are left to the next start.
 

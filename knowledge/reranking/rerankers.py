@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from core.grounding.document_kinds import apply_kind_weights
-from core.grounding.fusion import fuse
+from core.grounding.fusion import apply_kind_weights, fuse
 from core.settings import SearchSettings
 from core.types import Passage
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from bots.console.rating import NO_ANSWER, USAGE, RatingCommands
+from bots.cli.chat import Conversation
+from bots.console.convert import NO_ANSWER, USAGE
 from core.answering.retry import RetryQuestion
+from core.ports import Sink
 from core.settings.loader import load_settings
 from core.text.catalogue import ENGLISH
 from core.types import Question, Reply
@@ -26,40 +30,58 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}})
 
 
+class Rated:
+    """A conversation, with the questions that were answered."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.out, self.asked = StringIO(), list[Question]()
+        whole = load_settings([deployment.config], (), {})
+        self.conversation = Conversation(whole, self._answered, Console(file=self.out, width=200))
+
+    async def _answered(self, question: Question, sink: Sink) -> Reply:
+        self.asked.append(question)
+        reply = Reply("Call that." if isinstance(question, RetryQuestion) else "Call it.")
+        await sink.finish(reply)
+        return reply
+
+    async def hear(self, line: str) -> str:
+        """Return what is shown to a line."""
+        begun = self.out.tell()
+        await self.conversation.process_line(line)
+        return self.out.getvalue()[begun:].strip()
+
+
 async def test_a_line_is_feedback_only_where_it_says_so(deployment: Deployment) -> None:
-    ratings = RatingCommands(load_settings([deployment.config], (), {}))
-    assert await ratings.handle_line("is /good a command?") is None
-    for line in ("/good", "/bad wrong", "/again"):
-        heard = await ratings.handle_line(line)
-        assert heard is not None
-        assert heard.text == NO_ANSWER
-    ratings.record_answer(Question(QUESTION), Reply("Call it."))
-    for line in ("/bad because", "/good wrong"):
-        heard = await ratings.handle_line(line)
-        assert heard is not None
-        assert heard.text == USAGE
+    rated = Rated(deployment)
+    async with rated.conversation:
+        assert await rated.hear("is /good a command?") == "Call it."
+    rated = Rated(deployment)
+    async with rated.conversation:
+        for line in ("/good", "/bad wrong", "/again"):
+            assert await rated.hear(line) == NO_ANSWER
+        await rated.hear(QUESTION)
+        for line in ("/bad because", "/good wrong"):
+            assert await rated.hear(line) == USAGE
     assert not (deployment.folder / "data" / "journal.db").exists(), "nothing was said, so nothing is kept"
 
 
 async def test_an_answer_is_rated_changed_taken_back_and_made_once_more(deployment: Deployment) -> None:
-    ratings = RatingCommands(load_settings([deployment.config], (), {}))
-    ratings.record_answer(Question(QUESTION), Reply("Call it."))
-    lines = ("/good", "/bad", "/bad", "/bad outdated", "/again")
-    heard = [one for line in lines if (one := await ratings.handle_line(line)) is not None]
-    assert [one.text for one in heard] == [
-        ENGLISH.rated_up.format(up=1, down=0),
-        ENGLISH.rated_down.format(up=0, down=1),
-        ENGLISH.rating_removed.format(up=0, down=0),
-        ENGLISH.reason_noted,
-        ENGLISH.retrying,
-    ]
-    again = heard[-1].retry_question
-    assert isinstance(again, RetryQuestion)
-    assert [turn.text for turn in again.history] == [QUESTION, "Call it.", ENGLISH.complaints["outdated"]]
-    ratings.record_answer(again, Reply("Call that."))
-    once = await ratings.handle_line("/again")
-    assert once is not None
-    assert (once.text, once.retry_question) == (ENGLISH.already_retried, None)
+    rated = Rated(deployment)
+    async with rated.conversation:
+        await rated.hear(QUESTION)
+        lines = ("/good", "/bad", "/bad", "/bad outdated")
+        assert [await rated.hear(line) for line in lines] == [
+            ENGLISH.rated_up.format(up=1, down=0),
+            ENGLISH.rated_down.format(up=0, down=1),
+            ENGLISH.rating_removed.format(up=0, down=0),
+            ENGLISH.reason_noted,
+        ]
+        assert (await rated.hear("/again")).split("\n") == [ENGLISH.retrying, "Call that."]
+        again = rated.asked[-1]
+        assert isinstance(again, RetryQuestion)
+        assert [turn.text for turn in again.history] == [QUESTION, "Call it.", ENGLISH.complaints["outdated"]]
+        assert await rated.hear("/again") == ENGLISH.already_retried
+        assert len(rated.asked) == 2
 
 
 def test_what_is_said_in_the_terminal_is_shown_and_becomes_labels(deployment: Deployment) -> None:

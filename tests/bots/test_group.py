@@ -19,7 +19,6 @@ from bots.cli.group import (
     EDITED,
     EDITED_LATE,
     GroupJournal,
-    OutcomePrinter,
     ReadOnlySourceRefresher,
     run_group_chat,
     wait_until_idle,
@@ -27,7 +26,8 @@ from bots.cli.group import (
 from bots.cli.main import main
 from bots.common.terminal import make_console
 from bots.console.adapter import DELETED, DELETED_LATE, ConsoleGroupAdapter
-from bots.console.rating import USAGE
+from bots.console.convert import USAGE
+from bots.console.sink import OutcomePrinter
 from core.errors import StoreError, StoreLocked, UsageError
 from core.ports import Sink
 from core.runtime.locks import group_lock

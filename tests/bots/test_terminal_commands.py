@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -12,14 +13,14 @@ from sqlalchemy import select
 
 from bots.cli.audit import audit
 from bots.cli.chat import Conversation
-from bots.console.commands import TerminalCommands, extract_question
-from bots.console.rating import NO_ANSWER, RatingCommands
-from core.errors import UsageError
+from bots.console.convert import NO_ANSWER
+from bots.console.terminal import parse_line
+from core.messaging.policy.command_table import is_question
 from core.ports import Sink, SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.tables import feedback, messages
-from core.types import Citation, Question, Reply, Trace
+from core.types import Citation, Message, Question, Reply, Trace
 from tests.core.fixtures import settings
 from tests.core.test_administration import FolderUpkeep
 
@@ -29,27 +30,80 @@ def whole(tmp_path: Path) -> Settings:
     return settings(data_dir=str(tmp_path))
 
 
+class Typed:
+    """A conversation with an answer that says how much of the conversation it was given."""
+
+    def __init__(self, whole: Settings, upkeep: Callable[[Database], SourceRefresher] | None = None) -> None:
+        self.out = StringIO()
+        self.given: list[int] = []
+        self.trace = Reply("").trace
+        self.citations: tuple[Citation, ...] = ()
+        self._conversation = Conversation(whole, self._answered, Console(file=self.out, width=200), upkeep)
+
+    async def __aenter__(self) -> Typed:
+        await self._conversation.__aenter__()
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self._conversation.__aexit__()
+
+    async def _answered(self, question: Question, sink: Sink) -> Reply:
+        self.given.append(len(question.history))
+        reply = Reply(f"Answer to: {question.text}", self.citations, trace=self.trace)
+        await sink.finish(reply)
+        return reply
+
+    async def hear(self, *lines: str) -> list[str]:
+        """Return what is shown to each line."""
+        shown = []
+        for line in lines:
+            begun = self.out.tell()
+            await self._conversation.process_line(line)
+            shown.append(self.out.getvalue()[begun:].strip())
+        return shown
+
+    async def told(self, line: str) -> str:
+        [shown] = await self.hear(line)
+        return shown
+
+
+async def heard(whole: Settings, *lines: str) -> list[str]:
+    """Return what a conversation of its own shows to each line."""
+    async with Typed(whole) as typed:
+        return await typed.hear(*lines)
+
+
 @pytest.mark.parametrize("line", ["How?", "/ask How?", "/ASK How?", "/nothing of ours", "what is /status?", " /status"])
-async def test_other_lines_are_none_of_its_business(whole: Settings, line: str) -> None:
-    assert await TerminalCommands(whole).handle_line(line) is None
+async def test_other_lines_are_questions(whole: Settings, line: str) -> None:
+    message = parse_line(line)
+    assert isinstance(message, Message)
+    assert is_question(message.command)
+    assert "Answer to:" in (await heard(whole, line))[0]
     assert not (whole.data_dir / "journal.db").exists()
 
 
-def test_a_question_may_follow_ask() -> None:
-    assert extract_question("/ask How do I install it?") == "How do I install it?"
-    assert extract_question("How do I /ask it?") == "How do I /ask it?"
-    assert extract_question("/ask") == "/ask"
+@pytest.mark.parametrize(
+    ("line", "question"),
+    [
+        ("/ask How do I install it?", "How do I install it?"),
+        ("How do I /ask it?", "How do I /ask it?"),
+        ("/ask", ""),
+    ],
+)
+def test_a_question_may_follow_ask(line: str, question: str) -> None:
+    message = parse_line(line)
+    assert isinstance(message, Message)
+    assert message.text == question
 
 
 async def test_who_sits_there_is_the_owner(whole: Settings) -> None:
-    terminal = TerminalCommands(whole)
-    assert "no longer used" in str(await terminal.handle_line("/sources off docs"))
-    assert "switched off" in str(await TerminalCommands(whole).handle_line("/sources"))
-    assert "`/reload`" in str(await terminal.handle_line("/help"))
-    assert "`/reload`" in str(await terminal.handle_line("/ask"))
-    assert "Platforms: console" in str(await terminal.handle_line("/status"))
-    with pytest.raises(UsageError, match="one of"):
-        await terminal.handle_line("/mode atuo")
+    async with Typed(whole) as typed:
+        assert "no longer used" in await typed.told("/sources off docs")
+        assert "switched off" in (await heard(whole, "/sources"))[0]
+        assert "`/reload`" in await typed.told("/help")
+        assert "`/reload`" in await typed.told("/ask")
+        assert "Platforms: console" in await typed.told("/status")
+        assert "one of" in await typed.told("/mode atuo")
 
 
 async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Settings, tmp_path: Path) -> None:
@@ -62,28 +116,28 @@ async def test_upkeep_is_made_over_the_database_of_the_deployment(whole: Setting
         databases.append(database)
         return keeper
 
-    terminal = TerminalCommands(whole, upkeep)
-    assert "2 passages" in str(await terminal.handle_line("/sources"))
-    assert "I refresh `docs` now" in str(await terminal.handle_line("/refresh docs"))
-    assert keeper.asked == [("docs",)]
-    assert len(databases) == 2
+    async with Typed(whole, upkeep) as typed:
+        assert "2 passages" in await typed.told("/sources")
+        assert "I refresh `docs` now" in await typed.told("/refresh docs")
+        assert keeper.asked == [("docs",)]
+        [database] = databases
+        assert str(whole.data_dir / "journal.db") in database._location
 
 
 async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> None:
-    terminal = TerminalCommands(whole)
-    assert "answered nothing here" in str(await terminal.handle_line("/why"))
-    trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
-    terminal.record_answer(Reply("So.", (Citation(1, "p", "docs", "Install", "install.md", ""),), trace=trace))
-    told = str(await terminal.handle_line("/why"))
-    for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):
-        assert piece in told
+    async with Typed(whole) as typed:
+        assert "answered nothing here" in await typed.told("/why")
+        typed.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
+        typed.citations = (Citation(1, "p", "docs", "Install", "install.md", ""),)
+        told = (await typed.hear("How?", "/why"))[1]
+        for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):
+            assert piece in told
 
 
 async def test_what_was_rated_here_can_be_forgotten_here(whole: Settings) -> None:
-    ratings = RatingCommands(whole)
-    ratings.record_answer(Question("Where is my secret kept?"), Reply("There."))
-    await ratings.handle_line("/good")
-    assert str(await TerminalCommands(whole).handle_line("/forget")).startswith("Forgotten: 1 message")
+    async with Typed(whole) as typed:
+        await typed.hear("Where is my secret kept?", "/good")
+        assert (await typed.told("/forget")).startswith("Forgotten: 1 message")
     database = await Database.open(whole.data_dir / "journal.db")
     try:
         async with database.connect() as connection:
@@ -97,9 +151,7 @@ async def test_the_audit_is_shown(whole: Settings, capsys: pytest.CaptureFixture
     assert await audit(whole, 5, as_json=False) == 0
     assert capsys.readouterr().out == "the audit is empty\n"
     assert not (whole.data_dir / "journal.db").exists()
-    terminal = TerminalCommands(whole)
-    await terminal.handle_line("/mode auto")
-    await terminal.handle_line("/sources scale docs 2")
+    await heard(whole, "/mode auto", "/sources scale docs 2")
     assert await audit(whole, 5, as_json=False) == 0
     newest, oldest = capsys.readouterr().out.splitlines()
     assert newest.endswith("changed  owner in console:terminal  /sources scale docs 2, scale.docs: 1 -> 2")
@@ -109,34 +161,10 @@ async def test_the_audit_is_shown(whole: Settings, capsys: pytest.CaptureFixture
     assert (entry["outcome"], entry["author_id"], entry["after"]) == ("changed", "owner", "2")
 
 
-class Typed:
-    """A conversation with an answer that says how much of the conversation it was given."""
-
-    def __init__(self, whole: Settings) -> None:
-        self.out = StringIO()
-        self.given: list[int] = []
-        self._conversation = Conversation(whole, self._answered, Console(file=self.out, width=200))
-
-    async def _answered(self, question: Question, sink: Sink) -> Reply:
-        self.given.append(len(question.history))
-        reply = Reply(f"Answer to: {question.text}")
-        await sink.finish(reply)
-        return reply
-
-    async def hear(self, *lines: str) -> list[str]:
-        """Return what is shown to each line."""
-        shown = []
-        for line in lines:
-            begun = self.out.tell()
-            await self._conversation.process_line(line)
-            shown.append(self.out.getvalue()[begun:].strip())
-        return shown
-
-
 async def test_what_silences_it_silences_it_here(whole: Settings) -> None:
-    typed = Typed(whole)
     lines = ["/pause", "How?", "/resume", "How?", "/mode off", "/ask How?", "/mode default", "How?"]
-    shown = await typed.hear(*lines)
+    async with Typed(whole) as typed:
+        shown = await typed.hear(*lines)
     assert shown[1] == "(silent: console:terminal is paused until /resume (/pause))"
     assert shown[5] == "(silent: console:terminal is switched off (gate.mode))"
     assert shown[3] == shown[7] == "Answer to: How?"
@@ -146,15 +174,15 @@ async def test_what_silences_it_silences_it_here(whole: Settings) -> None:
 async def test_a_terminal_that_is_switched_off_by_configuration_says_so(tmp_path: Path) -> None:
     gate = {"modes": {"console:terminal": "off"}, "private": False}
     whole = settings(data_dir=str(tmp_path), gate=gate)
-    assert await Typed(whole).hear("How?") == ["(silent: console:terminal is switched off (gate.mode))"]
+    assert await heard(whole, "How?") == ["(silent: console:terminal is switched off (gate.mode))"]
     assert not (tmp_path / "journal.db").exists()
-    assert await Typed(settings(data_dir=str(tmp_path), gate={"private": False})).hear("How?") == ["Answer to: How?"]
+    assert await heard(settings(data_dir=str(tmp_path), gate={"private": False}), "How?") == ["Answer to: How?"]
 
 
 async def test_what_is_forgotten_is_in_no_later_answer(whole: Settings) -> None:
-    typed = Typed(whole)
-    await typed.hear("Where is my secret kept?", "And when?")
-    shown = await typed.hear("/forget", "/good", "/why", "How?")
+    async with Typed(whole) as typed:
+        await typed.hear("Where is my secret kept?", "And when?")
+        shown = await typed.hear("/forget", "/good", "/why", "How?")
     assert typed.given == [0, 2, 0]
     assert shown[1] == NO_ANSWER
     assert "answered nothing here" in shown[2]

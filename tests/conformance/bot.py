@@ -15,11 +15,11 @@ from rich.console import Console
 from sqlalchemy import text as sql
 
 from bots.cli.chat import Conversation
-from bots.console.commands import extract_question
+from bots.console.terminal import parse_line
 from core.messaging.processor import AnswerFunction, MessageProcessor
 from core.ports import Sink
 from core.storage.messages import Journal
-from core.types import Citation, Question, Reply
+from core.types import Citation, Message, Question, Reply
 from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skipping, until
 from tests.conformance.played import Played, printed
 from tests.core.fixtures import settings
@@ -264,7 +264,10 @@ class Terminal(Bot):
         self._printed: list[Shown] = []
 
     async def start(self) -> None:
-        return None
+        await self._conversation.__aenter__()
+
+    async def stop(self, grace_s: float = 0) -> None:
+        await self._conversation.__aexit__()
 
     def anywhere(self) -> Room:
         return self.private()
@@ -279,7 +282,9 @@ class Terminal(Bot):
         begun = self.out.tell()
         told = await self._conversation.process_line(line)
         self._printed.append(printed(len(self._printed), self.out.getvalue()[begun:]))
-        return Entry(str(len(self._printed)), told.state, "", extract_question(line), "", "", told.answer)
+        asked = parse_line(line)
+        text = asked.text if isinstance(asked, Message) else line
+        return Entry(str(len(self._printed)), told.state, "", text, "", "", told.answer)
 
     def shown(self, room: Room) -> list[Shown]:
         return self._printed

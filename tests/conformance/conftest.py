@@ -51,7 +51,10 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path, empty_journal: Pat
         pytest.skip(f"{request.param}: {reason}")
     async with AsyncExitStack() as stack:
         if request.param == "terminal":
-            yield Terminal(tmp_path)
+            alone = Terminal(tmp_path)
+            stack.push_async_callback(alone.stop)
+            await alone.start()
+            yield alone
             return
         driver = DRIVERS[request.param]()
         await driver.open(stack)

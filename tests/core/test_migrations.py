@@ -77,7 +77,7 @@ async def test_every_repository_reads_what_the_last_version_wrote(old_journal: P
     ]
     ((pending, reply_id),) = await journal.get_pending("telegram")
     assert (pending.id, pending.sent_at, reply_id) == ("4", datetime(2026, 1, 2, 8, 30, tzinfo=UTC), "")
-    assert pending.attachments == (Attachment("image", "error.png", 1200, {"file_id": "file-1"}),)
+    assert pending.attachments == (Attachment("picture", "error.png", 1200, {"file_id": "file-1"}),)
     assert await journal.get_cursor("telegram:9") == 77
     (usage,) = await UsageRepository(database).get_daily_usage(date(2026, 1, 1))
     assert (usage.day, usage.answers, usage.usage) == ("2026-01-02", 1, TokenUsage(900, 40, 0.002))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from bots.cli.ask import reply_as_json
-from bots.console.commands import TerminalCommands
+from bots.cli.chat import Conversation
 from core.answering.pipeline import answer
 from core.messaging.commands.explain_command import format_explanation
+from core.ports import Sink
 from core.settings import Settings
 from core.storage.message_lookup import MessageOutcome
 from core.storage.messages import _trace_to_json
@@ -115,9 +118,18 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
     assert "`look_back` (it failed)" in said
     assert "`memory module`; the evidence was poor, for: `no disks`" in said
     assert f"- Consumed: {prompt} tokens read, {completion} written, cost 0.0" in said
-    terminal = TerminalCommands(settings(data_dir=str(tmp_path)))
-    terminal.record_answer(reply)
-    assert said == await terminal.handle_line("/why")
+    out = StringIO()
+
+    async def answered(_question: Question, sink: Sink) -> Reply:
+        await sink.finish(reply)
+        return reply
+
+    async with Conversation(settings(data_dir=str(tmp_path)), answered, Console(file=out, width=1000)) as conversation:
+        await conversation.process_line(ASKED.text)
+        out.truncate(0)
+        out.seek(0)
+        await conversation.process_line("/why")
+    assert out.getvalue().strip() == said
 
 
 def test_without_a_model_nothing_was_consumed() -> None:

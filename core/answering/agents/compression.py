@@ -1,4 +1,4 @@
-"""Compression: raw passages, or what is made of them; each retrieval agent's deployer decides (KIMAs 3.3.1).
+"""Compression: raw passages or digests of them, as each retrieval agent is configured (KIMAs 3.3.1).
 
 `none` leaves the passages as they are. `extract` keeps the sentences closest to the query, as they stand. `model` has
 the light model write what matters of each passage, one call per source, all at once; a passage that it says nothing
@@ -34,7 +34,8 @@ async def compress(
 ) -> Sequence[Passage]:
     """Return the passages in the same order, those of compressing agents with a shorter text.
 
-    What is too slow or fails is left as it was, and the stage `compress` is cut. `calls` limits the model calls.
+    When compression fails or is too slow, the passages stay as they are and the stage `compress` is degraded.
+    `call_budget` limits the model calls.
     """
     modes = {name: agent.compression for agent in deps.settings.retrieval_agents().values() for name in agent.sources}
     groups: dict[tuple[str, str], list[Passage]] = {}
@@ -82,7 +83,7 @@ async def _extract_sentences(query: str, passages: Sequence[Passage], deps: Answ
 async def _summarize_passages(
     query: str, passages: Sequence[Passage], deps: AnswerDependencies, model: ChatModel, budget: Budget
 ) -> list[Passage]:
-    """Have the light model say what each passage contributes."""
+    """Return the passages with the light model's summary of what each contributes."""
     evidence = render_to_budget(passages, deps.settings.evidence_tokens("light"))
     request = f"<evidence>\n{evidence}\n</evidence>\n<question>\n{escape_delimiters(query)}\n</question>"
     reply = await model.complete(

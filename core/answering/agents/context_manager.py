@@ -1,6 +1,6 @@
 """The context manager for retrieval: makes a question complete before anything is searched for it (KIMAs 3.2.1).
 
-What it does for the summarizer is in related.py.
+`history_selection` does the same for the summarizer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from core.text.tokens import CJK_CHARACTER
 from core.types import Question, Turn
 
 MAX_QUERY_CHARS = 600
-# With so many words of content a question says by itself what it is about.
+# A question with at least this many content words says by itself what it is about.
 MIN_STANDALONE_WORDS = 7
-# So much of the shorter of two questions in the other one: the same is asked again.
+# When at least this share of the shorter question's words is in the other one, the question is repeated.
 MIN_REPEAT_SHARE, MIN_REPEAT_WORDS = 0.6, 2
 _OBJECTION = re.compile(
     r"\b(i mean|i meant|not what i|that'?s not|that is not|did ?n[o']t (?:work|help|answer)|does ?n[o']t (?:work|help)"
@@ -43,10 +43,9 @@ _QUERY_LABEL = re.compile(
 async def complete_question(question: Question, model: ChatModel | None, prompts: Prompts, budget: Budget) -> str:
     """Return a query that can be searched without knowing the conversation.
 
-    The light model writes it where there is one, there is a conversation, and the question does not stand alone. Its
-    reply is read as it is written and used as soon as its line is complete. Rules do it otherwise, and whenever the
-    model is too slow, fails, talks too much, or writes something that is about neither the question nor the
-    conversation.
+    The light model writes it when there is a model, a conversation, and a question that does not stand alone. Its reply
+    is streamed and used as soon as the first line is complete. Rules write it otherwise, and whenever the model fails,
+    is too slow, writes too much, or writes about neither the question nor the conversation.
     """
     rule_query = rule_based_query(question)
     if model is None or not needs_model(question, model):
@@ -72,11 +71,11 @@ def needs_model(question: Question, model: ChatModel | None) -> bool:
 
 
 def rule_based_query(question: Question) -> str:
-    """Return the query that rules make: without a language model, and in its place while it is waited for.
+    """Return the query that rules make: without a language model, and while the model is still working.
 
-    Where the asker puts the previous question again, its answer did not satisfy: the terms of both wordings are kept
-    and those of the failed answer are left out. Otherwise a question that leans on the conversation carries the
-    weighted terms of its last turns.
+    When the asker repeats the previous question, its answer did not satisfy: the query has the terms of both wordings
+    and none of the answer. Otherwise a question that depends on the conversation carries the weighted terms of its last
+    turns.
     """
     previous_question = find_rephrased_question(question)
     if not previous_question:
@@ -87,9 +86,9 @@ def rule_based_query(question: Question) -> str:
 
 
 def find_rephrased_question(question: Question) -> str:
-    """Return the asker's previous question, completed, when this one puts it again; else an empty string.
+    """Return the asker's previous question, completed, when this one repeats it; else an empty string.
 
-    Known by words that both share, or fewer of them after an opening that objects ("no, I mean ...").
+    Both share words; fewer shared words are enough after an opening that objects ("no, I mean ...").
     """
     turns = get_author_turns(question.history, question.author_id)
     answer_positions = [position for position, turn in enumerate(turns) if turn.role == "assistant"]
@@ -112,9 +111,9 @@ def find_rephrased_question(question: Question) -> str:
 
 
 def is_standalone_question(question: Question) -> bool:
-    """Say whether a question needs nothing of the conversation: long enough, about nobody in it, and asked first."""
+    """Say whether a question needs no conversation: long enough, no pronouns, names nobody in it, and not repeated."""
     words = content_words(question.text)
-    # Runs of Chinese come as overlapping pairs: about two for each word.
+    # Chinese text is split into overlapping pairs of characters: about two pairs for each word.
     word_count = sum(0.5 if CJK_CHARACTER.match(word) else 1 for word in words)
     return (
         word_count >= MIN_STANDALONE_WORDS
@@ -125,7 +124,7 @@ def is_standalone_question(question: Question) -> bool:
 
 
 async def _read_query_line(chunks: AsyncGenerator[str]) -> str:
-    """Return the first line that is a query, and end the stream there: what a model explains below is not awaited."""
+    """Return the first line that is a query and end the stream there: explanations below it are not awaited."""
     text = ""
     async with aclosing(chunks):
         async for chunk in chunks:
@@ -139,7 +138,7 @@ async def _read_query_line(chunks: AsyncGenerator[str]) -> str:
 def _parse_query(text: str, *, is_complete: bool) -> str:
     """Return the query in a reply that may not be complete, or an empty string."""
     if not is_complete and text.lstrip().startswith("<"):
-        # What a model thinks first is no query; its closing tag ends that.
+        # A model's reasoning comes first and is no query; its closing tag ends it.
         text = text.rpartition("</")[2].partition(">")[2] if "</" in text else ""
     body = strip_reasoning(text) if is_complete else text.lstrip()
     if body.startswith("{"):

@@ -1,7 +1,7 @@
-"""A conversation as the agents see it: everybody kept apart by who they are, and nobody able to speak for others.
+"""A conversation as the agents see it: every message has its author, and nobody can speak for others.
 
-There are two ways to write a message: for the agents that decide, as one line of a numbered list; for the one that
-writes, as it was written, inside a fence of its own that names its author. In both, what is quoted is nobody's own.
+A message has two forms: one line of a numbered list for the agents that decide, and the original text in a fence that
+names its author for the summarizer. In both forms a quoted message is marked as a quotation.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from core.text.keywords import get_author_turns
 from core.text.language import detect_language
 from core.types import Question, Turn
 
-MAX_NAME_CHARS, MAX_MESSAGE_CHARS = 40, 600
+MAX_NAME_CHARS, MAX_MESSAGE_CHARS, MAX_HISTORY_TURNS = 40, 600, 6
 ASKER_LABEL = "asker"
-# What could be taken for our own punctuation has no place in a name.
+# A name holds no punctuation that could pass for ours.
 _UNSAFE_IN_NAME = re.compile(r"[^\w .'\-]+")
 
 
@@ -39,9 +39,9 @@ def get_asker_language(question: Question) -> str:
 
 
 def label_speakers(question: Question) -> dict[str, str]:
-    """Return a label for everybody in a conversation, by author id (by name where there is no id).
+    """Return a label for everybody in a conversation, by author id, or by name if there is no id.
 
-    Two people with one display name get two labels: `Ann` and `Ann (2)`, in the order in which they first spoke. A
+    Two people with the same display name get two labels, `Ann` and `Ann (2)`, in the order of their first messages. A
     label is one short line without punctuation that could pass for ours.
     """
     authors = [(_get_author_key(turn), turn.author) for turn in question.history if turn.role == "user"]
@@ -57,10 +57,10 @@ def label_speakers(question: Question) -> dict[str, str]:
 
 
 def fence_turn(turn: Turn, question: Question, labels: Mapping[str, str]) -> str:
-    """Return a user's message as it was written, fenced as data, with whose it is in the tag.
+    """Return a user's message unchanged, fenced as data; the tag names its author.
 
-    A message without an author is what the asker quoted: somebody else's words. In a terminal, where one person asks,
-    nobody is named.
+    A message without an author is a quotation by the asker: somebody else's words. In a terminal, where only one person
+    asks, the tag names nobody.
     """
     author_label, asker_label = labels.get(_get_author_key(turn), ""), labels.get(_get_asker_key(question), "")
     attribute = f' by="{author_label}"' if author_label else f' quoted_by="{asker_label}"' if asker_label else ""
@@ -68,7 +68,7 @@ def fence_turn(turn: Turn, question: Question, labels: Mapping[str, str]) -> str
 
 
 def format_numbered_turns(question: Question, turns: Sequence[Turn]) -> str:
-    """Return messages as numbered lines (from 1), each with its author and role, defused and shortened."""
+    """Return messages as numbered lines (from 1), each with its author and role, delimiters escaped, shortened."""
     labels = label_speakers(question)
     asker_key = _get_asker_key(question)
     lines = []
@@ -87,9 +87,9 @@ def format_numbered_turns(question: Question, turns: Sequence[Turn]) -> str:
 
 
 def relevant_turns(question: Question) -> list[Turn]:
-    """Return the messages that may complete a question: the asker's with their answers, and those of people it names.
+    """Return the messages that may complete a question: the asker's, their answers, and those of people it names.
 
-    What others in a group talk about is not the asker's subject, unless the asker refers to them.
+    Messages of others in a group are left out: they are not the asker's subject unless the asker refers to them.
     """
     turn_ids = {id(turn) for turn in get_author_turns(question.history, question.author_id)}
     if question.author_id:
@@ -137,6 +137,3 @@ def format_question(question: Question) -> str:
     if not turns:
         return question_block
     return f"<conversation>\n{format_numbered_turns(question, turns)}\n</conversation>\n{question_block}"
-
-
-MAX_HISTORY_TURNS = 6

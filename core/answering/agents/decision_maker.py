@@ -1,11 +1,11 @@
-"""The decision maker: judges what was found so far and says what comes next.
+"""The decision maker: judges the evidence so far and decides what comes next.
 
 States and outputs:
 
 | state | `action` | `query` | `quality` and `reason` |
 |---|---|---|---|
 | the evidence suffices | `answer` | empty | `good` |
-| it does not, and a search may help | `search` | the next query, unlike those tried | `poor`, and why |
+| it does not, and a search may help | `search` | the next query, a new one | `poor`, and why |
 | it does not, and no search will help | `answer` | empty | `poor`, and why |
 | default: the model failed, overran or cannot be understood | `answer` | empty | empty |
 """
@@ -83,7 +83,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class SearchAttempt:
-    """A search that was made: its query, how many of its passages were kept, and what was said about them."""
+    """A finished search: its query, how many of its passages were kept, and a remark on them."""
 
     query: str
     kept_count: int
@@ -92,7 +92,7 @@ class SearchAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a strategy has come: what it kept, what it searched, what it planned, and what the filter misses."""
+    """How far a strategy has come: its evidence, its searches, its plan, and what the filter misses."""
 
     evidence: Sequence[Passage]
     attempts: Sequence[SearchAttempt] = ()
@@ -100,9 +100,9 @@ class Progress:
     missing_information: str = ""
 
     def search_log(self) -> str:
-        """Return the course of the searches, one line each, without anything that could close a fence.
+        """Return the searches so far, one line each, without anything that could close a fence.
 
-        Models wrote much of it after reading passages, and a query may hold what was asked: it is data as well.
+        It is data as well: models wrote much of it after reading passages, and a query may repeat the question.
         """
         entries = [f"planned: {step}" for step in self.plan]
         entries += [
@@ -114,7 +114,7 @@ class Progress:
 
 
 def parse_decision(parsed_reply: ParsedReply) -> Decision | None:
-    """Return the decision of a reply; None when it is none: no action, or a search for nothing."""
+    """Return the decision of a reply; None without an action, and for a search without a query."""
     query = parsed_reply.get_text("query")
     action = parsed_reply.get_choice("action")
     if not action and query and not parsed_reply.get_text("action"):
@@ -132,7 +132,7 @@ async def decide_next(
     budget: Budget,
     call_budget: CallBudget | None = None,
 ) -> Decision:
-    """Judge the evidence and decide: answer, or search once more and for what. The default is to answer."""
+    """Judge the evidence and decide: answer, or search once more, and for what. The default is to answer."""
     evidence = progress.evidence
     evidence_text = render_to_budget(evidence, deps.settings.evidence_tokens("light")) or "(nothing was kept)"
     request = (

@@ -1,8 +1,8 @@
 """The context manager for the summarizer: which messages matter for a question, and what is wanted now (KIMAs 3.2.2).
 
-The light model is asked at the very beginning, beside the rewrite and the search. Its reply is read as it is written:
-the indices come first, so that they can be used before the analysis is complete. Whoever writes the answer takes what
-is there when it could begin; a light model that is slower than everything else delays nothing beyond its share.
+The light model is called at the very beginning, at the same time as the rewrite and the search. Its reply is streamed:
+the indices come first and can be used before the analysis is complete. The summarizer takes what has come when it could
+begin; a light model that is slower than everything else delays the answer by no more than its share.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from core.runtime.budget import Budget, DegradeReason
 from core.text.keywords import content_words
 from core.types import Question, Turn
 
-# After the indices the analysis is read for as long as it comes without such a pause: fast models lose nothing by it.
+# The analysis after the indices is read until it pauses for this long: with fast models none of it is lost.
 ANALYSIS_PAUSE_S = 0.015
-# However late it is: the reply may be on its way, for instance when a client was opened for this very question.
+# The least wait even when the share is used up: the first reply over a new connection comes late.
 MIN_WAIT_S = 0.05
 MAX_REPLY_CHARS = 2000
 INDICES_FIELD, ANALYSIS_FIELD = "indices_of_related_messages", "analysis"
@@ -73,10 +73,10 @@ _PROSE_WORD = re.compile(r"[A-Za-z]{2,}")
 
 @dataclass(frozen=True, slots=True)
 class ContextualQuestion(Question):
-    """A question as the summarizer gets it: its history is what matters of the conversation.
+    """A question as the summarizer gets it: its history holds only the messages that matter.
 
-    `analysis` says what the asker wants now; empty where nobody has said it in time. `labels` are those of everybody in
-    the whole conversation, so that people keep theirs.
+    `analysis` says what the asker wants now; it is empty when it did not come in time. `speaker_labels` are the labels
+    of everybody in the whole conversation, so that people keep theirs.
     """
 
     analysis: str = ""
@@ -85,14 +85,14 @@ class ContextualQuestion(Question):
 
 @dataclass(frozen=True, slots=True)
 class HistorySelection:
-    """What the light model said: positions of related messages (from 0, in order), and the analysis if it was there."""
+    """The light model's selection: positions of related messages (from 0, in order), and the analysis, if any."""
 
     positions: tuple[int, ...]
     analysis: str = ""
 
 
 class HistorySelector:
-    """A selection on its way. Made by `begin`, which owns no task: the given group does."""
+    """A selection that is under way. `start` makes one; the task group that it gets owns the task."""
 
     def __init__(self, question: Question, budget: Budget) -> None:
         self._question = question
@@ -114,9 +114,9 @@ class HistorySelector:
         *,
         skip: bool = False,
     ) -> HistorySelector:
-        """Ask the light model, where there is one, there is a conversation, and `context.select` is on.
+        """Call the light model if there is one, there is a conversation, and `context.select` is on.
 
-        With `plain`, nobody is: greetings and the baseline do without.
+        With `skip` it is not called: greetings and the baseline need no selection.
         """
         selector = cls(question, budget)
         if deps.model is not None and question.history and deps.settings.context.select and not skip:
@@ -147,11 +147,10 @@ class HistorySelector:
             self._text_received.set()
 
     async def wait_for_question(self) -> Question:
-        """Return the question with the messages that matter and the analysis, or, when it is not there in time, as is.
+        """Return the question with the messages that matter and the analysis; unchanged when they come too late.
 
-        Waits until the indices are there, at most until the share `context` of the budget is over, counted from the
-        question; where they are, the analysis is taken when it comes without a pause. May be asked again later: what
-        has come in the meantime then counts.
+        Waits for the indices until the share `context` of the budget, counted from the question, is used up; then for
+        the analysis as long as it comes without a pause. A later call returns what has come by then.
         """
         if self._read_task is None:
             return self._question
@@ -171,7 +170,7 @@ class HistorySelector:
         return self._to_question(self._parse_selection())
 
     def get_partial_question(self) -> Question:
-        """Return the same without waiting."""
+        """Return the question with what has come of the selection, without waiting."""
         return self._to_question(self._parse_selection())
 
     def is_pending(self) -> bool:
@@ -179,11 +178,11 @@ class HistorySelector:
         return self._read_task is not None and not self._is_complete and self._parse_selection() is None
 
     def get_rule_based_question(self) -> Question:
-        """Return the same without waiting, by the rules' guess where nothing has come."""
+        """Return the question with what has come of the selection, or else with the messages that rules select."""
         return self._to_question(self._parse_selection() or HistorySelection(rule_based_positions(self._question)))
 
     def close(self, used_question: Question) -> None:
-        """Stop reading. Notes the cut when the question that is `used` has no selection though one was asked for."""
+        """Stop reading. The stage is degraded when `used_question` has no selection although one was requested."""
         if self._read_task is not None:
             self._read_task.cancel()
             if not isinstance(used_question, ContextualQuestion):
@@ -226,10 +225,10 @@ def rule_based_positions(question: Question) -> tuple[int, ...]:
 
 
 def parse_selection(reply: str, message_count: int, *, is_complete: bool) -> HistorySelection | None:
-    """Read a selection among `count` messages out of a reply, or out of what has come of it; None when it says none.
+    """Return the selection among `message_count` messages that a reply holds, complete or not; None for no selection.
 
-    Two lines as asked for, JSON, brackets, `key: value` lines, in English or Chinese. Before the reply has ended, only
-    indices that are certainly complete count, and no analysis does. Never raises.
+    It reads the two lines that the prompt requests, JSON, brackets and `key: value` lines, in English or Chinese. Of an
+    incomplete reply it takes only indices that are certainly complete, and no analysis. Never raises.
     """
     text = strip_reasoning(reply) if is_complete else reply.lstrip()
     first_line, newline, rest = text.partition("\n")
@@ -242,7 +241,7 @@ def parse_selection(reply: str, message_count: int, *, is_complete: bool) -> His
 
     def accept(parsed_reply: ParsedReply) -> HistorySelection | None:
         raw_indices = parsed_reply.values.get(INDICES_FIELD)
-        # A sentence holds numbers that are none of messages: a version, a port.
+        # A sentence holds numbers of other things: a version, a port.
         if (
             isinstance(raw_indices, str)
             and len(_PROSE_WORD.findall(raw_indices)) > 2
@@ -264,7 +263,7 @@ def parse_selection(reply: str, message_count: int, *, is_complete: bool) -> His
 
 
 def is_unparseable(text: str) -> bool:
-    """Say whether what has come of a reply is talk: it begins with a word that is no key and no `none`."""
+    """Say whether a reply, complete or not, is prose: it begins with a word that is neither a key nor `none`."""
     word = re.match(r"\W*([A-Za-z]{2,})", text)
     if not word or text.lstrip().startswith(("<", "`")):
         return False
@@ -276,12 +275,12 @@ def is_unparseable(text: str) -> bool:
 
 
 def get_speaker_labels(question: Question) -> Mapping[str, str]:
-    """Return the labels of everybody in the conversation of a question, also where only a part of it is left."""
+    """Return the labels of everybody in the conversation of a question, also when its history is only a part of it."""
     return question.speaker_labels if isinstance(question, ContextualQuestion) else label_speakers(question)
 
 
 def to_asked_by_attribute(question: Question) -> str:
-    """Return the attribute that says who asks, where the platform says it."""
+    """Return the attribute that names the asker, if the platform gives a name."""
     label = get_speaker_labels(question).get(question.author_id or question.author, "")
     return f' asked_by="{label}"' if label else ""
 

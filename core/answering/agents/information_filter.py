@@ -2,7 +2,7 @@
 
 States and outputs:
 
-| state | when | `kept` | `missing` |
+| state | when | `passages` | `missing_information` |
 |---|---|---|---|
 | nothing to filter | the search found no passage; no model call | none | empty |
 | some kept | the model named passages | those, in their order | what they do not say, or empty |
@@ -44,18 +44,7 @@ SCHEMA = DecisionSchema(
             "missing",
             "text",
             "what the question needs that none of them says; empty when nothing is missing",
-            (
-                "missing information",
-                "missing info",
-                "gap",
-                "gaps",
-                "lacking",
-                "needed",
-                "缺失",
-                "缺少",
-                "缺失信息",
-                "还缺",
-            ),
+            MISSING_KEYS,
         ),
     ),
 )
@@ -63,7 +52,7 @@ SCHEMA = DecisionSchema(
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """What the filter let through, and what the model misses; empty for nothing."""
+    """The passages that the filter kept, and what the model misses; empty for nothing."""
 
     passages: tuple[Passage, ...]
     missing_information: str = ""

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.context.retrieval_result import RetrievalResult
-from core.grounding.document_kinds import apply_kind_weights
 from core.grounding.evidence import escape_delimiters, render_to_budget
-from core.grounding.fusion import fuse
+from core.grounding.fusion import apply_kind_weights, fuse
 from core.grounding.selection import apply_source_weights, lost_in_the_middle_order, select
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
@@ -73,10 +72,10 @@ async def rerank(
 
 
 class LLMReranker:
-    """Implements `core.ports.Reranker` for one answer: the light model orders the best passages of the fused order.
+    """Implements `core.ports.Reranker` for one answer: the light model reorders the best passages of the fused order.
 
-    Those that it does not name follow in that order. Where it fails, overruns or cannot be understood, the fused order
-    stays and the stage is cut.
+    Passages that it does not name follow in the fused order. That order is also the fallback when the model fails, is
+    too slow or cannot be understood.
     """
 
     def __init__(self, deps: AnswerDependencies, budget: Budget) -> None:
@@ -90,7 +89,7 @@ class LLMReranker:
         candidates = fused[: search_settings.reranker.top_n]
         order = await self._order(query, candidates) if len(candidates) > 1 and query.strip() else ()
         remaining_positions = [position for position in range(len(fused)) if position not in order]
-        # Scores of different searches compare only as fused: an order of places would make each search's best a 1.
+        # Only fused scores of different searches compare: by rank alone, the best of each search would score 1.
         reordered = [
             replace(fused[position], score=fused[rank].score)
             for rank, position in enumerate((*order, *remaining_positions))
@@ -99,7 +98,7 @@ class LLMReranker:
 
     async def _order(self, query: str, passages: Sequence[Passage]) -> tuple[int, ...]:
         def accept(parsed_reply: ParsedReply) -> tuple[int, ...] | None:
-            # To name none is no order.
+            # A reply that names no passage is no order.
             return parsed_reply.get_ids("order", len(passages)) or None
 
         evidence = render_to_budget(

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """One search: its query, the agents asked, and their passages."""
+    """One search: its query, the agents that searched, and their passages."""
 
     query: str
     agents: tuple[str, ...]
@@ -32,9 +32,9 @@ class SearchResult:
 
 
 async def search(query: str, deps: AnswerDependencies, budget: Budget, *, with_rewrites: bool = True) -> SearchResult:
-    """Route a query and search it at the agents found, each rewriting it in its own way unless `rewriting` is off.
+    """Route a query to agents and search it there; each agent rewrites it as configured, unless `with_rewrites` is off.
 
-    Raises `ServiceError` when none of them could answer.
+    Raises `ServiceError` when no agent could search.
     """
     agent_settings = deps.settings.retrieval_agents()
     agents = await budget.run_stage(
@@ -52,7 +52,7 @@ async def ranked_search(query: str, deps: AnswerDependencies, budget: Budget) ->
 
 
 def collect_results(outcomes: Iterable[SearchResult | KimasError]) -> list[SearchResult]:
-    """Return the searches that worked; when none did, the first failure leaves."""
+    """Return the successful searches. Raises the first error when there are none."""
     outcomes = list(outcomes)
     results = [result for result in outcomes if isinstance(result, SearchResult)]
     errors = [error for error in outcomes if isinstance(error, KimasError)]
@@ -69,7 +69,7 @@ def sort_by_score(passages: Iterable[Passage]) -> list[Passage]:
 def interleave(rankings: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
     """Return the passages of several searches in one order: the best of each, then the second of each, none twice.
 
-    So every search keeps its best passages, whatever is cut from the end.
+    So every search keeps its best passages when the list is cut.
     """
     passages_by_id: dict[str, Passage] = {}
     texts: set[str] = set()
@@ -84,13 +84,13 @@ def interleave(rankings: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
 
 
 def get_agent_names(results: Iterable[SearchResult]) -> tuple[str, ...]:
-    """Return all agents that were asked, each once."""
+    """Return the names of all agents that searched, each once."""
     return tuple(dict.fromkeys(name for result in results for name in result.agents))
 
 
 @dataclass(frozen=True, slots=True)
 class _SearchOutcome:
-    """What became of one search, or of all searches of one agent: passages, or why there are none."""
+    """The outcome of one search, or of all searches of one agent: passages, or the reason why there are none."""
 
     passages: Sequence[Passage] = ()
     error: KimasError | None = None
@@ -100,11 +100,10 @@ class _SearchOutcome:
 async def retrieve(
     query: str, agents: Sequence[AgentScore], deps: AnswerDependencies, budget: Budget, *, with_rewrites: bool = True
 ) -> list[Passage]:
-    """Ask the agents at once, each for its number of passages, and return all of them.
+    """Search at all agents at the same time and return the passages of all; each agent has its own limit.
 
-    Each rewrites the query as `agents.NAME.rewrites` say, unless `rewriting` is off. An agent that overruns the stage's
-    share is left behind: the others' passages count, and the stage is cut. So is one whose service fails. When none of
-    them could answer, the first failure leaves.
+    The stage is degraded when an agent fails or overruns the stage's share: the passages of the others count. Raises
+    `ServiceError` when all of them failed.
     """
     agent_settings = deps.settings.retrieval_agents()
     async with task_group() as tasks:
@@ -129,7 +128,7 @@ async def retrieve(
 
 @dataclass(frozen=True, slots=True)
 class _RetrievalAgent:
-    """One retrieval agent at work on one question."""
+    """One retrieval agent that searches for one question."""
 
     name: str
     settings: AgentSettings
@@ -137,9 +136,9 @@ class _RetrievalAgent:
     budget: Budget
 
     async def search(self, text: str, *, with_rewrites: bool) -> _SearchOutcome:
-        """Search the question as it is, and, where rewriting made others of it, those in its place.
+        """Search the rewritten queries, or the original one when rewriting changes nothing.
 
-        The question is searched while it is rewritten: its passages count when the others lead nowhere.
+        The original is searched while it is rewritten: its passages count when the rewritten queries find nothing.
         """
         original_query = Query(text)
         if not with_rewrites or not self.settings.rewrites:
@@ -167,7 +166,7 @@ class _RetrievalAgent:
 
     def _make_context(self, original_search: asyncio.Task[_SearchOutcome]) -> RewriteContext:
         async def get_passages() -> Sequence[Passage]:
-            # Waiting so does not cancel the search with who waits for it.
+            # This wait can be cancelled without cancelling the search.
             await asyncio.wait((original_search,))
             return original_search.result().passages
 

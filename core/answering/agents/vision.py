@@ -1,7 +1,7 @@
-"""What attached pictures show, put into words by a model that sees. The words enter the question as data.
+"""Descriptions of attached pictures by a vision model. They enter the question as data.
 
-A picture is untrusted like any text of a chat, more so: whoever asks may not have read all that is written in it. So
-its words are quoted line by line and defused, and no prompt of ours ever holds them outside the fences of a question.
+A picture is even less trusted than other text of a chat: the asker may not have read all that is written in it. So the
+description is quoted line by line, its delimiters are escaped, and no prompt holds it outside the fence of a question.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _CONTROL = re.compile(r"[^\S\n]|[\x00-\x09\x0e-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class ImageDescription:
-    """A question after its pictures were looked at.
+    """A question with the description of its pictures.
 
-    `question` is what is answered; its text is empty when there is nothing to answer. `seen` is what the pictures show,
-    `note` what the asker should know about what was not read.
+    `question` is the one to answer; its text is empty when there is nothing to answer. `description` is what the
+    pictures show; `note` tells the asker which attachments nobody read.
     """
 
     question: Question
@@ -47,10 +47,10 @@ class ImageDescription:
 
 
 async def describe_images(question: Question, deps: AnswerDependencies, budget: Budget) -> ImageDescription:
-    """Look at a question's pictures, within the share `vision` of the budget; without any, nothing is done.
+    """Describe a question's pictures within the share `vision` of the budget; without pictures, do nothing.
 
-    A picture that cannot be fetched or is none is left out. Where no model sees, or it is too slow or fails, the words
-    of the question alone are answered, and the note says so.
+    A file that cannot be fetched, or is no picture, is left out. Without a vision model, and when it fails or is too
+    slow, only the text of the question is answered, and the note says so.
     """
     question_text = question.text.strip()
     messages = messages_for(deps.prompts.language)
@@ -71,7 +71,7 @@ async def describe_images(question: Question, deps: AnswerDependencies, budget: 
 
 
 async def _describe(question: Question, model: ChatModel, deps: AnswerDependencies, budget: Budget) -> str:
-    """Return what the pictures show; empty when none of them can be looked at. Raises `ModelError`."""
+    """Return what the pictures show; empty when none of them is usable. Raises `ModelError`."""
     images = await _fetch_images(question.image_loaders[:MAX_IMAGES])
     if not images:
         return ""
@@ -82,7 +82,7 @@ async def _describe(question: Question, model: ChatModel, deps: AnswerDependenci
 
 
 def sanitize_description(reply: str) -> str:
-    """Return a model's words about a picture as lines of plain text, defused and of bounded length."""
+    """Return a model's description of a picture as lines of plain text, escaped and of bounded length."""
     lines = "\n".join(strip_reasoning(reply).splitlines())
     text = escape_delimiters(_CONTROL.sub(" ", lines)).strip()
     return text if len(text) <= MAX_DESCRIPTION_CHARS else f"{text[:MAX_DESCRIPTION_CHARS]} …"

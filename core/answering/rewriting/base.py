@@ -1,4 +1,4 @@
-"""What the strategies that ask the light model have in common: one decision per query, and a rule in its place."""
+"""What the rewrites share: calling the light model once per query, rules as the fallback, synonyms and languages."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SPACED_SCRIPT = re.compile(rf"[^\W{CJK_CHARACTERS}]")
 
 
 async def rule(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-    """Return every query without filler words, its words the noun phrases and their synonyms."""
+    """Return every query without filler words; noun phrases and their synonyms become its words."""
     return [rule_based_rewrite(query, context)[0] for query in queries]
 
 
 def rule_based_rewrite(query: Query, context: RewriteContext) -> Sequence[Query]:
-    """Return the query without filler words; its words are the noun phrases and their synonyms."""
+    """Return the query without filler words; noun phrases and their synonyms become its words."""
     text = strip_fillers(query.text)
     terms = (
         *extract_noun_phrases(query.words or text),
@@ -40,29 +40,29 @@ def rule_based_rewrite(query: Query, context: RewriteContext) -> Sequence[Query]
 
 
 def join_terms(terms: Sequence[str]) -> str:
-    """Return terms as words to look up, each once, at most as many as a search should have."""
+    """Return terms as the words of a query, each once, at most `MAX_TERMS`."""
     return " ".join(list(dict.fromkeys(term.strip() for term in terms if term.strip()))[:MAX_TERMS])
 
 
 def find_synonyms(text: str, synonym_map: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return what the knowledge says for the words and phrases of a text."""
+    """Return the synonyms of the words and phrases of a text."""
     return [synonym for phrase, _ in _match_phrases(text, synonym_map) for synonym in synonym_map[phrase]]
 
 
 def replace_synonyms(text: str, synonym_map: Mapping[str, Sequence[str]]) -> str:
-    """Return a text with its words and phrases replaced by the first of what the knowledge says for each."""
+    """Return a text with its words and phrases replaced by the first synonym of each."""
     for phrase, pattern in _match_phrases(text, synonym_map):
         text = pattern.sub(synonym_map[phrase][0].replace("\\", r"\\"), text)
     return text
 
 
 def _match_phrases(text: str, synonym_map: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Yield the phrases of the map that a text holds, longer ones first, with the pattern that finds them."""
+    """Yield the phrases of the map that occur in a text, longer ones first, with their patterns."""
     for phrase in sorted(synonym_map, key=len, reverse=True):
         if not synonym_map[phrase] or not phrase.strip():
             continue
         words = r"\s+".join(re.escape(word) for word in phrase.split())
-        # Text without spaces between its words has no word boundaries either.
+        # Scripts without spaces have no word boundaries.
         left_boundary = r"(?<!\w)" if _SPACED_SCRIPT.match(phrase) else ""
         right_boundary = r"(?!\w)" if _SPACED_SCRIPT.match(phrase.rstrip()[-1]) else ""
         pattern = re.compile(f"{left_boundary}{words}{right_boundary}", re.IGNORECASE)
@@ -70,7 +70,7 @@ def _match_phrases(text: str, synonym_map: Mapping[str, Sequence[str]]) -> Itera
             yield phrase, pattern
 
 
-# By code, the names that a configuration may use. The first ones have a script of their own.
+# The names that a configuration may use, by language code. The first nine languages have a script of their own.
 _LANGUAGE_NAMES = {
     "zh": "chinese mandarin 中文 汉语",
     "ja": "japanese 日本語",
@@ -102,7 +102,7 @@ _COMMON_WORD_SETS = {code: frozenset(words.split()) for code, words in _COMMON_W
 
 
 def to_language_code(language: str) -> str:
-    """Return the code of a language given as a code or a name, or nothing when it is not known here."""
+    """Return the code of a language from its code or name; an empty string for an unknown language."""
     language_name = language.strip().lower()
     primary_tag = language_name.split("-")[0].split("_")[0]
     return next(
@@ -111,7 +111,7 @@ def to_language_code(language: str) -> str:
 
 
 def is_in_language(text: str, language: str) -> bool | None:
-    """Say whether a text is in a language; None where neither its script nor its words tell."""
+    """Say whether a text is in a language; None when neither its script nor its words show it."""
     expected_code, script_code = to_language_code(language), detect_language(text)
     if not expected_code:
         return None
@@ -146,14 +146,14 @@ _REFUSAL = re.compile(
     r"|sorry\b|as an ai\b|unfortunately\b|please (?:provide|clarify|give)|(?:很?抱歉|对不起|我不|我无法|无法|作为))"
 )
 
-# What is left of an object or a tag that could not be read.
+# The rest of an object or a tag that could not be parsed.
 _UNPARSED_MARKUP = re.compile(r"^\s*[{<\[]|[\"']\w+[\"']\s*:\s")
 
 
 async def rewrite_all(
     queries: Sequence[Query], context: RewriteContext, llm_rewrite: LLMRewrite, rule_based_rewrite: RuleBasedRewrite
 ) -> Sequence[Query]:
-    """Rewrite every query by the model, all at once, and by the rule where the model could not."""
+    """Rewrite all queries at the same time: by the model, or by the rule when the model could not."""
 
     async def rewrite_one(query: Query) -> Sequence[Query]:
         llm_queries = await llm_rewrite(query, context) if context.deps.model else None
@@ -171,9 +171,9 @@ async def ask_llm(
     accept: Callable[[ParsedReply], T | None],
     context: RewriteContext,
 ) -> T | None:
-    """Return what the light model decided, by the agent's own template of the stage's name.
+    """Return the light model's decision; the agent's own template with the name of the stage is the prompt.
 
-    None, with the stage cut, when it fails, overruns its time, or cannot be understood.
+    None, with the stage degraded, when the model fails, is too slow, or cannot be understood.
     """
     system = context.deps.prompts.for_agent(context.name).fill(
         stage,
@@ -191,14 +191,14 @@ def fence_query(query: Query) -> str:
 
 
 def is_valid_rewrite(text: str, query: Query, max_chars: int = MAX_QUERY_CHARS) -> bool:
-    """Say whether what a model wrote of a query can be searched: it says something, is no refusal and no essay."""
+    """Say whether a model's rewrite can be searched: it has content words, is no refusal, and is not too long."""
     has_content = bool(content_words(text)) and any(map(str.isalpha, text)) and not _UNPARSED_MARKUP.search(text)
-    # Whoever asks what they cannot do is no model that refuses.
+    # A question such as "Why can't I ..." begins like a refusal itself.
     is_refusal = bool(_REFUSAL.match(text)) and not _REFUSAL.match(query.text)
     return has_content and not is_refusal and len(text) <= max_chars
 
 
 def shares_terms(text: str, query: Query, context: RewriteContext) -> bool:
-    """Say whether a text shares a word with the query, or with what is said about the agent."""
+    """Say whether a text shares a word with the query or with the agent's description and examples."""
     reference_text = " ".join((query.text, context.agent.description, *context.agent.examples))
     return not set(content_words(reference_text)).isdisjoint(content_words(text))

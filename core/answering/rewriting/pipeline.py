@@ -78,14 +78,14 @@ async def _run_rewrite(name: str, queries: Sequence[Query], context: RewriteCont
         return await context.deps.rewrites[name](queries, context)
     stage = f"rewrite_{name}"
     try:
-        # Its import may take long.
+        # Importing a plug-in may take long.
         plugin = await context.run_stage(stage, asyncio.to_thread(load_plugin, name))
         new_queries = (
             tuple(map(_validate_query, await context.run_stage(stage, plugin(queries, context)) or ()))
             if plugin
             else ()
         )
-    except Exception as error:  # Whatever somebody else's code raises, the question is answered.
+    except Exception as error:  # Whatever a plug-in raises, the question is answered.
         context.degrade(stage, f"{type(error).__name__}: {error}")
         return queries
     return new_queries

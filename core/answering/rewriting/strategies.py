@@ -37,7 +37,7 @@ from core.types import Passage
 
 
 async def prompt(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-    """Return every query with another text. The stand-in is `rule`."""
+    """Return every query rephrased for what the agent knows. The fallback is `rule`."""
     return await rewrite_all(queries, context, _llm_prompt, rule_based_rewrite)
 
 
@@ -62,9 +62,10 @@ _FEEDBACK_WORD = re.compile(rf"[^\W\d_][\w.\-]{{2,}}|[{CJK_CHARACTERS}]{{2}}")
 
 
 async def retrieval(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-    """Return every query rephrased after what the question as it is has found; as it is when that is nothing.
+    """Return every query rephrased in the words of a first search (pseudo relevance feedback).
 
-    The stand-in adds the terms that several of the first passages share to the words.
+    The search is that for the original question; when it finds nothing, the queries stay as they are. The fallback adds
+    the terms that several of its first passages share to the words.
     """
     passages = (await context.run_stage(RETRIEVAL_STAGE, context.first()) or ())[:MAX_FEEDBACK_PASSAGES]
     if not passages:
@@ -91,9 +92,9 @@ async def retrieval(queries: Sequence[Query], context: RewriteContext) -> Sequen
 
 
 def get_expansion_terms(text: str, passages: Sequence[Passage]) -> list[str]:
-    """Return the terms that at least two of the passages share and the text has not, the weightiest first.
+    """Return the terms that at least two of the passages share and the text does not have, by weight.
 
-    A passage counts less the further down it stands.
+    The weight of a passage falls with its rank.
     """
     query_words = set(content_words(text))
     weights: dict[str, float] = defaultdict(float)
@@ -131,14 +132,14 @@ KEYWORD_SCHEMA = DecisionSchema(
 
 
 async def keyword(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-    """Return every query with its key terms as words. The stand-in takes its noun phrases."""
+    """Return every query with its key terms as words. The fallback takes the noun phrases."""
     return await rewrite_all(queries, context, _llm_keyword, _rule_based_keyword)
 
 
 async def _llm_keyword(query: Query, context: RewriteContext) -> Sequence[Query] | None:
     def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
         raw_items = parsed_reply.get_texts("terms")
-        # Written as one line, they come as one item.
+        # Terms on one line are one item of the reply.
         split_terms = [
             term.strip() for item in raw_items for term in item.replace("，", ",").replace("、", ",").split(",")
         ]
@@ -172,7 +173,10 @@ HYDE_SCHEMA = DecisionSchema(
 
 
 async def hyde(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-    """Return every query with an imagined passage as its meaning. The stand-in is the question as a statement."""
+    """Return every query with a passage that would answer it as the text to embed (hypothetical documents).
+
+    Passages resemble passages more than they resemble questions. The fallback is the question as a statement.
+    """
     return await rewrite_all(queries, context, _llm_hyde, _rule_based_hyde)
 
 
@@ -180,7 +184,7 @@ async def _llm_hyde(query: Query, context: RewriteContext) -> Sequence[Query] | 
     def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
         text = parsed_reply.get_text("passage")
         has_shared_words = not set(content_words(query.text)).isdisjoint(content_words(text))
-        # A passage about the question names something of it, unless it is in another script.
+        # A passage about the question shares a word with it, unless it is in another script.
         is_related = has_shared_words or not has_same_script(text, query.text)
         return [replace(query, dense=text)] if is_related and is_valid_rewrite(text, query, MAX_PASSAGE_CHARS) else None
 
@@ -192,15 +196,16 @@ def _rule_based_hyde(query: Query, context: RewriteContext) -> Sequence[Query]:
     return [replace(query, dense=f"{statement[:1].upper()}{statement[1:]}.")] if content_words(statement) else [query]
 
 
-# What stands in Latin letters in a question of another script is a name.
+# Latin letters in a question of another script are a name.
 _LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
 
 
 async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-    """Return every query translated; as it is when it is in the agent's language already, or that is not configured.
+    """Return every query translated into the agent's language, unless it is in that language or none is configured.
 
-    The stand-in replaces what the agent's synonyms know. What other rewrites made of the untranslated text is dropped.
-    With `keep_original` the untranslated queries follow behind, as they are: the knowledge is in several languages.
+    The fallback replaces words and phrases by the agent's synonyms. A translated query loses the words and the text to
+    embed that other rewrites gave it. With `keep_original` the untranslated queries follow, for knowledge in several
+    languages.
     """
     language = context.agent.language
     foreign_queries = [query for query in queries if language and is_in_language(query.text, language) is not True]
@@ -213,7 +218,7 @@ async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequ
 
 
 async def _llm_translation(query: Query, context: RewriteContext) -> Sequence[Query] | None:
-    # Only in another script are Latin words known to be names.
+    # Only in a question of another script are Latin words certainly names.
     names = _extract_names(query.text) if detect_language(query.text) else set()
 
     def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
@@ -266,10 +271,10 @@ _CONJUNCTION = re.compile(
 
 
 async def decompose(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
-    """Return every query, followed by its parts.
+    """Return every query, followed by its sub-queries if there are at least two.
 
-    The query itself gets the terms as words and the intent as meaning. One part alone leaves it at that. The stand-in
-    splits at question marks and conjunctions and takes the noun phrases for terms.
+    The query itself gets the terms of the domain as words and the intent as the text to embed. The fallback splits at
+    question marks and conjunctions and takes noun phrases as terms.
     """
     return await rewrite_all(queries, context, _llm_decompose, _rule_based_decompose)
 
@@ -292,7 +297,7 @@ def _rule_based_decompose(query: Query, context: RewriteContext) -> Sequence[Que
     text = strip_fillers(query.text)
     segments = [segment.strip(" ,，。.") for segment in _CONJUNCTION.split(text)]
     can_split = all(len(content_words(segment)) >= MIN_SUB_QUERY_WORDS for segment in segments if segment)
-    # Where a conjunction joins single words, the halves say too little alone.
+    # When a conjunction joins single words, each half alone says too little.
     sub_queries = [segment for segment in segments if segment][:MAX_SUB_QUERIES] if can_split else []
     return _compose_queries(query, sub_queries, extract_noun_phrases(text), "", context)
 

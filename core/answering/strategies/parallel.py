@@ -1,7 +1,7 @@
 """Sub-questions at once: the light model splits the question in one call, and all parts are searched at the same time.
 
-The question itself is searched while the model splits, and counts as one more part. Each part's passages are ordered
-for that part, then joined so that every part keeps its best ones. One round of searching, however many parts.
+The question itself is searched while the model splits it, and counts as one more part. Each part's passages are ranked
+for that part, then joined so that every part keeps its best ones. There is only one round of searches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA = DecisionSchema(
 
 
 async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
-    """Return the joined passages of all sub-questions; without usable ones, those of the question itself."""
+    """Return the joined passages of all sub-questions; without usable sub-questions, those of the question itself."""
     query = rule_based_query(question)
     async with task_group() as tasks:
         question_search = tasks.create_task(capture_error(ranked_search(query, deps, budget)))

@@ -1,8 +1,8 @@
-"""Planning: a roadmap, then rounds of retrieving, filtering, compressing and judging, until the evidence suffices.
+"""Planning: a plan, then rounds of retrieving, filtering, compressing and judging, until the evidence suffices.
 
-Anytime: what was kept so far is always usable. When the share `gather` of the budget runs out, the rounds end where
-they are and the stage is cut; likewise at the limits on iterations, documents and model calls, which are no cut. Cut
-before anything was found, the first search is waited for: it ends by its own shares.
+It is an anytime algorithm: the evidence so far is always usable. When the share `gather` of the budget runs out, the
+rounds end and the stage is degraded. They also end, without degrading, at the limits on iterations, documents and model
+calls. When the share runs out before any search has ended, the first search is awaited: its own shares bound it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from core.types import Passage, Question, SearchRound, Turn
 
 _SearchTask = asyncio.Task[SearchResult | KimasError]
 MAX_STEPS = 3
-# What a model says of evidence is for people to read in a line.
+# People read a model's reason in one line.
 MAX_REASON_CHARS = 300
 SCHEMA = DecisionSchema(
     "plan",
@@ -49,7 +49,7 @@ SCHEMA = DecisionSchema(
 
 @dataclass(slots=True)
 class _PlanState:
-    """What one question's rounds have come to, and the model calls that are left for more of them."""
+    """The state of one question's rounds, and the model calls that are left."""
 
     call_budget: CallBudget
     results: list[SearchResult] = field(default_factory=list)
@@ -61,11 +61,11 @@ class _PlanState:
     seen_ids: set[str] = field(default_factory=set)
 
     def evidence(self) -> tuple[Passage, ...]:
-        """Return what was kept, of every round the best first."""
+        """Return the passages of all rounds: the best of each round first."""
         return interleave(self.passages_by_round)
 
     def take_new_passages(self, results: Sequence[SearchResult]) -> list[Passage]:
-        """Return the passages of these searches that no earlier round has seen, in one order."""
+        """Return the passages of these searches that no earlier round had, in one order."""
         new_passages = [
             passage
             for passage in interleave([result.passages for result in results])
@@ -75,7 +75,7 @@ class _PlanState:
         return new_passages
 
     async def search(self, awaitable: Awaitable[SearchResult]) -> SearchResult | KimasError:
-        """Search, and note what was found as soon as it is there: nothing of it is lost when the rounds are cut."""
+        """Search and record the result at once, so that nothing is lost when the rounds are cut off."""
         result = await capture_error(awaitable)
         if isinstance(result, SearchResult):
             self.results.append(result)
@@ -88,7 +88,7 @@ async def gather(
     budget: Budget,
     question_search: Awaitable[SearchResult | KimasError],
 ) -> RetrievalResult:
-    """Return the passages that the rounds kept; where they kept none, those of the first search.
+    """Return the passages that the rounds kept; if they kept none, those of all searches.
 
     `question_search` is the search for the question itself, which may have begun already.
     """
@@ -105,7 +105,7 @@ async def gather(
                     collect_results([await first_search])
         first_search.cancel()
     results = state.results
-    # A filter that lets nothing through may be wrong; the summarizer says so itself when nothing helps.
+    # A filter that keeps nothing may be wrong; the summarizer says so itself when no passage helps.
     passages = state.evidence() or interleave([result.passages for result in results])
     query = results[0].query if results else question.text
     top_passages = passages[: _get_max_passages(deps)]
@@ -121,7 +121,7 @@ async def _run_rounds(
     round_results = await _search_plan(question, first_search, state, deps, budget)
     for rounds_left in reversed(range(deps.settings.strategies.iterations)):
         new_passages = state.take_new_passages(round_results)[: _get_max_passages(deps)]
-        # Before the filter and the digest, so that a cut in the middle of them loses nothing.
+        # Before the filter and the compression, so that nothing is lost when they are cut off.
         state.passages_by_round.append(new_passages)
         state.rounds.append(SearchRound(tuple(result.query for result in round_results)))
         filter_result = await filter_passages(question, new_passages, deps, budget, call_budget)
@@ -162,9 +162,9 @@ async def _await_result(search: Awaitable[SearchResult | KimasError]) -> SearchR
 async def _search_plan(
     question: Question, first_search: _SearchTask, state: _PlanState, deps: AnswerDependencies, budget: Budget
 ) -> list[SearchResult]:
-    """Search the question while the roadmap is written, then the roadmap's steps, all at once.
+    """Search the question while the plan is written, then all steps of the plan at the same time.
 
-    `whole` is the search of the question; to be cut while waiting for it does not end it.
+    Cancelling this does not cancel `first_search`, the search for the question.
     """
     async with task_group() as tasks:
         state.plan = await _make_plan(question, state.call_budget, deps, budget)
@@ -176,7 +176,7 @@ async def _search_plan(
 async def _make_plan(
     question: Question, call_budget: CallBudget, deps: AnswerDependencies, budget: Budget
 ) -> tuple[str, ...]:
-    """Return what has to be found out, as queries. The default is none: the question alone is searched."""
+    """Return the steps of the plan, as queries. The default is none: only the question is searched."""
 
     def accept(parsed_reply: ParsedReply) -> tuple[str, ...] | None:
         steps = tuple(step for step in parsed_reply.get_texts("steps") if content_words(step))
@@ -190,7 +190,7 @@ async def _make_plan(
 
 
 def _was_searched(query: str, results: Sequence[SearchResult]) -> bool:
-    """Say whether a query was searched before, in other order or spelling."""
+    """Say whether a query with the same words was searched before."""
     words = set(content_words(query))
     return any(words == set(content_words(result.query)) for result in results)
 

@@ -1,7 +1,7 @@
 """ReAct: the light model calls one tool, `retrieve_knowledge(query)`, until it has what it needs.
 
-The tool is offered through the endpoint's tool calling where the configuration says that it knows it; otherwise, and
-where the endpoint refuses, the model writes `[retrieve_knowledge: query]` or `[answer]`. Both are read in the same way.
+The endpoint gets the tool when the settings say that it supports tool calls; otherwise, and when the endpoint rejects
+the tool, the model writes `[retrieve_knowledge: query]` or `[answer]`. Both are parsed in the same way.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ RETRIEVE_TOOL = ResponseSchema(
 
 
 async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
-    """Return the passages of all searches that the model asked for, of each the best first.
+    """Return the passages of all searches that the model requested: the best of each search first.
 
-    Anytime: when the share `gather` of the budget runs out, what was found so far counts and the stage is cut; a first
-    search that is under way then is waited for, and ends by its own shares. A model that cannot be understood before
-    its first search means one search with the question.
+    When the share `gather` of the budget runs out, the passages so far count and the stage is degraded; a first search
+    that is under way is awaited, and its own shares bound it. When no request of the model can be understood, there is
+    one search with the question.
     """
     results: list[SearchResult] = []
     search_tasks: list[asyncio.Task[SearchResult | KimasError]] = []
@@ -79,7 +79,7 @@ async def _run_loop(
     system = deps.prompts.fill("react")
     turns = [Turn("user", format_question(question))]
     max_tokens, max_calls = deps.settings.evidence_tokens("light"), deps.settings.strategies.max_retrieval_calls
-    # What the last search finds is not shown; what the others found stays in the conversation, and must fit together.
+    # The passages of all searches but the last stay in the conversation and must fit together.
     max_shown_searches = max(1, max_calls - 1)
     for _ in range(max_calls):
         default = Decision() if results else Decision("search", rule_based_query(question))
@@ -102,7 +102,7 @@ async def _run_loop(
 
 
 def _parse_after_search(parsed_reply: ParsedReply) -> Decision | None:
-    """Read a decision; a model that has seen passages and talks instead of calling the tool is done."""
+    """Parse a decision; a model that has seen passages and writes prose instead of a tool call is done."""
     decision = parse_decision(parsed_reply)
     is_talk = not parsed_reply.get_text("query") and len(parsed_reply.get_text("action").split()) > MAX_ACTION_WORDS
     return decision or (Decision() if is_talk else None)

@@ -1,9 +1,9 @@
 """The strategy router: how evidence for a question is gathered, chosen among what the configuration allows.
 
-Which set is allowed makes the setting: `none, single, planning` are the three agents' reasoning router, `single,
-parallel, planning` SRSA's search strategies. One allowed strategy is used without asking, and so are `none` for plain
-greetings and thanks. Where there is no model to ask, it is `single`, else `simple`, else the first allowed that
-searches.
+The set of allowed strategies makes the preset: `none, single, planning` is the reasoning router of the three agents,
+`single, parallel, planning` are SRSA's search strategies. The model is not called when only one strategy is allowed,
+nor for plain greetings and thanks, which get `none`. Without a model the strategy is `single`, else `simple`, else the
+first allowed one that searches.
 """
 
 from __future__ import annotations
@@ -122,10 +122,10 @@ async def _gather_without_first_search(
 
 
 def rule_based_strategy(question: Question, deps: AnswerDependencies) -> Strategy | None:
-    """Return the strategy that needs no model to choose, or None when the model has to be asked."""
+    """Return the strategy when rules can choose it, or None when the model has to."""
     allowed_strategies = deps.settings.strategies.allowed
     if deps.model is None:
-        # Without a model all of them come to one search; with no search there would be nothing to quote.
+        # Without a model every strategy is one search; without a search there would be nothing to quote.
         preferences: tuple[Strategy, ...] = ("single", "simple", *allowed_strategies)
         return next((name for name in preferences if name in allowed_strategies and name != "none"), "single")
     if len(set(allowed_strategies)) == 1:
@@ -143,7 +143,7 @@ def _is_pleasantry(text: str) -> bool:
 
 
 async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Budget) -> Strategy:
-    """Have the light model choose among the allowed strategies. The default is the configured one of them."""
+    """Return the light model's choice among the allowed strategies. The default is the configured one."""
     settings = deps.settings.strategies
     choices = {name: STRATEGY_ALIASES[name] for name in dict.fromkeys(settings.allowed)}
     strategy_field = SchemaField(

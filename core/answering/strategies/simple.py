@@ -10,7 +10,7 @@ from core.types import Question
 
 
 def skip_search(question: Question) -> RetrievalResult:
-    """Return no passages: for small talk, and for what the model knows by itself."""
+    """Return no passages: for small talk, and for questions that the model can answer without documents."""
     return RetrievalResult(question.text, (), (), "none", is_ranked=True, was_searched=False)
 
 

@@ -1,8 +1,8 @@
 """One retrieval: the completed question is routed and searched once (SRSA's direct strategy).
 
-While the light model completes the question, the query that the rules make of it is searched already. Where both come
-to the same words, that search is what counts and the rewrite has cost no time of its own beyond its call; where the
-question stands alone there is no call (beyond the report's two parallelisations).
+While the light model completes the question, the rule-based query is already searched. When both queries have the same
+words, that search is the result, and completing the question has cost only the time of its call. A question that stands
+alone needs no call. (This goes beyond the two parallelisations of the report.)
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ async def gather(
 ) -> RetrievalResult:
     """Return the passages for one question, with the query and the agents that led to them.
 
-    `early` is told what the rules' query found, when the completed question is still waited for.
+    `on_partial_result` is called with the passages of the rule-based query while the question is still being completed.
     """
     return await compress_result(await search_once(question, deps, budget, on_partial_result), deps, budget)
 
 
 async def compress_result(result: SearchResult, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
-    """Return what one search found, compressed as its agents are configured."""
+    """Return the passages of one search, compressed as its agents are configured."""
     passages = await compress(result.query, result.passages, deps, budget)
     return RetrievalResult(result.query, result.agents, tuple(passages))
 
@@ -43,13 +43,13 @@ async def compress_result(result: SearchResult, deps: AnswerDependencies, budget
 async def search_once(
     question: Question, deps: AnswerDependencies, budget: Budget, on_partial_result: OnPartialResult | None = None
 ) -> SearchResult:
-    """Complete the question from its conversation and search it; the rules' query is searched meanwhile."""
+    """Complete the question from its conversation and search it; search the rule-based query meanwhile."""
     if not needs_model(question, deps.model):
         return await search(await complete_question(question, deps.model, deps.prompts, budget), deps, budget)
     rule_query = rule_based_query(question)
     async with task_group() as tasks:
         completion_task = tasks.create_task(complete_question(question, deps.model, deps.prompts, budget))
-        # A speculation that fails must not take down the search that may follow it.
+        # When this search fails, the search for the completed question must still run.
         rule_search = tasks.create_task(
             _search_rule_query(rule_query, completion_task, deps, budget, on_partial_result)
         )
@@ -59,7 +59,7 @@ async def search_once(
             return SearchResult(query, rule_result.agents, rule_result.passages)
         result = await search(query, deps, budget)
         if not result.passages:
-            # The rewrite led nowhere or its search was cut: what the guess found is better than nothing.
+            # The completed question found nothing: the passages of the rule-based query are better than none.
             rule_outcome = await rule_search
             return (
                 result
@@ -77,7 +77,7 @@ async def _search_rule_query(
     budget: Budget,
     on_partial_result: OnPartialResult | None,
 ) -> SearchResult | KimasError:
-    # What agents make of a query costs calls: not for one that will most likely be another.
+    # Rewrites of agents cost model calls: not for a query that will probably change.
     result = await capture_error(search(rule_query, deps, budget, with_rewrites=False))
     has_compression = any(agent.compression != "none" for agent in deps.settings.retrieval_agents().values())
     if (

@@ -1,0 +1,492 @@
+"""The contract of the repositories, run over every database that can hold them.
+
+A second database is one more entry of `DATABASES`. Whatever runs here also has to compile for PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from sqlalchemy import ClauseElement, event
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql import visitors
+from sqlalchemy.sql.functions import FunctionElement
+
+from core.errors import StoreError, UsageError
+from core.settings import CacheSettings
+from core.storage.answer_cache import AnswerCache, CacheKey, delete_replies, to_scope
+from core.storage.auto_comments import AutoCommentRepository
+from core.storage.chat_history import ChatHistory
+from core.storage.engine import Database
+from core.storage.feed_state import FeedState, FeedStateRepository
+from core.storage.feedback import FeedbackRepository, LabelledQuestion, Rating
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.message_lookup import MessageLookup
+from core.storage.messages import Journal
+from core.storage.overrides import Audit, RuntimeOverrides, new_entry, off_key
+from core.storage.refresh_state import RefreshState, RefreshStateRepository
+from core.storage.tables import cursors, metadata
+from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
+from core.types import (
+    BY_BOT,
+    DOWN,
+    ESCALATION_COMMAND,
+    ESCALATION_SUFFIX,
+    UP,
+    Attachment,
+    Citation,
+    ConversationKey,
+    Message,
+    Question,
+    Reply,
+    SkipReason,
+    Trace,
+    Turn,
+    skip,
+)
+
+Opener = Callable[[Path], Awaitable[Database]]
+DATABASES: Mapping[str, Opener] = {"sqlite": lambda folder: Database.open(folder / "journal.db")}
+# What SQLite and PostgreSQL both have, with one meaning.
+PORTABLE_FUNCTIONS = {"avg", "coalesce", "count", "max", "substr", "sum"}
+
+POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
+CHAT = ConversationKey("telegram", "-100", "7")
+EAST = timezone(timedelta(hours=8))
+ASKED = Message(
+    *("1", CHAT, "42", "Ann", "How is it installed? 怎么装？", datetime(2026, 1, 2, 8, 0, 0, 5, tzinfo=EAST)),
+    addressed=True,
+    bot="9",
+    reference={"chat_id": -100},
+    attachments=(Attachment("picture", "error.png", 1200, {"file_id": "f"}),),
+)
+REPLY = Reply(
+    "With pip [1].",
+    (Citation(1, "docs/a.md#0", "docs", "Install", "a.md", ""),),
+    trace=Trace("install", "single", ("docs",), {"total": 12.5}, tokens={"docs.prompt": 3}, cost={"docs": 0.5}),
+)
+TODAY = datetime.now().astimezone().date()
+
+
+def check_portable(_connection: object, statement: ClauseElement, *_rest: object) -> None:
+    """Fail for a statement that PostgreSQL does not have."""
+    if not isinstance(statement, ClauseElement) or not statement.supports_execution:
+        return
+    statement.compile(dialect=POSTGRESQL)
+    names = {element.name for element in visitors.iterate(statement) if isinstance(element, FunctionElement)}
+    assert names <= PORTABLE_FUNCTIONS, statement
+
+
+@pytest.fixture(params=DATABASES)
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    opened = await DATABASES[request.param](tmp_path)
+    event.listen(opened._engine.sync_engine, "before_execute", check_portable)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def journal(database: Database) -> Journal:
+    return Journal(database)
+
+
+def later(days: float = 1) -> datetime:
+    return datetime.now(UTC) + timedelta(days=days)
+
+
+async def answered(journal: Journal, message: Message = ASKED, reply: Reply = REPLY, reply_id: str = "2") -> Message:
+    """Journal a message with its answer."""
+    await journal.record_message(message)
+    await journal.begin_answer(message)
+    await journal.mark_posting(message)
+    await journal.mark_posted(message, reply_id)
+    await journal.mark_answered(message, reply)
+    return message
+
+
+def test_the_tables_can_be_made_in_postgresql() -> None:
+    for table in metadata.sorted_tables:
+        assert str(CreateTable(table).compile(dialect=POSTGRESQL))
+        for index in table.indexes:
+            assert str(CreateIndex(index).compile(dialect=POSTGRESQL))
+
+
+async def test_a_transaction_is_kept_as_a_whole_or_not_at_all(database: Database, journal: Journal) -> None:
+    async def write(names: str, error: Exception | None = None) -> None:
+        async with database.transaction() as connection:
+            for name in names:
+                await connection.execute(cursors.insert().values(name=name, position=1))
+            if error:
+                raise error
+
+    with pytest.raises(ValueError, match="broken"):
+        await write("ab", ValueError("broken"))
+    with pytest.raises(StoreError, match="refuses to be written"):
+        await write("aa")
+    assert await journal.get_cursor("a") is None
+    await write("a")
+    assert await journal.get_cursor("a") == 1
+
+
+class TestMessages:
+    async def test_a_message_comes_back_as_it_was_recorded_once(self, journal: Journal) -> None:
+        assert await journal.record_message(ASKED)
+        assert not await journal.record_message(ASKED)
+        assert await journal.record_message(replace(ASKED, bot="10"))
+        ((message, reply_id), _) = await journal.get_pending("telegram")
+        assert (message, reply_id, message.sent_at.utcoffset()) == (ASKED, "", timedelta(0))
+
+    async def test_an_edit_counts_until_the_answer_begins(self, journal: Journal) -> None:
+        await journal.record_message(ASKED)
+        assert await journal.record_edit(replace(ASKED, text="Why?"))
+        assert await journal.begin_answer(ASKED) == "Why?"
+        assert not await journal.record_edit(replace(ASKED, text="Who?"))
+
+    async def test_a_crash_while_posting_closes_the_message(self, journal: Journal) -> None:
+        await journal.record_message(ASKED)
+        await journal.mark_posting(ASKED)
+        assert await journal.fail_uncertain("telegram") == 1
+        assert await journal.get_pending("telegram") == []
+
+    async def test_answers_become_history(self, journal: Journal) -> None:
+        await answered(journal)
+        turns = (Turn("user", ASKED.text, "Ann", "42"), Turn("assistant", REPLY.text))
+        assert tuple(await journal.get_history(CHAT, 9)) == turns
+        assert await journal.get_history(replace(CHAT, thread="8"), 9) == []
+        assert await journal.get_answer_by_reply(replace(ASKED, id="3", reply_to="2")) == turns
+
+    async def test_a_cursor_moves(self, journal: Journal) -> None:
+        assert await journal.get_cursor("telegram:9") is None
+        for position in (77, 2**40):
+            await journal.set_cursor("telegram:9", position)
+            assert await journal.get_cursor("telegram:9") == position
+
+    async def test_what_is_too_old_loses_its_words(self, journal: Journal) -> None:
+        await answered(journal)
+        silent = replace(ASKED, id="3")
+        await journal.record_message(silent)
+        await journal.mark_skipped(silent, skip(SkipReason.NOT_ADDRESSED))
+        await journal.record_message(replace(ASKED, id="4"))
+        assert await journal.erase_expired(None, later()) == 1
+        assert await journal.erase_expired(later(), later()) == 1
+        assert await journal.get_history(CHAT, 9) == []
+        assert [message.id for message, _ in await journal.get_pending("telegram")] == ["4"]
+
+    async def test_an_author_is_forgotten_with_all_that_was_kept(self, journal: Journal, database: Database) -> None:
+        await answered(journal)
+        cache = AnswerCache(database, CacheSettings(), "x")
+        key = CacheKey(to_scope(CHAT), ASKED.text, "how", "")
+        await cache.store(key, REPLY, {})
+        feedback, lessons = FeedbackRepository(database), TaughtAnswerRepository(database)
+        await feedback.rate(replace(ASKED, id="p"), "1", UP)
+        await lessons.submit(ASKED, "42", "Who?", "Me.")
+        forget = replace(ASKED, id="5", command="forget")
+        await journal.record_message(forget)
+        assert await journal.erase_author(forget) == 1
+        assert await journal.get_history(CHAT, 9) == []
+        assert await cache.find(key) == []
+        assert (await feedback.get_rating(ASKED, "1")).up == 0
+        assert await lessons.list_answers() == []
+
+
+class TestChatHistory:
+    async def test_what_people_wrote_lately(self, journal: Journal, database: Database) -> None:
+        history, second = ChatHistory(database), replace(ASKED, id="2", author_id="43", author="Ben", addressed=False)
+        await journal.record_message(ASKED)
+        await journal.record_message(second)
+        await journal.record_message(replace(second, id="3", reference={BY_BOT: True}))
+        await journal.begin_answer(second)
+        (first,) = await history.get_recent_messages(second, 600)
+        assert (first.id, first.author, first.text, first.is_later) == ("1", "Ann", ASKED.text, False)
+        (other,) = await history.get_recent_messages(ASKED, 600)
+        assert (other.id, other.has_proactive_answer, other.is_later) == ("2", True, True)
+        assert 0 <= other.age_s < 600
+        assert await history.get_recent_messages(second, -1) == []
+        assert await history.count_answers_to(replace(second, id="4"), 600) == 1
+        assert await history.get_replied_author(replace(ASKED, id="4", reply_to="2")) == "43"
+
+    async def test_what_was_answered(self, journal: Journal, database: Database) -> None:
+        history, next_message = ChatHistory(database), replace(ASKED, id="3", reply_to="2")
+        assert not await history.has_answered(CHAT, "9")
+        await answered(journal)
+        assert await history.has_answered(CHAT, "9")
+        (earlier,) = await history.get_earlier_answers(next_message, 600)
+        assert (earlier.question, earlier.reply) == (ASKED.text, REPLY.text)
+        assert await history.get_posting_bot(next_message) == "9"
+        (answer,) = await history.get_bot_answers(next_message, 600)
+        assert (answer.bot, answer.is_proactive, answer.is_offer) == ("9", False, False)
+        assert await history.was_told(next_message, REPLY.text, 600)
+        assert not await history.was_told(next_message, "No.", 600)
+
+    async def test_a_message_that_several_bots_received(self, journal: Journal, database: Database) -> None:
+        other = replace(ASKED, bot="10", id="77", addressed=False)
+        await journal.record_message(other)
+        await journal.record_message(ASKED)
+        (duplicate,) = await ChatHistory(database).get_duplicates(ASKED)
+        assert (duplicate.text, duplicate.is_first, duplicate.is_addressed) == (ASKED.text, True, False)
+        await ChatHistory(database).mark_addressed(other)
+        assert (await ChatHistory(database).get_duplicates(ASKED))[0].is_addressed
+
+
+class TestMessageLookup:
+    async def test_what_a_message_is_about(self, journal: Journal, database: Database) -> None:
+        lookup, command = MessageLookup(database), replace(ASKED, id="5", text="", reply_to="2")
+        await answered(journal)
+        assert (stored := await lookup.get_message(command, "1"))
+        assert (stored.message, stored.is_unanswered) == (ASKED, False)
+        assert [match.message for match in await lookup.find_replied_to(command)] == [ASKED]
+        assert await lookup.find_question(command) == ASKED
+        assert await lookup.find_question(replace(command, reply_to="")) == ASKED
+        assert await lookup.find_question(replace(command, reply_to="", author_id="43")) is None
+        assert await lookup.is_readable_answer(command)
+        assert await lookup.get_message(replace(command, bot="10"), "1") is None
+
+    async def test_a_restricted_thread_is_not_told_of_elsewhere(self, journal: Journal, database: Database) -> None:
+        lookup = MessageLookup(database)
+        await answered(journal, replace(ASKED, reference={"closed": True}))
+        elsewhere = replace(ASKED, id="5", key=replace(CHAT, thread="8"), reply_to="2")
+        assert await lookup.get_readable_message(elsewhere, "1") is None
+        assert await lookup.get_readable_message(replace(elsewhere, key=CHAT), "1") is not None
+        assert not await lookup.is_readable_answer(elsewhere)
+        assert await lookup.get_last_outcome(elsewhere) is None
+
+    async def test_outcomes(self, journal: Journal, database: Database) -> None:
+        lookup, command = MessageLookup(database), replace(ASKED, id="5", text="", command="why")
+        assert await lookup.get_last_outcome(command) is None
+        await answered(journal)
+        failed = replace(ASKED, id="3")
+        await journal.record_message(failed)
+        await journal.mark_failed(failed, "the model is down")
+        assert (last := await lookup.get_last_outcome(command))
+        assert (last.state, last.reply, last.trace["query"]) == ("answered", REPLY.text, "install")
+        assert [citation["source"] for citation in last.citations] == ["docs"]
+        assert await lookup.get_outcome(command, "2") == last, "by the id of the answer"
+        assert (outcome := await lookup.get_outcome(command, "3"))
+        assert (outcome.state, outcome.reason) == ("failed", "the model is down")
+
+    async def test_escalations(self, journal: Journal, database: Database) -> None:
+        lookup, since = MessageLookup(database), datetime.now(UTC) - timedelta(minutes=5)
+        assert not await lookup.has_escalation_since(ASKED, since)
+        await journal.record_message(replace(ASKED, id=f"1{ESCALATION_SUFFIX}", command=ESCALATION_COMMAND))
+        assert await lookup.has_escalation_since(ASKED, since)
+        assert not await lookup.has_escalation_since(ASKED, later())
+
+
+class TestAnswerCache:
+    KEY = CacheKey(to_scope(CHAT), "How?", "how", "install")
+
+    async def test_a_reply_is_found_by_its_words_and_by_its_sense(self, database: Database) -> None:
+        cache = AnswerCache(database, CacheSettings(similarity=0.9), "x")
+        await cache.store(self.KEY, REPLY, {"docs": "v1"})
+        (entry,) = await cache.find(self.KEY)
+        assert (entry.question, entry.is_exact_match, entry.versions) == ("How?", True, {"docs": "v1"})
+        assert (entry.reply.text, entry.reply.citations, entry.reply.trace.cached) == (
+            REPLY.text,
+            REPLY.citations,
+            True,
+        )
+        (alike,) = await cache.find(replace(self.KEY, normalized="how then"))
+        assert not alike.is_exact_match
+        assert await cache.find(replace(self.KEY, scope=to_scope(replace(CHAT, chat="-2")))) == []
+        assert await AnswerCache(database, CacheSettings(), "y").find(self.KEY) == []
+
+    async def test_replies_leave(self, database: Database) -> None:
+        cache = AnswerCache(database, CacheSettings(entries=2), "x")
+        keys = [replace(self.KEY, normalized=name, canonical_form=name) for name in ("a", "b", "c")]
+        for key in keys:
+            await cache.store(key, REPLY, {})
+        assert [len(await cache.find(key)) for key in keys] == [0, 1, 1]
+        await cache.evict([entry.number for entry in await cache.find(keys[1])])
+        assert await cache.find(keys[1]) == []
+        assert await delete_replies(database, later().timestamp()) == 1
+
+
+class TestFeedback:
+    async def test_ratings(self, journal: Journal, database: Database) -> None:
+        repository = FeedbackRepository(database)
+        await answered(journal)
+        press = replace(ASKED, id="p1", author_id="43", reply_to="2")
+        answer = await repository.find_answer(press)
+        assert answer is not None
+        assert (answer.question, answer.reply, answer.passages) == (ASKED, REPLY.text, ("docs/a.md#0",))
+        assert await repository.rate(press, "1", UP) == Rating(UP, "", 1, 0)
+        assert await repository.rate(press, "1", UP) == Rating(UP, "", 1, 0), "the same press again"
+        other = replace(press, id="p2", author_id="44")
+        assert await repository.rate(other, "1", DOWN, "wrong") == Rating(DOWN, "wrong", 1, 1)
+        assert await repository.rate(replace(press, id="p3"), "1", UP) == Rating("", "", 0, 1)
+        assert await repository.get_rating(other, "1") == Rating(DOWN, "wrong", 0, 1)
+        (day,) = await repository.get_daily_ratings(later(-1))
+        assert (day.day, day.up, day.down, day.reasons) == (TODAY, 0, 1, {"wrong": 1})
+        labelled = [LabelledQuestion("telegram", "-100", "1", ASKED.text, False)]
+        assert await repository.get_labelled_questions(("telegram", "-100")) == labelled
+        assert await repository.get_labelled_questions(("telegram", "-2")) == []
+        assert await repository.erase_before(later()) == 2
+
+    async def test_a_bad_answer_is_not_given_again(self, database: Database) -> None:
+        cache, key = AnswerCache(database, CacheSettings(), "x"), CacheKey(to_scope(CHAT), ASKED.text, "how", "")
+        await cache.store(key, REPLY, {})
+        await FeedbackRepository(database).evict_cached_reply(ASKED)
+        assert await cache.find(key) == []
+
+
+class TestTaughtAnswers:
+    async def test_an_answer_is_reviewed(self, database: Database) -> None:
+        repository = TaughtAnswerRepository(database)
+        number = await repository.submit(ASKED, "43", " Who\nmade it? ", " We did. ")
+        assert number == 1
+        assert await repository.submit(ASKED, "43", "Who?", "Others.") is None
+        (answer,) = await repository.list_answers("pending")
+        assert (answer.question, answer.answer, answer.teacher, answer.at.tzinfo) == (
+            *("Who made it?", "We did.", "Ann"),
+            UTC,
+        )
+        decided = await repository.decide(1, "approved", "Boss")
+        assert (decided.state, decided.reviewer, decided.reviewed_at is None) == ("approved", "Boss", False)
+        assert await repository.list_answers("pending") == []
+        assert await repository.erase_before(later()) == 0, "what is approved stays"
+        assert (await repository.edit(1, "Nobody.")).state == "pending"
+        assert await repository.erase_before(later()) == 1
+        with pytest.raises(UsageError, match="no answer 1"):
+            await repository.decide(1, "rejected", "Boss")
+
+    async def test_a_number_is_never_used_again(self, database: Database) -> None:
+        repository = TaughtAnswerRepository(database)
+        await repository.submit(ASKED, "", "Who?", "We.")
+        await repository.erase_before(later())
+        assert await repository.submit(replace(ASKED, id="2"), "", "Who?", "We.") == 2
+
+
+class TestUsage:
+    QUESTION = Question("How?", id="1", author_id="42", key=CHAT)
+
+    async def test_what_answers_consumed(self, database: Database) -> None:
+        repository, day = UsageRepository(database), date(2026, 1, 2)
+        assert await repository.get_average() is None
+        agents = {"docs": TokenUsage(10, 4, 0.5), "writer": TokenUsage(30, 6, 1.0)}
+        await repository.record(self.QUESTION, "answered", agents, day)
+        await repository.record(replace(self.QUESTION, author_id="43"), "cached", {}, day)
+        total = TokenUsage(40, 10, 1.5)
+        totals = await repository.get_totals(day, replace(self.QUESTION, author_id="43"))
+        assert (totals.overall, totals.chat, totals.user) == (total, total, TokenUsage())
+        assert await repository.get_average() == total
+        (usage,) = await repository.get_daily_usage(day)
+        assert (usage.day, usage.answers, usage.cached, usage.failed, usage.usage) == ("2026-01-02", 2, 1, 0, total)
+        assert await repository.get_daily_usage(day + timedelta(days=1)) == []
+        assert await repository.get_agent_usage(day) == [
+            AgentUsage(name, 1, agents[name]) for name in ("writer", "docs")
+        ]
+        assert await repository.anonymize(day + timedelta(days=9), 3) == 2
+        assert (await repository.get_totals(day, self.QUESTION)).user == TokenUsage()
+        assert (await repository.get_totals(day, self.QUESTION)).overall == total
+
+    async def test_statistics_by_day_and_chat(self, journal: Journal, database: Database) -> None:
+        repository = StatisticsRepository(database)
+        await answered(journal)
+        await journal.record_message(replace(ASKED, id="3", key=replace(CHAT, chat="-2")))
+        await UsageRepository(database).record(self.QUESTION, "answered", {"docs": TokenUsage(3, 1, 0.5)}, TODAY)
+        (whole,) = (await repository.get_daily_statistics(TODAY)).values()
+        assert (whole.states, whole.tokens, whole.cost) == ({"answered": 1, "received": 1}, 4, 0.5)
+        (other,) = (await repository.get_daily_statistics(TODAY, ("telegram", "-2"))).values()
+        assert (other.states, other.tokens) == ({"received": 1}, 0)
+        assert (await repository.count_pending(), await repository.count_pending(("telegram", "-100"))) == (1, 0)
+        received = await repository.get_last_received(["telegram", "slack"])
+        assert list(received) == ["telegram"]
+        assert abs(datetime.now(UTC) - received["telegram"]) < timedelta(minutes=10)
+
+
+class TestOverrides:
+    async def test_a_change_is_in_force_everywhere_and_written_down(self, database: Database) -> None:
+        overrides, others = (RuntimeOverrides(database, cache_ttl_s=0) for _ in range(2))
+        command = replace(ASKED, command="mode", text="mention")
+        await overrides.change(command, "telegram:-100", "mode", "mention", before="auto")
+        await overrides.change(command, "", off_key("docs"), "1")
+        await others.load()
+        assert (others.mode("telegram:-100"), others.mode("telegram:-2"), others.is_off("docs")) == (
+            "mention",
+            None,
+            True,
+        )
+        await others.change(command, "telegram:-100", "mode", None)
+        await overrides.load()
+        assert overrides.mode("telegram:-100") is None
+        entries = await Audit(database).get_newest(9, chat=("telegram", "-100"))
+        assert [(entry.what, entry.before, entry.after) for entry in entries] == [
+            ("telegram:-100 mode", "mention", "as configured"),
+            ("off.docs", "", "1"),
+            ("telegram:-100 mode", "auto", "mention"),
+        ]
+        assert all(entry.at.tzinfo and entry.outcome == "changed" for entry in entries)
+
+    async def test_the_audit_forgets_what_is_too_old(self, database: Database) -> None:
+        entry = replace(new_entry(ASKED, "refused", "no right to"), at=later(-5))
+        await Audit(database).record(entry)
+        assert await Audit(database).get_newest(9) == [entry]
+        assert await Audit(database).get_newest(9, chat=("telegram", "-2")) == []
+        fresh = new_entry(ASKED, "failed", "the disk is full")
+        await Audit(database, lambda: 3).record(fresh)
+        assert await Audit(database).get_newest(9) == [fresh]
+
+
+class TestRefreshState:
+    async def test_a_refresh_from_request_to_end(self, database: Database) -> None:
+        repository = RefreshStateRepository(database)
+        assert await repository.get_state("docs") == RefreshState()
+        await repository.request_refresh(["docs"])
+        assert (await repository.get_state("docs")).is_requested
+        await repository.mark_started("docs", "abc")
+        started = await repository.get_state("docs")
+        assert (started.unfinished, started.failures, started.is_requested, started.is_pending) == (
+            True,
+            1,
+            False,
+            True,
+        )
+        await repository.mark_succeeded("docs", passages=5, documents=2, counts={"added": 2}, changed=True)
+        done = await repository.get_state("docs")
+        assert (done.passages, done.documents, done.counts, done.failures) == (5, 2, {"added": 2}, 0)
+        assert done.changed_at == done.last_success == done.ended_at
+        assert not done.is_pending
+        assert done.ended_at is not None
+        assert done.ended_at.tzinfo is UTC
+
+    async def test_failures_pauses_and_ends(self, database: Database) -> None:
+        repository = RefreshStateRepository(database)
+        for _ in range(2):
+            await repository.mark_started("docs", "abc")
+            await repository.mark_failed("docs", "no network", passages=0, documents=0, changed=False)
+        await repository.mark_started("docs", "abc")
+        await repository.mark_aborted("docs")
+        await repository.set_paused("notes", True)
+        await repository.mark_invalidated(["docs"])
+        states = await repository.get_states()
+        assert (states["docs"].failures, states["docs"].error, states["docs"].made_by) == (2, "no network", "")
+        assert states["notes"] == RefreshState(paused=True)
+        await repository.delete_state("docs")
+        assert set(await repository.get_states()) == {"notes"}
+
+
+async def test_feed_state(database: Database) -> None:
+    repository = FeedStateRepository(database)
+    assert await repository.load("news") is None
+    for state in (FeedState(1.5), FeedState(1767340800.25, ("a", "新"), '"etag"', "Fri")):
+        await repository.save("news", state)
+        assert await repository.load("news") == state
+
+
+async def test_comments_below_a_post(journal: Journal, database: Database) -> None:
+    repository, post = AutoCommentRepository(database), replace(ASKED, id="50", addressed=False)
+    rival = replace(post, id="51", reply_to="50", reference={BY_BOT: True})
+    for message in (rival, replace(rival, id="52", reference={}), replace(rival, id="53", bot="10")):
+        await journal.record_message(message)
+    assert await repository.count_competitor_replies(post) == 1
+    assert await repository.count_recent_comments(post, []) == 0
+    await answered(journal, post)
+    await repository.set_thread(post, "60")
+    assert await journal.get_history(replace(CHAT, thread="60"), 9)
+    assert await repository.count_recent_comments(post, []) == 1
+    assert await repository.count_recent_comments(post, ["50"]) == 0
