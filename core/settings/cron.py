@@ -41,7 +41,7 @@ class RefreshSchedule:
     jitter: float = DEFAULT_JITTER
 
     def next_after(self, last: datetime, jitter_fraction: float = 0.0) -> datetime | None:
-        """Return the next time after `last` (with a time zone), or None for never; `luck` (0 to 1) is the delay's."""
+        """Return the next time after `last` (with a time zone), or None; `jitter_fraction` is the delay's, 0 to 1."""
         if not self.cron:
             minutes = min(self.minutes, MAX_MINUTES) * (1 + self.jitter * jitter_fraction)
             return last + timedelta(minutes=minutes) if minutes else None
@@ -58,7 +58,7 @@ class CronSchedule:
     """The times of a cron expression in a time zone: those of any of the triggers, which count in UTC.
 
     A time that a change of clocks leaves out comes an hour later. One that it repeats comes once, unless the expression
-    names no hour or no minute (`often`): work that recurs all the time goes on in the hour that is repeated.
+    names no hour or no minute (`is_frequent`): work that recurs all the time goes on in the hour that is repeated.
     """
 
     triggers: Sequence[CronTrigger]

@@ -191,7 +191,7 @@ class _Draft:
         return None
 
     def add_error(self, path: KeyPath, text: str, *, is_missing: bool = False) -> None:
-        """Note what is wrong at a path; `absent` when it is a key that should be there."""
+        """Note what is wrong at a path; `is_missing` says that a key should be there."""
         layer = self.find_layer(path[:-1] if is_missing else path)
         line, location = layer.locate(path) if layer else (0, "configuration")
         rank = layer.rank if layer else 0

@@ -65,8 +65,8 @@ class YamlFile:
 def read_yaml(path: Path) -> YamlFile:
     """Read one YAML document. An empty file has the data None.
 
-    Raises `YamlFault` when the file cannot be read, is not UTF-8 (or UTF-16) text, is not valid YAML, has a key twice
-    in one mapping, or contains itself through an alias.
+    Raises `YamlFileError` when the file cannot be read, is not UTF-8 (or UTF-16) text, is not valid YAML, has a key
+    twice in one mapping, or contains itself through an alias.
     """
     try:
         raw = path.read_bytes()

@@ -45,14 +45,14 @@ class BufferedSink:
         """Show nothing."""
 
     async def finish(self, reply: Reply) -> None:
-        """Hand on the whole reply. Raises `Withheld` for one that is unfit."""
+        """Hand on the whole reply. Raises `CommentSuppressed` for one that is unfit."""
         if reason := self._reject_reason(reply):
             raise CommentSuppressed(reason)
         self.reply = reply
         await self._sink.finish(replace(reply, text=self._heading + reply.text))
 
     async def fail(self, text: str) -> None:
-        """Raise `Withheld`: nobody asked, so nobody is told."""
+        """Raise `CommentSuppressed`: nobody asked, so nobody is told."""
         raise CommentSuppressed(skip(SkipReason.COMMENT_FAILED, error=text))
 
 
@@ -72,7 +72,7 @@ class GuardedDelivery:
     async def mark_posting(self) -> None:
         """Note it, then look: what is written down first costs no time in which others come first.
 
-        Raises `Withheld` when the look says no; nothing is posted then.
+        Raises `CommentSuppressed` when the look says no; nothing is posted then.
         """
         await self._delivery.mark_posting()
         if reason := await self._precondition():

@@ -58,7 +58,7 @@ async def set_threshold(
 
 
 def format_result(calibration: CalibrationResult, *, is_applied: bool = True, texts: Messages = ENGLISH) -> str:
-    """Return what fitting came to, as Markdown: a proposal where it is not applied."""
+    """Return the result of fitting as Markdown: a proposal where it is not applied."""
     current, fitted = f"{calibration.current_threshold:g}", f"{calibration.fitted_threshold:g}"
     if calibration.is_better:
         summary, fitted = (

@@ -1,4 +1,4 @@
-"""The desk: every command is looked up, its author's right is checked, and its handler is asked."""
+"""The dispatcher: it looks up a command, checks that its author may use it, and calls the handler."""
 
 from __future__ import annotations
 

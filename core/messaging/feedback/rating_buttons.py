@@ -92,7 +92,7 @@ def to_rating_message(
     bot: str = "",
     private: bool = False,
 ) -> Message:
-    """Return a press as a message. `number` is its id, the same whenever the platform delivers this press."""
+    """Return a press as a message. `message_id` is the same whenever the platform delivers this press."""
     return Message(
         id=message_id,
         key=ConversationKey(platform, chat, THREAD),

@@ -56,9 +56,9 @@ class ClassifierScores:
 
 @dataclass(frozen=True, slots=True)
 class GateEvaluation:
-    """The gate as `configured`, and `crossed`: weights and threshold fitted on other cases than those measured.
+    """The gate as `configured`, and `cross_validated`: weights and threshold fitted on other cases than those measured.
 
-    `by_words` cases needed no search. `weights` and `threshold` are fitted on all cases.
+    `rule_based_count` cases needed no search. `weights` and `threshold` are fitted on all cases.
     """
 
     cases: int
@@ -81,7 +81,7 @@ def is_rejected_by_rules(text: str) -> bool:
 def require_enough_cases(cases: Sequence[GateCase], purpose: str, hint: str) -> None:
     """Raise `UsageError` for fewer cases of either kind than anything can be fitted to.
 
-    Those that their words alone decide do not count. `what` is to be fitted, `hint` says where more cases come from.
+    Cases that words alone decide do not count. `purpose` begins the message; `hint` says where more cases come from.
     """
     labels = [case.should_answer for case in cases if not is_rejected_by_rules(case.text)]
     answer_count, ignore_count = sum(labels), len(labels) - sum(labels)
@@ -135,7 +135,7 @@ def _evaluate(scored_cases: Sequence[ScoredCase], settings: Settings) -> GateEva
 
 
 def cross_validate(scored_cases: Sequence[ScoredCase], fit_function: FitFunction) -> Sequence[tuple[float, bool]]:
-    """Return of every case how sure the gate is and whether it speaks, by what `fit_to` makes of the other folds."""
+    """Return of every case how sure the gate is and whether it speaks, by what `fit_function` makes of the others."""
     predictions = [(0.0, False)] * len(scored_cases)
     for fold in _split_folds([scored.case.should_answer for scored in scored_cases]):
         held_out = set(fold)
@@ -210,10 +210,10 @@ _LABELING_HINT = "Rate answers in this chat: 👍 makes a question one to answer
 
 @dataclass(frozen=True, slots=True)
 class CalibrationResult:
-    """The `fitted` threshold beside the one `before`, and the scores of both on the same labelled messages.
+    """The current and the fitted threshold, and the scores of both on the same labelled messages.
 
-    `crossed` is by cross-validation: every message with the threshold that the other messages give. `answer` messages
-    deserved their answer and `leave` did not; `by_words` of them are decided by their words alone.
+    `cross_validated_scores` judge every message by the threshold that the other messages give. `answer_count` messages
+    deserved their answer and `ignore_count` did not; the words alone decide `rule_based_count` of them.
     """
 
     answer_count: int

@@ -38,7 +38,7 @@ async def is_follow_up(message: Message, history: ChatHistory, settings: Setting
 async def follow_up_bot(message: Message, history: ChatHistory, settings: Settings) -> str | None:
     """Return which bot of ours a message in a thread goes on with, None for nobody's. A bot may have the id "".
 
-    That is the bot which answered its author there last, and where the thread is one conversation (`FOLLOWED`) for
+    That is the bot which answered its author there last, and where the thread is one conversation (`SHARED_THREAD`) for
     everybody else the bot which answered there last: to them a plain question is needed. It counts for
     `gate.follow_up_minutes`, and never below a comment of the bot's own accord. Raises `StoreError`.
     """

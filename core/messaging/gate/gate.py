@@ -75,7 +75,7 @@ class Gate:
         return self._live.settings.gate
 
     async def judge(self, message: Message, *, is_resumed: bool = False) -> GateDecision:
-        """Judge one message. What was `begun` before a restart is finished wherever the bot may still speak.
+        """Judge one message. With `is_resumed` its answer began before a restart, and is finished if allowed.
 
         Raises `StoreError` when the journal cannot be read.
         """

@@ -27,7 +27,7 @@ async def other_addressee_reason(
 ) -> SkipReason | None:
     """Return why a message is for somebody else than the bot and the group, or None.
 
-    `said` is what was said in the chat lately: whoever is called by their name at the beginning is one of those who
+    `recent_messages` are those of the chat: whoever is called by their name at the beginning is one of those who
     wrote it. Raises `StoreError` when the journal cannot be read.
     """
     if mentions_person(message.text):
@@ -96,9 +96,9 @@ POLL_INTERVAL_S = 0.25
 async def wait_while_typing(
     adapter: Adapter, message: Message, max_wait_s: float, wait: Callable[[float], Awaitable[bool]]
 ) -> bool:
-    """Wait while somebody writes where the message stands, its author too, at most `most_s` seconds.
+    """Wait while somebody writes where the message stands, its author too, at most `max_wait_s` seconds.
 
-    `pause` waits for some seconds and returns False when there is no time for that; then False is returned.
+    `wait` waits for some seconds and returns False when there is no time for that; then False is returned.
     """
     deadline = time.monotonic() + max_wait_s
     while adapter.is_typing(message.key) and time.monotonic() < deadline:

@@ -135,12 +135,12 @@ class GateFeatures:
     foreign: float
 
     def to_row(self) -> tuple[float, ...]:
-        """Return the signs in the order of `NAMES`, with the constant in front."""
+        """Return the features in the order of `FEATURE_NAMES`, with the constant in front."""
         return 1.0, self.personal, self.match, self.foreign
 
 
 def extract_features(text: str, relevance: Relevance) -> GateFeatures:
-    """Return the signs of a message."""
+    """Return the features of a message."""
     return GateFeatures(float(is_small_talk(text)), relevance.overlap, relevance.oov_share)
 
 

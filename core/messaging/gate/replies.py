@@ -1,4 +1,4 @@
-"""Messages without words: a picture that can be looked at is a question, all else is told plainly, once, or nothing."""
+"""What the gate says by itself: offers, a question for details, duplicates, and messages without words."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def decide_attachment_only(
 ) -> tuple[Skip | None, str]:
     """Return why to be silent about what is attached, or what to say about it; neither where it is a question.
 
-    `sees` tells whether a model looks at pictures. Raises `StoreError` when the journal cannot be read.
+    `has_vision` says whether a model looks at pictures. Raises `StoreError` when the journal cannot be read.
     """
     kind, description = get_main_kind(message), describe(message)
     if not message.addressed:

@@ -49,7 +49,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One number with the interval that holds it in `LEVEL` of the resamples. None where it is not defined."""
+    """One number with the interval that holds it in `CONFIDENCE_LEVEL` of the resamples. None: undefined."""
 
     value: float | None
     low: float | None

@@ -1,6 +1,7 @@
 """Slash commands: one table that every platform renders in its own way.
 
-An entry here and a handler of the same name in `core.administration` make a command.
+An entry here, its texts in `core.text.catalogue` and a handler of the same name in `core.messaging.commands` make a
+command.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 class Argument:
     """One argument, given in the order of the table.
 
-    A `choice` is one of `choices`; of the other kinds `choices` are words that may stand in place of a value. `least`
-    and `most` bound a number. A `text` takes all that is left. An `alternative` is given in place of the argument
+    A `choice` is one of `choices`; for other kinds `choices` are words that may replace a value. `min_value`
+    and `max_value` bound a number. A `text` takes the rest. One that `is_alternative` stands in place of the argument
     before it, a number: a word that is none is taken for it.
     """
 
@@ -115,8 +116,8 @@ AS_CONFIGURED, FITTED = "default", "auto"
 class Command:
     """A command's name without the slash, what the menu says about it, and who may give it.
 
-    With one of `for_owners` as its first argument only owners may. `hidden` says that the answer is for the asker's
-    eyes alone where the platform can do that.
+    Only owners may use it with one of `owner_only_values` as its first argument. If `is_ephemeral`, only its author
+    sees the answer, where the platform can do that.
     """
 
     name: str
