@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
 
+from core.storage.engine import Database
 from knowledge import embedding
 from tests.deployment import logging_as_it_was
 from tests.timelapse import run_fast
@@ -61,10 +65,28 @@ class SharedModel:
 
 
 make_model_spec = embedding._make_model_spec
+open_database = Database.open
+
+
+async def open_copy(template: Path, path: Path) -> Database:
+    """Open a database; a new one is a copy of the template, which takes a fraction of the time."""
+    if not template.exists():
+        with tempfile.TemporaryDirectory(dir=template.parent) as folder:
+            unfinished = Path(folder) / "template.db"
+            await (await open_database(unfinished)).close()
+            unfinished.rename(template)
+    # Whoever else opens it at the same time, and a place where nothing can be, is the business of the product.
+    with suppress(OSError), tempfile.NamedTemporaryFile(dir=template.parent) as copy:
+        if not path.exists():
+            shutil.copyfile(template, copy.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.link(copy.name, path)
+    return await open_database(path)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _one_embedding_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Convert the embedding model once per run, and make the tables of a journal once per process."""
     base = tmp_path_factory.getbasetemp()
     run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -73,6 +95,7 @@ def _one_embedding_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedding, "_make_model_spec", shared)
+        patch.setattr(Database, "open", partial(open_copy, base / "template.db"))
         # With more workers than processors, what has a lower priority would hardly get its turn.
         patch.setattr(embedding, "lower_thread_priority", lambda: None)
         yield
