@@ -18,7 +18,7 @@ from tests.peers.telegram import Author, Chat, TelegramPeer
 from tests.peers.telegram_text import Entity, units
 
 PICTURES = ROOT / "docs" / "images"
-QUESTION = "What happens when somebody presses thumbs down?"
+QUESTION = "What happens if the bot crashes while it answers?"
 GROUP, YOU, PATIENCE_S = -1001000000001, Author(1001, "You", "you"), 60
 
 WIDTH, MARGIN, BUBBLE, INSIDE = 680, 14, 560, 14
