@@ -17,6 +17,7 @@ from core.types import (
     ConversationKey,
     Message,
     Passage,
+    Question,
     Reply,
     SourceState,
     Turn,
@@ -164,6 +165,8 @@ class Sink(Protocol):
 
 
 MessageHandler = Callable[[Message], Awaitable[None]]
+# Answers a question into its sink.
+AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
 
 class Delivery(Protocol):

@@ -6,8 +6,8 @@ from typing import Any
 
 from bots.daemon.bootstrap import make_dispatcher, make_live_settings, make_message_processor
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.processor import AnswerFunction, MessageProcessor
-from core.ports import Library
+from core.messaging.processor import MessageProcessor
+from core.ports import AnswerFunction, Library
 from core.settings import Settings
 from core.storage.messages import Journal
 

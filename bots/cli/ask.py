@@ -8,9 +8,7 @@ from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
-from bots.cli.check import check as examine
-from bots.cli.check import make_probes
-from bots.cli.console import print_findings, print_passages, print_refresh_result
+from bots.cli.console import print_passages, print_refresh_result, redact_refresh_result
 from bots.cli.explain_output import explanation_as_json, format_explanation_lines
 from bots.common.terminal import SilentSink, ingest_progress, make_console, print_json, strip_control_characters
 from bots.console.render import ConsoleSink
@@ -129,16 +127,6 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     return 1 if result.failures else 0
 
 
-async def check(settings: Settings, *, live: bool, as_json: bool) -> int:
-    """Validate what the configuration names; exit code 1 when something is wrong with it."""
-    findings = await examine(settings, live=live, probes=make_probes(settings))
-    if as_json:
-        print_json({"findings": [asdict(finding) for finding in findings]})
-    else:
-        print_findings(make_console(), findings)
-    return 1 if any(finding.level == "error" for finding in findings) else 0
-
-
 def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
     """Return the object that `kimas ask --json` prints (a contract)."""
     from core.storage.usage import total_usage
@@ -203,10 +191,3 @@ def refresh_result_as_json(result: RefreshResult) -> Mapping[str, Any]:
         for report in result.reports
     ]
     return {"sources": sources + [{"name": name, "error": reason} for name, reason in result.failures.items()]}
-
-
-def redact_refresh_result(result: RefreshResult, settings: Settings) -> RefreshResult:
-    """Return the same without the credentials that addresses in its messages may hold."""
-    redact = make_redactor(get_secret_values(settings))
-    reports = tuple(replace(report, stale=redact(report.stale)) for report in result.reports)
-    return RefreshResult(reports, {name: redact(reason) for name, reason in result.failures.items()})

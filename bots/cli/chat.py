@@ -10,14 +10,13 @@ import asyncio
 import sys
 import tempfile
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bots.cli.ask import redact_refresh_result
-from bots.cli.console import print_refresh_result
+from bots.cli.console import print_refresh_result, redact_refresh_result
 from bots.common.open_storage import open_journal, open_refresh_repository
 from bots.common.terminal import ingest_progress, make_console
 from bots.console.convert import HINT
@@ -37,7 +36,7 @@ from core.messaging.commands.explain_command import explain_command
 from core.messaging.policy.command_table import forget_text, is_question
 from core.observability.logs import make_redactor
 from core.observability.recorder import ProcessingOutcome
-from core.ports import Sink
+from core.ports import AnswerFunction, Sink
 from core.runtime.tasks import task_group
 from core.settings import HandoffSettings, Settings
 from core.settings.loader import get_secret_values
@@ -49,14 +48,12 @@ from core.types import Message, Question, Reply, Turn
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from core.messaging.commands.form import CommandRequest
+    from core.messaging.commands.context import CommandRequest
     from core.messaging.processor import MessageProcessor
     from core.ports import SourceRefresher
 
 EXIT_WORDS = frozenset({"exit", "quit", ":q"})
 WARM_UP_START_S = 0.01
-
-AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)

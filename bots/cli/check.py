@@ -7,12 +7,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
-from typing import Literal
 
+from bots.cli.console import Finding, print_findings
+from bots.common.terminal import make_console, print_json
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, get_section_path
 from bots.daemon.feeds import find_feed_errors, probe_feed
 from core.errors import SourceError
@@ -50,8 +51,7 @@ from knowledge.sources.git.source import GitRepository, is_local
 from knowledge.sources.plugin import find_plugin
 from knowledge.web.addresses import redact_url
 
-LiveSettings = HttpApiSource | SearchApiSource | RemoteRagSource
-Level = Literal["ok", "warning", "error"]
+LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource
 
 PROBE_TIMEOUT_S = 15.0
 LOW_DISK_BYTES = 1_000_000_000
@@ -61,20 +61,21 @@ LIVE_ONLY_HINT = "reached with --live only"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: `subject` is its path in the configuration, or its name."""
-
-    level: Level
-    subject: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Probe:
     """A try at reaching a service. `run` returns what it found in a few words, or raises."""
 
     subject: str
     run: Callable[[], Awaitable[str]]
+
+
+async def run_check(settings: Settings, *, live: bool, as_json: bool) -> int:
+    """Validate what the configuration names; exit code 1 when something is wrong with it."""
+    findings = await check(settings, live=live, probes=make_probes(settings))
+    if as_json:
+        print_json({"findings": [asdict(finding) for finding in findings]})
+    else:
+        print_findings(make_console(), findings)
+    return 1 if any(finding.level == "error" for finding in findings) else 0
 
 
 async def check(
@@ -149,7 +150,7 @@ async def _check_source(name: str, source: SourceSettings, data_dir: Path) -> Fi
 
 
 async def _describe_source(name: str, source: SourceSettings, data_dir: Path) -> str:
-    if isinstance(source, LiveSettings):
+    if isinstance(source, LiveSourceSettings):
         return _describe_live_source(name, source)
     if isinstance(source, StandingSource):
         return await asyncio.to_thread(_describe_standing_queries, source)
@@ -190,7 +191,7 @@ def _describe_standing_queries(source: StandingSource) -> str:
     return f"{len(source.queries)} queries{queries_file_note}: asked of {source.of} by a refresh"
 
 
-def _describe_live_source(name: str, source: LiveSettings) -> str:
+def _describe_live_source(name: str, source: LiveSourceSettings) -> str:
     """Say where a live source asks. Raises `SourceError` for a template or mapping that cannot be used."""
     live_source = open_live_source(name, source)
     return f"{live_source.display_url}: asked at question time, {LIVE_ONLY_HINT}"
@@ -236,7 +237,7 @@ def _make_remote_probes(settings: Settings) -> list[Probe]:
                 return await _describe_git_head(open_source(name, source, settings.data_dir), source)
 
             probes.append(Probe(f"sources.{name}", run))
-        elif isinstance(source, LiveSettings):
+        elif isinstance(source, LiveSourceSettings):
             probes.append(Probe(f"sources.{name}", partial(_probe_live_source, name, source)))
         elif isinstance(source, GithubSource | GitlabSource):
             project = ForgeProject(name, source, settings.data_dir)
@@ -244,7 +245,7 @@ def _make_remote_probes(settings: Settings) -> list[Probe]:
     return probes
 
 
-async def _probe_live_source(name: str, source: LiveSettings) -> str:
+async def _probe_live_source(name: str, source: LiveSourceSettings) -> str:
     live_source = open_live_source(name, source)
     try:
         results = await live_source.search("test")

@@ -81,7 +81,7 @@ def ingest(
 @click.option("--live", is_flag=True, help="Also reach the models and platforms.")
 def check(files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool, live: bool) -> None:
     """Validate the configuration, credentials and reachability."""
-    run_command("bots.cli.ask:check", files, overrides, live=live, as_json=as_json)
+    run_command("bots.cli.check:run_check", files, overrides, live=live, as_json=as_json)
 
 
 @click.command()

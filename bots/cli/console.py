@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,14 +12,27 @@ from rich.table import Table
 from rich.text import Text
 
 from bots.common.terminal import strip_control_characters
+from core.observability.logs import make_redactor
+from core.settings import Settings
+from core.settings.loader import get_secret_values
 from core.types import Passage
 
 if TYPE_CHECKING:
-    from bots.cli.check import Finding
+    from knowledge.ingestion.refresh import RefreshResult
     from knowledge.ingestion.sync import SyncReport
 
 
 LEVEL_LABELS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "error": "[red]error[/]"}
+Level = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a check looked at: `subject` is its path in the configuration, or its name."""
+
+    level: Level
+    subject: str
+    text: str
 
 
 def strip_source_prefix(source: str, reason: str) -> str:
@@ -69,6 +83,14 @@ def print_passages(console: Console, passages: Sequence[Passage]) -> None:
         )
         snippet = " ".join(strip_control_characters(passage.text).split())[:200]
         console.print(Text(f"     {snippet}", style="dim"), soft_wrap=True)
+
+
+def redact_refresh_result(result: RefreshResult, settings: Settings) -> RefreshResult:
+    """Return the same without the credentials that addresses in its messages may hold."""
+    redact = make_redactor(get_secret_values(settings))
+    reports = tuple(replace(report, stale=redact(report.stale)) for report in result.reports)
+    failures = {name: redact(reason) for name, reason in result.failures.items()}
+    return replace(result, reports=reports, failures=failures)
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:

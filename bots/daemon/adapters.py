@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 from bots.common.namespaced import NamespacedAdapter
 from core.errors import UsageError
@@ -81,17 +83,15 @@ def _get_listen_address(section: PlatformSettings) -> tuple[str, int]:
 def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journal, *, read_only: bool) -> Adapter:
     get_commented_chats = settings.auto_comment.get_chats
     if isinstance(section, TelegramSettings):
-        from bots.telegram.adapter import TelegramAdapter
-
         # Another bot's updates are numbered anew. The part of a token before the colon is the bot's id, no secret.
         bot_id = section.token.value().split(":")[0]
-        return TelegramAdapter(section, JournalOffsets(journal, f"telegram:{bot_id}"), read_only=read_only)
+        return _load_class("bots.telegram.adapter:TelegramAdapter")(
+            section, JournalOffsets(journal, f"telegram:{bot_id}"), read_only=read_only
+        )
     if isinstance(section, DiscordSettings):
-        from bots.discord.adapter import DiscordAdapter
-
         # The adapter puts the bot's id into every name.
         positions, source_names = JournalPositions(journal, "discord"), tuple(settings.sources)
-        return DiscordAdapter(
+        return _load_class("bots.discord.adapter:DiscordAdapter")(
             section,
             positions,
             bot_message_chats=get_commented_chats("discord"),
@@ -100,14 +100,17 @@ def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journa
         )
     if isinstance(section, SlackSettings):
         return _make_slack_adapter(settings, section, journal, read_only=read_only)
-    from bots.http.adapter import HttpAdapter
+    return _load_class("bots.http.adapter:HttpAdapter")(section, read_only=read_only)
 
-    return HttpAdapter(section, read_only=read_only)
+
+def _load_class(path: str) -> Callable[..., Adapter]:
+    """Return a platform's adapter, `module:class`: only what is configured loads its library."""
+    module, _, name = path.partition(":")
+    adapter_class: Callable[..., Adapter] = getattr(import_module(module), name)
+    return adapter_class
 
 
 def _make_slack_adapter(settings: Settings, section: SlackSettings, journal: Journal, *, read_only: bool) -> Adapter:
-    from bots.slack.adapter import SlackAdapter
-
     is_multi_bot = len(settings.get_bots("slack")) > 1
 
     async def has_answered_in(key: ConversationKey) -> bool:
@@ -115,7 +118,7 @@ def _make_slack_adapter(settings: Settings, section: SlackSettings, journal: Jou
             return await ChatHistory(journal.database).has_answered(key, adapter.bot_id)
         return bool(await journal.get_history(key, 1))
 
-    adapter = SlackAdapter(
+    adapter: Adapter = _load_class("bots.slack.adapter:SlackAdapter")(
         section, has_answered_in, bot_message_chats=settings.auto_comment.get_chats("slack"), read_only=read_only
     )
     return adapter

@@ -41,17 +41,16 @@ from knowledge.stores import open_store
 if TYPE_CHECKING:
     from bots.daemon.feeds import FeedFollower
     from bots.daemon.monitor import Monitor
-    from core.messaging.commands.context import SettingsLoader
+    from core.messaging.commands.context import CommandHandler, SettingsLoader
     from core.messaging.commands.dispatcher import CommandDispatcher
-    from core.messaging.commands.form import CommandHandler
     from core.messaging.policy.command_table import Command
-    from core.messaging.processor import AnswerFunction, MessageProcessor
+    from core.messaging.processor import MessageProcessor
     from core.observability.recorder import MetricsRecorder
-    from core.ports import Adapter, SourceRefresher
+    from core.ports import Adapter, AnswerFunction, SourceRefresher
     from core.storage.engine import Database
     from core.storage.feedback import FeedbackRepository
-    from core.storage.live_settings import LiveSettings
     from core.storage.messages import Journal
+    from core.storage.overrides import LiveSettings
     from core.storage.refresh_state import RefreshStateRepository
     from core.storage.usage import TokenUsage
     from knowledge.ingestion.sync import Progress
@@ -261,8 +260,7 @@ def _max_usage_per_call(settings: Settings) -> TokenUsage:
 
 def make_live_settings(settings: Settings, database: Database) -> LiveSettings:
     """Return the settings in force, over the database that keeps what commands set. One object for the process."""
-    from core.storage.live_settings import LiveSettings
-    from core.storage.overrides import RuntimeOverrides
+    from core.storage.overrides import LiveSettings, RuntimeOverrides
 
     return LiveSettings(settings, RuntimeOverrides(database))
 

@@ -7,13 +7,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from core.errors import StoreError
-from core.messaging.processor import AnswerFunction, MessageProcessor
 from core.observability.logs import get_logger
 from core.observability.recorder import MetricsRecorder, NullMetrics
-from core.ports import Adapter, ConnectionStatus, SourceRefresher
+from core.ports import Adapter, AnswerFunction, ConnectionStatus, SourceRefresher
 from core.runtime.tasks import task_group
 from core.settings import Settings
 
@@ -31,12 +30,21 @@ MAX_LAG_S = 5.0
 Stage = Literal["starting", "ready", "stopping"]
 
 
+class CountsMessages(Protocol):
+    """What takes messages, as far as it is monitored."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages are not settled yet."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class MonitoredParts:
     """What of an open daemon is looked at."""
 
     connections: Mapping[str, ConnectionStatus]
-    processor: MessageProcessor
+    processor: CountsMessages
     source_refresher: SourceRefresher
     models: RoleChatModel | None
 
@@ -78,7 +86,7 @@ class Monitor:
     def attach(
         self,
         adapters: Sequence[Adapter],
-        processor: MessageProcessor,
+        processor: CountsMessages,
         source_refresher: SourceRefresher,
         models: RoleChatModel | None,
     ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.ports import Library
-from core.storage.live_settings import LiveSettings
+from core.storage.overrides import LiveSettings
 from core.types import AgentScore, Passage
 
 

@@ -17,7 +17,7 @@ from core.text.language import detect_language
 from core.types import Question, Reply
 
 if TYPE_CHECKING:
-    from core.storage.live_settings import LiveSettings
+    from core.storage.overrides import LiveSettings
     from core.storage.usage import AnswerOutcome, TokenUsage, UsageRepository, UsageTotals
 
 QuotaScope = Literal["everybody", "this_chat", "you"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
@@ -23,7 +23,7 @@ from core.messaging.multi_bot import bot_log_context, recover_pending
 from core.messaging.policy.command_table import is_question
 from core.messaging.policy.permissions import PermissionDenied
 from core.observability.logs import get_logger, log_context
-from core.ports import Adapter, MessageHandler, Sink
+from core.ports import Adapter, AnswerFunction, MessageHandler, Sink
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.storage.chat_history import RESTRICTED_THREAD
@@ -34,8 +34,6 @@ from core.text.language import detect_language
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 
 MAX_QUOTED_CHARS = 1000
-
-AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)

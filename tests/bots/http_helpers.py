@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from bots.http.adapter import HttpAdapter
 from bots.http.client import HttpIntervals
-from core.messaging.processor import AnswerFunction, MessageProcessor
-from core.ports import Library, Sink
+from core.messaging.processor import MessageProcessor
+from core.ports import AnswerFunction, Library, Sink
 from core.settings import HttpSettings, Settings
 from core.storage.messages import Journal
 from core.types import Citation, Question, Reply

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bots.cli.check import Finding, Probe, check
+from bots.cli.check import Probe, check
+from bots.cli.console import Finding
 from core.settings import Settings
 
 

@@ -20,8 +20,7 @@ import pyte
 import pytest
 from rich.console import Console
 
-from bots.cli.check import Finding
-from bots.cli.console import print_findings, print_passages, print_reports
+from bots.cli.console import Finding, print_findings, print_passages, print_reports
 from bots.console.render import ConsoleSink
 from core.types import Citation, Passage, Reply
 from knowledge.ingestion.sync import SyncReport

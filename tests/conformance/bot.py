@@ -16,8 +16,8 @@ from sqlalchemy import text as sql
 
 from bots.cli.chat import Conversation
 from bots.console.terminal import parse_line
-from core.messaging.processor import AnswerFunction, MessageProcessor
-from core.ports import Sink
+from core.messaging.processor import MessageProcessor
+from core.ports import AnswerFunction, Sink
 from core.storage.messages import Journal
 from core.types import Citation, Message, Question, Reply
 from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skipping, until

@@ -19,8 +19,8 @@ from sqlalchemy import select, text, update
 from core.answering.overridden_library import OverriddenLibrary
 from core.answering.quota import QuotaLimiter
 from core.errors import ConfigurationError, PlatformError, StoreError, UsageError
+from core.messaging.commands.context import CommandRequest
 from core.messaging.commands.dispatcher import HANDLERS, CommandDispatcher
-from core.messaging.commands.form import CommandRequest
 from core.messaging.policy.command_table import (
     COMMANDS,
     LIMITS,

@@ -13,8 +13,8 @@ from sqlalchemy import text
 from core.errors import ConfigurationError, MessageDeleted, PlatformError, ServiceError, UsageError
 from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES
 from core.messaging.policy.posts import find_word, in_quiet_hours, is_post
-from core.messaging.processor import AnswerFunction, MessageProcessor
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.messaging.processor import MessageProcessor
+from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
 from tests.core.fixtures import ShelfLibrary, settings

@@ -25,8 +25,7 @@ from core.messaging.feedback.rating_buttons import (
     read_button,
     to_rating_message,
 )
-from core.messaging.processor import AnswerFunction
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired

@@ -23,8 +23,8 @@ from core.messaging.gate.relevance import GateFeatures, answer_probability, fit,
 from core.messaging.gate.replies import MAX_EXCERPT_CHARS, clarifying_question, duplicate_notice, offer_text
 from core.settings.platforms import GateSettings
 from core.storage.chat_history import IN_CHAT, SHARED_THREAD, ChatHistory, EarlierAnswer
-from core.storage.live_settings import LiveSettings
 from core.storage.messages import Journal
+from core.storage.overrides import LiveSettings
 from core.storage.tables import messages
 from core.storage.usage import StatisticsRepository
 from core.text.question_detection import (

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import MessageDeleted, PlatformError, ServiceError, UsageError
-from core.messaging.processor import MAX_QUOTED_CHARS, AnswerFunction, MessageProcessor
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.messaging.processor import MAX_QUOTED_CHARS, MessageProcessor
+from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, Turn
 from tests.core.fixtures import MemorySink, ShelfLibrary, settings

@@ -22,7 +22,7 @@ from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings
 from core.storage.engine import Database
-from core.storage.live_settings import LiveSettings
+from core.storage.overrides import LiveSettings
 from core.storage.usage import AgentUsage, TokenUsage, UsageRepository, group_by_agent
 from core.types import ConversationKey, Question, Reply, Turn
 from tests.core.fixtures import MemorySink, parts, settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -12,15 +11,13 @@ from core.errors import CommentSuppressed, KimasError, MessageDeleted, UsageErro
 from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES, AwaitableDelivery, BufferedSink, GuardedDelivery
 from core.messaging.policy.posts import is_by_bot, is_post, reject_reason
 from core.observability.logs import get_logger
-from core.ports import Adapter, Library, Sink
+from core.ports import Adapter, AnswerFunction, Library
 from core.settings import Settings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
 from core.types import Message, Question, Reply, Skip, SkipReason, skip
 
 IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"
-
-AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
 
 class Commenter:

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from core.errors import UsageError
 from core.messaging.commands.calibrate_command import fit_threshold
-from core.messaging.commands.context import CommandContext
-from core.messaging.commands.form import CommandRequest
+from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import AS_CONFIGURED, FITTED
 from core.storage.overrides import admin_key
 from core.text.formatting import INDEFINITELY, format_code, format_until

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from core.errors import UsageError
+from core.messaging.policy.command_table import Command, UserRole
 from core.messaging.policy.permissions import Permissions
-from core.ports import Library, SourceRefresher
+from core.ports import Adapter, Library, SourceRefresher
 from core.settings import Settings
-from core.storage.live_settings import LiveSettings
 from core.storage.messages import Journal
-from core.storage.overrides import Audit, RuntimeOverrides
-from core.text.catalogue import Messages
+from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, get_chat_name
+from core.text.catalogue import ENGLISH, Messages
+from core.types import Message
 
 # Reads the configuration as the daemon did at its start. Raises `ConfigurationError`.
 SettingsLoader = Callable[[], Awaitable[Settings]]
@@ -55,3 +56,32 @@ class CommandContext:
             return name
         names = ", ".join(f"`{source}`" for source in self.settings.sources) or texts.no_sources_configured
         raise UsageError(texts.unknown_source.format(sources=names))
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRequest:
+    """A command that its author may give: the message, the arguments by name, and the author's role.
+
+    `adapter` is what the message came through; None in the terminal.
+    """
+
+    message: Message
+    command: Command
+    arguments: Mapping[str, str]
+    role: UserRole
+    adapter: Adapter | None = None
+    texts: Messages = ENGLISH
+
+    @property
+    def chat(self) -> str:
+        """The chat's name in the configuration: `platform:chat`."""
+        return get_chat_name(self.message)
+
+    @property
+    def can_see_all_chats(self) -> bool:
+        """Whether the answer may tell of other chats: an owner asks where nobody else reads it."""
+        return self.role == "owner" and self.message.private
+
+
+# Returns what the bot says, as Markdown. Raises `UsageError` for arguments that make no sense.
+CommandHandler = Callable[[CommandRequest], Awaitable[str]]

@@ -12,8 +12,7 @@ from core.messaging.commands import form
 from core.messaging.commands import review_command as reviewing
 from core.messaging.commands import source_commands as everywhere
 from core.messaging.commands import status_commands as looking
-from core.messaging.commands.context import CommandContext
-from core.messaging.commands.form import CommandHandler, CommandRequest
+from core.messaging.commands.context import CommandContext, CommandHandler, CommandRequest
 from core.messaging.policy.command_table import (
     COMMANDS,
     Command,

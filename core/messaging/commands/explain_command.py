@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from core.messaging.commands.context import CommandContext
-from core.messaging.commands.form import CommandRequest
+from core.messaging.commands.context import CommandContext, CommandRequest
 from core.storage.message_lookup import MessageLookup, MessageOutcome
 from core.storage.usage import total_usage
 from core.text.catalogue import ENGLISH, Messages

@@ -6,46 +6,14 @@ that its commands would not, and leaves the same entries in the audit.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from core.errors import PlatformError, UsageError
-from core.messaging.commands.context import CommandContext
-from core.messaging.policy.command_table import AS_CONFIGURED, Command, UserRole
+from core.messaging.commands.context import CommandContext, CommandRequest
+from core.messaging.policy.command_table import AS_CONFIGURED
 from core.observability.logs import get_logger
-from core.ports import VALUE_PLACEHOLDER, Adapter, FormField, SettingsForm
-from core.storage.overrides import get_chat_name
+from core.ports import VALUE_PLACEHOLDER, FormField, SettingsForm
 from core.text.catalogue import ENGLISH, Messages
-from core.types import Message
-
-
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
-    """A command that its author may give: the message, the arguments by name, and the author's standing.
-
-    `adapter` is what the message came through; None in the terminal.
-    """
-
-    message: Message
-    command: Command
-    arguments: Mapping[str, str]
-    role: UserRole
-    adapter: Adapter | None = None
-    texts: Messages = ENGLISH
-
-    @property
-    def chat(self) -> str:
-        """The chat's name in the configuration: `platform:chat`."""
-        return get_chat_name(self.message)
-
-    @property
-    def can_see_all_chats(self) -> bool:
-        """Whether the answer may tell of other chats: an owner asks where nobody else reads it."""
-        return self.role == "owner" and self.message.private
-
-
-# Returns what the bot says, as Markdown. Raises `UsageError` for arguments that make no sense.
-CommandHandler = Callable[[CommandRequest], Awaitable[str]]
 
 
 async def show_settings(context: CommandContext, request: CommandRequest) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from core.errors import UsageError
-from core.messaging.commands.context import CommandContext
-from core.messaging.commands.form import CommandRequest
+from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.permissions import PermissionDenied
 from core.storage.lessons import ReviewState, TaughtAnswer, TaughtAnswerRepository
 from core.storage.overrides import new_entry

@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 
 from core.errors import ConfigurationError, UsageError
-from core.messaging.commands.context import CommandContext
-from core.messaging.commands.form import CommandRequest
+from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import AS_CONFIGURED, LIMITS
 from core.storage.answer_cache import delete_replies
 from core.storage.overrides import GLOBAL_SCOPE, AuditOutcome, limit_key, new_entry, off_key, scale_key

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from importlib.metadata import PackageNotFoundError, version
 
-from core.messaging.commands.context import CommandContext
-from core.messaging.commands.form import CommandRequest
+from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, scale_key
 from core.storage.usage import DailyStatistics, StatisticsRepository, first_day

@@ -26,8 +26,7 @@ from core.observability.logs import get_logger
 from core.ports import Library
 from core.settings import GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage
-from core.storage.live_settings import LiveSettings
-from core.storage.overrides import get_chat_name
+from core.storage.overrides import LiveSettings, get_chat_name
 from core.text.question_detection import no_question_reason
 from core.text.question_matching import canonical_form, normalize
 from core.types import Message, Skip, SkipReason, skip

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from core.settings.platforms import GateMode
-from core.storage.live_settings import LiveSettings
-from core.storage.overrides import get_chat_name
+from core.storage.overrides import LiveSettings, get_chat_name
 from core.text.formatting import format_until
 from core.types import Message, Skip, SkipReason, skip
 

@@ -6,8 +6,7 @@ from core.errors import PlatformError, UsageError
 from core.messaging.policy.command_table import UserRole, has_role
 from core.observability.logs import get_logger
 from core.ports import Adapter
-from core.storage.live_settings import LiveSettings
-from core.storage.overrides import get_chat_name
+from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import Message
 
 
