@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from core.errors import PlatformError
 from core.types import (
@@ -19,25 +19,12 @@ from core.types import (
     Passage,
     Question,
     Reply,
+    ResponseSchema,
     SourceState,
     Turn,
 )
 
 ModelRole = Literal["main", "light", "vision"]
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseSchema:
-    """The form that a reply should have, for endpoints that can be told.
-
-    `schema` is the JSON Schema of an object. With `tool` it is the arguments of a tool of that name that the model may
-    call; a call comes back as text, `name({"argument": "value"})`. A wish, no promise: read the reply tolerantly.
-    """
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
-    is_tool: bool = False
 
 
 class RequestBudget(Protocol):

@@ -325,3 +325,17 @@ UP, DOWN, RETRY = "up", "down", "again"
 
 # What adapters say in a message's reference: that it is a post, and that another bot wrote it.
 KIND, POST, BY_BOT = "kind", "post", "by_bot"
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseSchema:
+    """The schema that a model's reply should follow, for endpoints that support one.
+
+    `schema` is the JSON Schema of an object. With `is_tool` it describes the arguments of a tool that the model may
+    call; a call comes back as text, `name({"argument": "value"})`. No endpoint guarantees it: parse replies tolerantly.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    is_tool: bool = False

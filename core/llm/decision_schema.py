@@ -1,4 +1,4 @@
-"""The shapes of small decisions, and reading them out of what a model wrote: keys, words, brackets, lists, ordinals."""
+"""Schemas of small decisions, and a tolerant parser of model replies: keys, words, brackets, lists, ordinals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from core.llm.json_repair import extract_json, strip_reasoning
 from core.llm.reply_vocabulary import clean_line, match_choice, normalize_key, parse_bool, parse_ids, parse_list
-from core.ports import ResponseSchema
+from core.types import ResponseSchema
 
 MAX_TEXT_CHARS = 400
 MAX_DEPTH = 5
@@ -19,8 +19,8 @@ MAX_DEPTH = 5
 class SchemaField:
     """One value of a decision.
 
-    `keys` are other names that models give it. A `choice` is one of `choices`, each with other words for it, in the
-    order in which the prompt lists them. `ids` are passage ids (p1, p2, ...), `texts` a list.
+    `aliases` are other names that models give it. The kind `choice` is one of the choices, each with its synonyms, in
+    the order of the prompt; `ids` are passage ids (p1, p2, ...); `texts` is a list.
     """
 
     name: str
@@ -41,7 +41,7 @@ class SchemaField:
 
 @dataclass(frozen=True, slots=True)
 class DecisionSchema:
-    """A decision. What comes without a key belongs to the first slot; `argument` is what a bracket action acts on."""
+    """A decision. A value without a key belongs to the first field; `argument` is the field for a bracket action."""
 
     name: str
     description: str
@@ -49,13 +49,13 @@ class DecisionSchema:
     argument: str = ""
 
     def to_response_schema(self) -> ResponseSchema:
-        """Return it for endpoints that take a JSON Schema."""
+        """Return the JSON Schema of the decision."""
         properties = {schema_field.name: schema_field.to_json_schema() for schema_field in self.fields}
         constraints = {"required": list(properties), "additionalProperties": False}
         return ResponseSchema(self.name, self.description, {"type": "object", "properties": properties, **constraints})
 
     def find_field(self, key: str) -> SchemaField | None:
-        """Return the slot that a key names, in any spelling."""
+        """Return the field that a key names, in any spelling."""
         normalized_key = normalize_key(key)
         return next(
             (
@@ -67,19 +67,19 @@ class DecisionSchema:
         )
 
     def choice_aliases(self) -> dict[str, str]:
-        """Return every word that names a choice of the first slot, with the choice."""
+        """Return every synonym of the first field's choices, with its choice."""
         return {alias: name for name, aliases in self.fields[0].choices.items() for alias in (name, *aliases)}
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """One reading of a reply: raw values by slot."""
+    """One reading of a reply: raw values by field."""
 
     schema: DecisionSchema
     values: Mapping[str, object]
 
     def get_choice(self, name: str) -> str:
-        """Return the chosen value, or an empty string when none or several are named."""
+        """Return the choice, or an empty string when the value names none or several."""
         schema_field = next(schema_field for schema_field in self.schema.fields if schema_field.name == name)
         return match_choice(_to_text(self.values.get(name)), schema_field.choices)
 
@@ -88,7 +88,7 @@ class ParsedReply:
         return clean_line(_to_text(self.values.get(name)))[:MAX_TEXT_CHARS]
 
     def get_texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of lines, without numbering and without doubles."""
+        """Return a list of lines, without numbering and duplicates."""
         lines = (clean_line(item)[:MAX_TEXT_CHARS] for item in parse_list(self.values.get(name)))
         return tuple(dict.fromkeys(line for line in lines if line))
 
@@ -107,7 +107,7 @@ def iter_parsed_replies(reply: str, schema: DecisionSchema) -> Iterator[ParsedRe
 
 def _iter_values(text: str, schema: DecisionSchema) -> Iterator[dict[str, object]]:
     first_field = schema.fields[0]
-    # Without braces it is still an object.
+    # An object without its braces.
     is_bare_object = bool(re.match(r"[\s,]*[\"'“]\w{1,30}[\"'”]\s*[:：=]", text))
     is_explicit = False
     for value in extract_json("{" + text + "}" if is_bare_object else text):
@@ -132,7 +132,7 @@ def _iter_values(text: str, schema: DecisionSchema) -> Iterator[dict[str, object
 
 
 def map_to_fields(data: Mapping[Any, Any], schema: DecisionSchema, depth: int = 0) -> dict[str, object]:
-    """Sort what an object holds into slots: keys in any spelling, nested objects, choices used as keys."""
+    """Sort the values of an object into fields: keys in any spelling, nested objects, choices used as keys."""
     values: dict[str, object] = {}
     choices_by_alias = {normalize_key(alias): choice_name for alias, choice_name in schema.choice_aliases().items()}
     first_field = schema.fields[0]
@@ -163,14 +163,14 @@ def map_to_fields(data: Mapping[Any, Any], schema: DecisionSchema, depth: int = 
 
 
 def _parse_nested(value: object) -> Mapping[Any, Any] | None:
-    """Return an object inside a value, also one that was written as a string."""
+    """Return the object inside a value, also when it is a string of JSON."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         value = next(extract_json(value), None)
     return value if isinstance(value, Mapping) else None
 
 
 def _imply_values(choice: str, value: object, schema: DecisionSchema) -> dict[str, object]:
-    """Return what a choice used as a key means: a yes or no, or the argument of the choice."""
+    """Return the meaning of a choice used as a key: yes or no, or the argument of the choice."""
     first_field = schema.fields[0]
     flag = parse_bool(value)
     if flag is None:
@@ -239,7 +239,7 @@ def _parse_lines(text: str, schema: DecisionSchema) -> dict[str, object]:
 
 
 def _fill_argument(values: dict[str, object], schema: DecisionSchema) -> dict[str, object]:
-    """Take the argument out of an action that holds it: `search for the memory module`."""
+    """Split an action into the action and its argument: `search for the memory module`."""
     first_field = schema.fields[0]
     choice_text = _to_text(values.get(first_field.name))
     if not schema.argument or values.get(schema.argument) or not choice_text:
@@ -259,7 +259,7 @@ def _fill_argument(values: dict[str, object], schema: DecisionSchema) -> dict[st
 
 
 def _to_text(value: object) -> str:
-    """Return any value as text; of a list the first item, of an object the first text."""
+    """Return any value as text; the first item of a list, the first text of an object."""
     if isinstance(value, Mapping):
         value = next((item for item in value.values() if isinstance(item, str)), "")
     if isinstance(value, Sequence) and not isinstance(value, str):

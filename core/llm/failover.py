@@ -1,4 +1,4 @@
-"""One call on several endpoints: the next one when one fails, a second one when one is slow, one retry when alone."""
+"""One call on several endpoints: failover to the next one, hedging when one is slow, one retry on a single endpoint."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from core.runtime.tasks import task_group
 from core.settings.models import FallbackSettings, ModelSettings
 
 T = TypeVar("T")
-# An endpoint is not blamed for a silence shorter than this, seconds.
+# A silence shorter than this, in seconds, is no failure of the endpoint.
 TIMEOUT_GRACE_S = 1.0
-# The wait before the only endpoint is asked again where it names none, seconds.
+# The wait before the retry on a single endpoint that names none itself, in seconds.
 RETRY_DELAY_S = 0.25
-# How many hedges may be saved up while everything is fast.
+# The number of hedges that can accumulate while everything is fast.
 MAX_HEDGE_CREDITS = 5.0
-# Refusals of the request: another endpoint may take it, but this one is well.
+# The endpoint rejects the request: it is healthy, and another endpoint may accept it.
 BAD_REQUEST_STATUSES = frozenset({400, 413, 422})
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """An endpoint with its settings and the state of its health. Calls are counted by the `meter`."""
+    """An endpoint with its settings and its circuit breaker. The metrics recorder counts its calls."""
 
     client: OpenAIClient
     settings: FallbackSettings
@@ -39,7 +39,7 @@ class Deployment:
     metrics_recorder: MetricsRecorder = field(default_factory=NullMetrics)
 
     def begin_attempt(self, start_timeout_s: float, budget: RequestBudget) -> Attempt:
-        """Start a call on it. A silence that `patience_s` (or `FAIR_CHANCE_S`) does not cover is held against it."""
+        """Start a call. A silence longer than `patience_s` and `FAIR_CHANCE_S` counts as a failure."""
         deadline = time.monotonic() + min(self.settings.timeout_s, budget.remaining())
         return Attempt(self, self.circuit_breaker.begin_call(), deadline, min(TIMEOUT_GRACE_S, start_timeout_s))
 
@@ -50,9 +50,9 @@ class Deployment:
 
 @dataclass(slots=True)
 class Attempt:
-    """One call on one endpoint, to be ended exactly once; what it says about the endpoint goes to its circuit.
+    """One call on one endpoint. It must be ended exactly once; its outcome goes to the endpoint's circuit breaker.
 
-    `ends` is when the whole call has to be over, on the monotonic clock.
+    The deadline of the whole call is on the monotonic clock.
     """
 
     deployment: Deployment
@@ -62,16 +62,16 @@ class Attempt:
     started_at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (tests replace the clock)
 
     def ignore_timeout(self) -> None:
-        """Hold no silence against the endpoint: it was not given up, another one was faster."""
+        """End the call without a failure: another endpoint was faster."""
         self.timeout_grace_s = math.inf
 
     def record_success(self) -> None:
-        """The reply is whole."""
+        """End the call: the reply is complete."""
         self.deployment.circuit_breaker.record_success()
         self._record_call("ok")
 
     def record_failure(self, error: ModelError) -> None:
-        """The endpoint refused or broke off."""
+        """End the call: the endpoint rejected it or broke off."""
         if error.status in BAD_REQUEST_STATUSES:
             self.deployment.circuit_breaker.release(self.is_probe)
             self._record_call("refused")
@@ -80,7 +80,7 @@ class Attempt:
             self._record_call("failed")
 
     def record_timeout(self) -> None:
-        """Nobody waits any longer: after a fair chance that is a failure."""
+        """End the call because nobody waits any longer: a failure if the endpoint had enough time."""
         if time.monotonic() - self.started_at >= self.timeout_grace_s:
             self.deployment.circuit_breaker.record_failure(self.is_probe)
             self._record_call("timeout")
@@ -88,7 +88,7 @@ class Attempt:
             self.release()
 
     def release(self) -> None:
-        """The call ended for reasons of the caller's."""
+        """End the call for a reason that says nothing about the endpoint."""
         self.deployment.circuit_breaker.release(self.is_probe)
         self._record_call("cancelled")
 
@@ -101,10 +101,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class FailoverCall(Generic[T]):
-    """What is asked: `start` makes a good start of it or raises, `drop` lets go of one that is not wanted any more.
+    """The call to make: `start` returns its successful start or raises; `drop` releases a start that is not needed.
 
-    `patience_s` is how long a start may take while another endpoint is left to try. `cut_when_slow` says that whoever
-    cancels the call does so because it takes too long.
+    `patience_s` is the time that a start may take, in seconds, while another endpoint is left to try. `cut_when_slow`
+    says that a cancelled call was too slow.
     """
 
     start: Callable[[Attempt], Awaitable[T]]
@@ -132,7 +132,7 @@ class FailoverClient:
         self._hedge_credits = 1.0
 
     async def first_success(self, call: FailoverCall[T], budget: RequestBudget) -> T:
-        """Return the first good start. Raises `ModelError` with what every endpoint tried had to say.
+        """Return the first successful start. Raises `ModelError` with the errors of all endpoints that were tried.
 
         Endpoints whose circuit is open come last, the one that failed longest ago first.
         """
@@ -168,7 +168,7 @@ class FailoverClient:
         budget: RequestBudget,
         hedge_after_s: float,
     ) -> tuple[list[Deployment], _Success[T] | _Failure]:
-        """Make one attempt, and a second one beside it when it is slow. Return who was tried, and what came of it."""
+        """Make one attempt, and a second one when the first is slow. Return the endpoints tried and the outcome."""
         attempted_deployments, attempts = [deployment], list[Attempt]()
         attempt_tasks: list[asyncio.Task[_Success[T] | _Failure]] = []
         returned_outcome: _Success[T] | _Failure | None = None
@@ -198,7 +198,7 @@ class FailoverClient:
         return attempted_deployments, outcome
 
     def _take_hedge_credit(self) -> bool:
-        """Take one hedge from what was saved up, a share of one per call: so a crowd cannot double its own load."""
+        """Take one hedge. Each call adds a fraction of one, so that a crowd cannot double its own load."""
         if self._hedge_credits < 1:
             return False
         self._hedge_credits -= 1
@@ -212,12 +212,12 @@ class FailoverClient:
         budget: RequestBudget,
         attempts: list[Attempt],
     ) -> _Success[T] | _Failure:
-        """Make one attempt, and put it with the `attempts` for whoever wants to excuse it."""
-        # Begun in here: a task that is cancelled before its first step begins nothing that somebody had to end.
+        """Make one attempt and add it to `attempts`, where the caller can end it without a failure."""
+        # Started inside the task: one that is cancelled before its first step leaves no call to end.
         attempt = deployment.begin_attempt(call.start_timeout_s, budget)
         attempts.append(attempt)
         remaining_s = max(0.0, attempt.deadline - time.monotonic())
-        # Each of those left to try gets as much of the time as this one.
+        # The time left is divided equally among the endpoints left.
         timeout_s = min(call.start_timeout_s, remaining_s / (len(alternatives) + 1)) if alternatives else remaining_s
         try:
             async with asyncio.timeout(timeout_s):
@@ -243,14 +243,14 @@ class FailoverClient:
 
 
 def _choose_deployment(candidates: Sequence[Deployment]) -> tuple[Deployment, Sequence[Deployment]]:
-    """Return whom to try now, and who could still take over."""
+    """Return the endpoints to try now, and those that could still take over."""
     available = [deployment for deployment in candidates if deployment.circuit_breaker.is_available()]
     ranked = available or sorted(candidates, key=lambda deployment: deployment.circuit_breaker.last_failure_at)
     return ranked[0], ranked[1:]
 
 
 async def _wait_before_retry(error: ModelError, budget: RequestBudget) -> bool:
-    """Wait as long as an endpoint asks for, or a moment, if it is overloaded and at least as much time is left then."""
+    """Wait as long as an overloaded endpoint requests, or a moment, if at least as much time is left afterwards."""
     if error.status is None or not (error.status == 429 or error.status >= 500):
         return False
     wait_s = RETRY_DELAY_S if error.retry_after is None else max(0.0, error.retry_after)
@@ -261,7 +261,7 @@ async def _wait_before_retry(error: ModelError, budget: RequestBudget) -> bool:
 
 
 async def _first_success(attempt_tasks: Sequence[asyncio.Task[_Success[T] | _Failure]]) -> _Success[T] | _Failure:
-    """Return the first good outcome, or all failures together."""
+    """Return the first successful outcome, or all failures as one."""
     pending, errors = set(attempt_tasks), list[ModelError]()
     while pending:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -278,7 +278,7 @@ async def _discard_others(
     returned_outcome: _Success[T] | _Failure | None,
     call: FailoverCall[T],
 ) -> None:
-    """Let go of good starts that came too late, or that nobody is left to take."""
+    """Release successful starts that came too late, or that nobody needs any more."""
     for task in attempt_tasks:
         if task.done() and not task.cancelled() and task.exception() is None:
             outcome = task.result()

@@ -1,4 +1,4 @@
-"""Reading what small models write when they were asked for JSON: objects with any kind of damage, and no exceptions."""
+"""A parser for the JSON of small models: it accepts objects with any kind of damage and never raises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_CHARS = 4_000
 MAX_DEPTH = 12
 MAX_OBJECTS = 20
 
-# Opening quotes with what closes them; models mix the kinds.
+# Opening quotes with the quotes that may close them; models mix the kinds.
 _QUOTES = {'"': '"”＂', "'": "'’", "“": '”"', "‘": "’'", "＂": '＂"', "「": "」", "『": "』", "`": "`"}
 _OPENING_BRACKETS, _CLOSING_BRACKETS = "{｛[［", "}｝]］"
 _COMMAS, _COLONS = ",，;；", ":：="
@@ -26,13 +26,13 @@ _LITERALS: dict[str, object] = {"true": True, "false": False, "null": None, "non
 
 
 def strip_reasoning(reply: str) -> str:
-    """Return a reply without its thoughts, special tokens and invisible characters, and no longer than is sensible.
+    """Return a reply without reasoning, special tokens and invisible characters, and of bounded length.
 
     >>> strip_reasoning("<think>Hm, two steps.</think>Run it.")
     'Run it.'
     """
     text = reply.replace("\ufeff", "").replace("\u200b", "").replace("\r\n", "\n")
-    # What a decision is worth stands at the beginning or at the end of a very long text.
+    # The decision is at the beginning or at the end of a very long text.
     if len(text) > MAX_CHARS:
         text = f"{text[: MAX_CHARS // 2]}\n{text[-MAX_CHARS // 2 :]}"
     return _SPECIAL_TOKEN.sub("", _remove_reasoning(text)).strip()
@@ -45,7 +45,7 @@ def _remove_reasoning(text: str) -> str:
         return text[ends[-1] :]
     if start and text[: start.start()].strip():
         return text[: start.start()]
-    # Nothing but thoughts, most likely cut off: they may still say what was decided.
+    # Only reasoning, probably cut off: it may still contain the decision.
     return _REASONING_START.sub("\n", _REASONING_END.sub("\n", text))
 
 
@@ -75,7 +75,7 @@ def extract_json(text: str) -> Iterator[object]:
 
 
 def _parse_strict(text: str, position: int) -> tuple[object, int]:
-    """Return a value and where it ends, or -1 when the standard parser does not understand it."""
+    """Return a value and its end, or -1 when the standard parser does not accept it."""
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, position)
     except (ValueError, RecursionError):
@@ -84,7 +84,7 @@ def _parse_strict(text: str, position: int) -> tuple[object, int]:
 
 
 class _LenientParser:
-    """A recursive descent that always goes forward and takes what it can."""
+    """A recursive descent parser that always goes forward and accepts what it can."""
 
     def __init__(self, text: str, position: int) -> None:
         self.text = text
@@ -152,7 +152,7 @@ class _LenientParser:
         return self.text[self.position : self.position + 1]
 
     def _parse_string(self) -> str:
-        """Read to the closing quote: the first that something follows which may stand behind a string."""
+        """Read to the closing quote: the first one before text that may follow a string."""
         closing_quotes = _QUOTES[self._peek()]
         self.position += 1
         start = index = self.position
@@ -178,7 +178,7 @@ class _LenientParser:
         ):
             return True
         if character in _COMMAS:
-            # A comma ends a string only when an item follows it, and not when the sentence goes on.
+            # A comma ends a string only when an item follows, not when the sentence continues.
             rest = self.text[next_index + 1 :].lstrip()
             return (
                 not rest

@@ -1,4 +1,4 @@
-"""What single words mean in the replies of models: choices, yes and no, ordinals, passage ids, list items."""
+"""The meaning of words in the replies of models: choices, yes and no, ordinals, passage ids, list items."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LABEL = re.compile(
 
 
 def normalize_key(key: str) -> str:
-    """Return a key as it is compared: letters and digits alone, lower-case."""
+    """Return a key for comparison: only its letters and digits, lower-case."""
     return re.sub(r"[\W_]+", "", key.lower())
 
 
@@ -61,9 +61,9 @@ def clean_line(text: str) -> str:
 
 
 def match_choice(text: str, choices: Mapping[str, tuple[str, ...]]) -> str:
-    """Return the choice that a text names, by name, another word or its number; empty when it names none or several.
+    """Return the choice that a text names, by name, synonym or number; an empty string for none or several.
 
-    What is negated is not named. In a sentence the choice `none` is not looked for: the word says too many things.
+    A negated choice does not count, nor does the choice `none` in a sentence, where the word has too many meanings.
     """
     normalized = re.sub(r"[_\s]+", " ", text).strip().strip("\"'`*.。!！[]【】()（）<>").strip().lower()
     words = {word.lower().replace("_", " "): name for name, aliases in choices.items() for word in (name, *aliases)}
@@ -78,7 +78,7 @@ def match_choice(text: str, choices: Mapping[str, tuple[str, ...]]) -> str:
     mentions = [(mention.start(), words[word]) for word in candidates for mention in _find_mentions(word, normalized)]
     names = {name for _, name in mentions}
     if len(names) > 1 and not re.match(r"[\w ]{1,20}\s*(?:[|/]|\bor\b|或)", normalized):
-        # "search: the answer is missing": what it begins with is meant.
+        # "search: the answer is missing": the first word counts.
         names = {name for start, name in mentions if start == 0}
     return names.pop() if len(names) == 1 else ""
 
@@ -100,7 +100,7 @@ def _find_mentions(word: str, text: str) -> Iterable[re.Match[str]]:
 
 
 def parse_bool(value: object) -> bool | None:
-    """Return what a value says as yes or no, or None when it is neither."""
+    """Return a value as a boolean, or None when it is neither yes nor no."""
     if isinstance(value, bool):
         return value
     word = str(value).strip(" .。!！\"'").lower()
@@ -108,7 +108,7 @@ def parse_bool(value: object) -> bool | None:
 
 
 def parse_list(value: object) -> list[str]:
-    """Return the items of a list, however it is written: an array, objects, numbered lines, text with semicolons."""
+    """Return the items of a list in any form: an array, objects, numbered lines, text with semicolons."""
     if isinstance(value, Mapping):
         return [item for element in value.values() for item in parse_list(element)]
     if isinstance(value, list | tuple):
@@ -120,7 +120,7 @@ def parse_list(value: object) -> list[str]:
     text = str(value or "")
     lines = [line for line in re.split(r"\n|(?<=[?？])\s*(?=\S)|[;；]", text) if line.strip() and "```" not in line]
     numbered_items = [match[1] for line in lines if (match := _ITEM.match(line))]
-    # Without numbering only questions count: the rest is talk around them.
+    # Without numbering only questions count: the other lines are prose around them.
     item_lines = numbered_items or [line for line in lines if line.rstrip(" \"'*”").endswith(("?", "？"))]
     return [item for line in item_lines or (lines if len(lines) == 1 else []) for item in _strip_item(line)]
 

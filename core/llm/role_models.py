@@ -12,9 +12,9 @@ from core.llm.failover import Attempt, Deployment, FailoverCall, FailoverClient
 from core.llm.sse import StreamChunk
 from core.llm.streaming import ModelStream
 from core.observability.recorder import MetricsRecorder, NullMetrics
-from core.ports import ModelRole, RequestBudget, ResponseSchema
+from core.ports import ModelRole, RequestBudget
 from core.settings.models import CircuitSettings, FallbackSettings, ModelSettings, ModelsSettings
-from core.types import Turn
+from core.types import ResponseSchema, Turn
 
 OPENAI_HOST = "api.openai.com"
 TOKENS_PER_PRICE_UNIT = 1_000_000
@@ -23,7 +23,7 @@ TOKENS_PER_PRICE_UNIT = 1_000_000
 class RoleChatModel:
     """A `ChatModel` that sends each role to its endpoints; `light` and `vision` are `main` when not configured.
 
-    An endpoint that fails or is silent before the first token is followed by the next of its role.
+    When an endpoint fails or is silent before the first token, the next one of its role takes over.
     """
 
     def __init__(self, roles: Mapping[ModelRole, tuple[FailoverClient, ModelSettings]]) -> None:
@@ -55,7 +55,7 @@ class RoleChatModel:
             request = _build_request(attempt.deployment.settings, system, turns)
             return await ModelStream.start(attempt, attempt.deployment.client.stream(request), on_usage)
 
-        # No stage cuts a stream for being slow: it is given up when nobody wants the answer, or another one.
+        # Nobody cancels a stream for being slow, but because the answer is not needed any more.
         call = FailoverCall(start, ModelStream.close, settings.first_token_s, cancel_means_timeout=False)
         model_stream = await client.first_success(call, budget)
         try:
@@ -85,7 +85,7 @@ class RoleChatModel:
                 **_response_format(deployment_settings, response_schema),
             }
             completion = await attempt.deployment.client.complete(request)
-            # Here, for a hedge that comes second has used its tokens too.
+            # Counted here, because a hedge that comes second has used tokens too.
             _record_usage(budget, agent or role, attempt, completion)
             attempt.record_success()
             return completion.text
@@ -103,7 +103,7 @@ class RoleChatModel:
             await client.close()
 
     def deployments(self) -> Sequence[Deployment]:
-        """Return the endpoints of all roles with their state; one that several roles share is named for each."""
+        """Return the endpoints of all roles with their state; a shared endpoint appears once for each role."""
         return [deployment for client, _ in self._roles.values() for deployment in client.deployments]
 
     def _clients(self) -> Sequence[OpenAIClient]:
@@ -142,7 +142,7 @@ def _record_usage(budget: RequestBudget, agent: str, attempt: Attempt, usage: St
 
 
 async def _discard_nothing(_reply: str) -> None:
-    """A whole reply holds no connection."""
+    """Do nothing: a complete reply holds no connection."""
 
 
 def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
@@ -151,12 +151,12 @@ def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn
         if turn.images:
             image_parts = [{"type": "image_url", "image_url": {"url": image.url}} for image in turn.images]
             messages.append({"role": turn.role, "content": [{"type": "text", "text": turn.text}, *image_parts]})
-        # Some chat templates refuse two messages of one role in a row, such as a quoted message and a question.
+        # Some chat templates reject two consecutive messages of one role, such as a quoted message and a question.
         elif messages[-1]["role"] == turn.role and isinstance(messages[-1]["content"], str):
             messages[-1]["content"] += f"\n\n{turn.text}"
         else:
             messages.append({"role": turn.role, "content": turn.text})
-    # OpenAI's own newer models refuse max_tokens; most compatible servers know nothing else.
+    # OpenAI's newer models reject max_tokens; most compatible servers support nothing else.
     max_tokens_key = "max_completion_tokens" if OPENAI_HOST in settings.base_url else "max_tokens"
     request: dict[str, Any] = {"model": settings.model, "messages": messages, max_tokens_key: settings.max_tokens}
     if settings.temperature is not None:
@@ -167,7 +167,7 @@ def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn
 
 
 def _response_format(settings: FallbackSettings, response_schema: ResponseSchema | None) -> dict[str, Any]:
-    """Return what asks for a form, where the endpoint is configured to know it."""
+    """Return the fields of the request for a response schema, if the endpoint is configured to support it."""
     if response_schema is None:
         return {}
     if response_schema.is_tool:

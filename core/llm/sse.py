@@ -1,7 +1,7 @@
-"""What an OpenAI-compatible endpoint sends, read field by field: event streams and JSON bodies, both tolerantly.
+"""A tolerant parser for the event streams and JSON bodies of OpenAI-compatible endpoints.
 
-A client library builds a validated object for every token, which costs ten times what reading the few fields does; with
-many conversations at once that is what answers wait for.
+It reads only the few fields that are needed. A client library builds a validated object for every token, which costs
+ten times as much: with many conversations at once, answers would wait for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_TOKEN_COUNT = 1_000_000_000
 
 
 class InvalidReplyError(ValueError):
-    """What arrived is no reply. `status` is the HTTP status that an error inside a stream names, if it does."""
+    """The response is no reply. `status` is the HTTP status that an error inside the stream names, if any."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class InvalidReplyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StreamChunk:
-    """A piece of a streamed reply, or the token counts that close it (its text is then empty)."""
+    """A chunk of a streamed reply, or the token counts at its end (then the text is empty)."""
 
     text: str = ""
     prompt_tokens: int = 0
@@ -33,9 +33,9 @@ class StreamChunk:
 
 
 class ChatStreamDecoder:
-    """Turns the bytes of one streamed reply into its pieces. Lines may end in LF, CR or both; comments are skipped.
+    """Turns the bytes of one streamed reply into chunks. Lines may end in LF, CR or both; comments are skipped.
 
-    `finished` tells whether the server said that the reply is complete, `done` that it has nothing more to say.
+    `finished` is true when the server has sent the reason for the end of the reply, `done` when the stream has ended.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class ChatStreamDecoder:
         self._data_lines: list[bytes] = []
 
     def feed(self, data: bytes) -> Iterator[StreamChunk]:
-        """Yield what these bytes complete, the texts of them as one piece: every piece costs all who pass it on.
+        """Yield the chunks that these bytes complete. Their texts are joined: every chunk costs time.
 
         Raises `WireError` for an error that the server reports inside the stream, `ValueError` for broken JSON.
         """
@@ -59,7 +59,7 @@ class ChatStreamDecoder:
         yield from _merge_texts(chunk for line in lines for chunk in self._process_line(line))
 
     def flush(self) -> Iterator[StreamChunk]:
-        """Yield what is left when no empty line closed the last event."""
+        """Yield the last event when no empty line closed it."""
         last_line, self._buffer = self._buffer, b""
         yield from self._process_line(last_line)
         yield from self._process_line(b"")
@@ -70,7 +70,7 @@ class ChatStreamDecoder:
             return ()
         if line or not self._data_lines or self.is_done:
             return ()
-        # One damaged character must not cost the reply.
+        # A damaged character must not lose the reply.
         data = b"\n".join(self._data_lines).decode("utf-8", "replace").strip()
         self._data_lines.clear()
         self.is_done = data.startswith(DONE)
@@ -80,7 +80,7 @@ class ChatStreamDecoder:
         chunks: list[StreamChunk] = []
         choices = _filter_mappings(event.get("choices"))
         if usage := event.get("usage"):
-            # Some servers send no reason for the end, but the counts that come alone behind it.
+            # Some servers send no reason for the end, but the token counts that follow it.
             self.is_complete = self.is_complete or not choices
             chunks.append(_parse_usage(usage))
         for choice in choices:
@@ -92,7 +92,7 @@ class ChatStreamDecoder:
 
 
 def parse_completion(body: object) -> StreamChunk:
-    """Return a whole chat completion with its token counts; tool calls become text, `name(arguments)`, one a line.
+    """Return a whole chat completion with its token counts; tool calls become text, `name(arguments)`, one per line.
 
     Raises `WireError`.
     """
@@ -111,7 +111,7 @@ def parse_completion(body: object) -> StreamChunk:
 
 
 def _merge_texts(chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
-    """Yield texts that follow each other as one; what came before a damaged piece comes before its error."""
+    """Join consecutive texts into one chunk. Chunks before a damaged one are yielded before its error."""
     texts: list[str] = []
     try:
         for chunk in chunks:
@@ -147,10 +147,10 @@ def _filter_mappings(values: object) -> list[Mapping[str, Any]]:
 
 
 def _content_text(content: object) -> str:
-    """Return the text of a message's content: a string, or parts of which those of text count."""
+    """Return the text of a message's content: a string, or the text parts of a list."""
     if not isinstance(content, str):
         return "".join(_content_text(part.get("text")) for part in _filter_mappings(content))
-    # Half a surrogate pair, as an emoji cut in two brings it, cannot be sent on.
+    # Half a surrogate pair, from an emoji cut in two, cannot be encoded.
     return content if content.isascii() else content.encode("utf-8", "replace").decode()
 
 
@@ -162,5 +162,5 @@ def _parse_usage(usage: object) -> StreamChunk:
 
 
 def _parse_token_count(tokens: object) -> int:
-    """Return a number of tokens; what cannot be one would spoil the sums, or not fit into the ledger."""
+    """Return a number of tokens; 0 for values that would spoil the sums or not fit into the database."""
     return int(tokens) if isinstance(tokens, int | float) and 0 <= tokens <= MAX_TOKEN_COUNT else 0

@@ -1,4 +1,4 @@
-"""One streamed reply, read text by text, with what it says about its endpoint and the tokens that it used."""
+"""One streamed reply: its text, its token usage, and its outcome for the endpoint's circuit breaker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UsageCallback = Callable[[Attempt, StreamChunk], None]
 
 
 class ModelStream:
-    """A reply that has begun: `text` is its newest piece, empty at its end. Close it whatever happens."""
+    """A reply that has begun: `text` is the latest chunk, empty at the end. It must be closed in any case."""
 
     def __init__(self, attempt: Attempt, chunks: AsyncGenerator[StreamChunk], on_usage: UsageCallback) -> None:
         self.text = ""
@@ -26,7 +26,7 @@ class ModelStream:
 
     @classmethod
     async def start(cls, attempt: Attempt, chunks: AsyncGenerator[StreamChunk], on_usage: UsageCallback) -> ModelStream:
-        """Return the reply at its first text, or at its end when it has none. Raises `ModelError`."""
+        """Return the reply at its first text, or at its end if it has none. Raises `ModelError`."""
         stream = cls(attempt, chunks, on_usage)
         try:
             await stream._read_next()
@@ -36,7 +36,7 @@ class ModelStream:
         return stream
 
     async def advance(self, stall_s: float) -> None:
-        """Read on to the next text. Raises `ModelError`, also after a silence of `stall_s` seconds."""
+        """Read the next text. Raises `ModelError`, also after a silence of `stall_s` seconds."""
         remaining_s = max(0.0, self._attempt.deadline - time.monotonic())
         try:
             async with asyncio.timeout(min(remaining_s, stall_s)):
@@ -47,7 +47,7 @@ class ModelStream:
                 f"stopped for {stall_s:g} s in the middle of its reply" if is_stalled else "did not finish in time"
             )
             error = self._attempt.deployment.make_error(message)
-            # A reply that only was too long for the time is no fault of the endpoint's.
+            # A reply that is too long for the time left is no failure of the endpoint.
             self._finish(error if is_stalled else None)
             raise error from timeout_error
         except ModelError as error:
@@ -55,14 +55,14 @@ class ModelStream:
             raise
 
     async def close(self) -> None:
-        """Let go of the connection and count the tokens. Idempotent."""
+        """Release the connection and count the tokens. Idempotent."""
         self._finish(None)
         await self._close_connection()
 
     async def _read_next(self) -> None:
         async for chunk in self._chunks:
             if chunk.prompt_tokens or chunk.completion_tokens:
-                # Some servers send running totals: the last one holds.
+                # Some servers send running totals: the last one counts.
                 self._usage = chunk
             if chunk.text:
                 self.text = chunk.text

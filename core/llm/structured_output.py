@@ -1,9 +1,8 @@
 """A small typed decision from a possibly weak model.
 
-The endpoint is told the JSON Schema, or offered a tool, where it can be told; whatever comes back is read tolerantly:
-JSON with any kind of damage, bracket actions, `key: value` lines, words and ordinals, in English or Chinese. What
-cannot be read gets one repair by the model while there is time, then the caller's default. Nobody gets an exception
-from nonsense.
+The endpoint gets the JSON Schema or a tool when it supports them. Replies are parsed tolerantly: damaged JSON, bracket
+actions, `key: value` lines, words and ordinals, in English or Chinese. The model repairs an unreadable reply once if
+there is time; otherwise the caller's default is used. Nonsense never raises an exception.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from core.errors import ServiceError
 from core.llm.decision_schema import DecisionSchema, ParsedReply, iter_parsed_replies
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
-from core.ports import ChatModel, ResponseSchema
+from core.ports import ChatModel
 from core.runtime.budget import Budget, DegradeReason
-from core.types import Turn
+from core.types import ResponseSchema, Turn
 
 T = TypeVar("T")
 MAX_REPAIR_CHARS = 2000
@@ -28,22 +27,23 @@ MAX_REPAIR_CHARS = 2000
 
 @dataclass(slots=True)
 class CallBudget:
-    """How many model calls a strategy may still make."""
+    """The number of model calls that a strategy may still make."""
 
     remaining: int
 
     def try_take(self) -> bool:
-        """Use one up; false when there is none."""
+        """Take one call; false when none is left."""
         self.remaining -= 1
         return self.remaining >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRequest:
-    """One decision to ask for.
+    """A request for one decision.
 
-    `stage` is its name in the trace and `share` the share of the budget that it may take, repair included. `form` is
-    what the endpoint is told; None means the shape's own. `calls` are the strategy's; None sets no limit.
+    `stage` is its name in the trace; `budget_share` names the share of the budget that it may take, repair included.
+    `response_schema` goes to the endpoint; None means that of `schema`. `call_budget` counts the strategy's calls; None
+    sets no limit.
     """
 
     stage: str
@@ -70,7 +70,7 @@ class ModelDependencies(Protocol):
 
 
 def parse_structured_reply(reply: str, schema: DecisionSchema, accept: Callable[[ParsedReply], T | None]) -> T | None:
-    """Return the first reading of a reply that `accept` takes, or None. Never raises for any text."""
+    """Return the first reading of a reply that `accept` accepts, or None. Never raises for any text."""
     results = (accept(parsed) for parsed in iter_parsed_replies(reply, schema))
     return next((result for result in results if result is not None), None)
 
@@ -82,11 +82,11 @@ async def decide(
     deps: ModelDependencies,
     budget: Budget,
 ) -> T:
-    """Return what the light model decided, or the default.
+    """Return the light model's decision, or the default.
 
-    `accept` makes the result of a reading and returns None for one that makes no sense. The default is used when there
-    is no model or no call left, and, with the stage cut, when it fails, overruns its share, or cannot be understood
-    after the repair.
+    `accept` turns a parsed reply into the result, or returns None when the reply makes no sense. The default is used
+    when there is no model or no call left, and, with the stage degraded, when the model fails, overruns its share, or
+    cannot be understood after the repair.
     """
     if deps.model is None or (request.call_budget and not request.call_budget.try_take()):
         return default
@@ -121,7 +121,7 @@ async def _request_decision(
     )
     decision = parse_structured_reply(reply, request.schema, accept)
     spent_s = time.monotonic() - started_at
-    # A repair takes about as long as the first try: where that no longer fits, the default comes sooner without it.
+    # A repair takes about as long as the first call: without time for it, use the default at once.
     if decision is not None or 2 * spent_s > allowed_s or (request.call_budget and not request.call_budget.try_take()):
         return decision
     get_logger(__name__).info("decision.repair", stage=request.stage, characters=len(reply))

@@ -14,9 +14,9 @@ from core.errors import ServiceError
 from core.observability.logs import get_logger
 
 T = TypeVar("T")
-# Why a stage's stand-in was used: it overran, its service failed, or what came back made no sense.
+# Why a stage used its fallback: it overran, its service failed, or its reply made no sense.
 DegradeReason = Literal["late", "failed", "unreadable"]
-# What runs when the answer is written needs no time kept for writing it.
+# Stages after the writing need not keep time for it.
 _AFTER_WRITING = frozenset({"look_back"})
 
 
@@ -44,11 +44,11 @@ class BudgetShares(Protocol):
 
 
 class Budget:
-    """Starts with the question and is handed along the line.
+    """The time budget of one answer. It starts with the question and goes through the whole pipeline.
 
-    `timings_ms` holds milliseconds by stage, `spans` every run of one in the order in which they ended, `cut` the
-    stages whose stand-in was used and `why_cut` the reason for each, `tokens` what the language models consumed, by
-    "agent.prompt" and "agent.completion", `cost` what that cost, by agent.
+    `timings_ms` holds milliseconds by stage, `spans` every run of a stage in the order in which they ended, `degraded`
+    the stages that used their fallback, `degrade_reasons` the reason for each, `tokens` the token usage by
+    "agent.prompt" and "agent.completion", `cost` the cost by agent.
     """
 
     def __init__(self, shares: BudgetShares) -> None:
@@ -68,8 +68,8 @@ class Budget:
     def share(self, stage: str) -> float:
         """Return the seconds that a stage may take: its share of the whole, and never more than what is left.
 
-        What comes before the answer leaves the share `write` to the model that writes: however many stages hang one
-        after the other, their stand-ins are used while there is time for an answer.
+        All stages before the answer leave the share `write` to the summarizer: however many of them hang one after the
+        other, their fallbacks are used while there is still time for an answer.
         """
         share: float = getattr(self._shares, stage)
         reserved_s = 0.0 if stage in _AFTER_WRITING else self._shares.write * self._shares.deadline_s
@@ -102,15 +102,15 @@ class Budget:
             self.cost[agent] += cost
 
     def degrade(self, stage: str, reason: DegradeReason) -> None:
-        """Note that a stage's stand-in was used, and why; of several reasons the first counts."""
+        """Record that a stage used its fallback, and why; the first reason counts."""
         if stage not in self.degraded:
             self.degraded.append(stage)
             self.degrade_reasons[stage] = reason
 
     async def run_stage(self, stage: str, awaitable: Awaitable[T], fallback: Callable[[], T]) -> T:
-        """Await an optional stage inside its share; when it overruns or its service fails, use the stand-in.
+        """Await an optional stage within its share; when it overruns or its service fails, use the fallback.
 
-        Errors other than `ServiceError` are not the stage's to forgive and leave.
+        Errors other than `ServiceError` are raised.
         """
         with self.timed(stage):
             try:

@@ -14,11 +14,11 @@ from pathlib import Path
 from bots.daemon.bootstrap import open_app
 from core.answering.context.dependencies import AnswerDependencies
 from core.answering.pipeline import answer
-from core.ports import ChatModel, ModelRole, ResponseSchema
+from core.ports import ChatModel, ModelRole
 from core.runtime.budget import Budget
 from core.settings import Strategy
 from core.settings.loader import load_settings
-from core.types import Question, Turn
+from core.types import Question, ResponseSchema, Turn
 from tests.benchmarks.corpus import ingested
 from tests.benchmarks.drawing import Bar, Waterfall, draw
 from tests.benchmarks.figures import Figure

@@ -12,10 +12,10 @@ import pytest
 
 from core.errors import ModelError
 from core.llm.role_models import RoleChatModel
-from core.ports import ChatModel, ModelRole, ResponseSchema
+from core.ports import ChatModel, ModelRole
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
-from core.types import Turn
+from core.types import ResponseSchema, Turn
 from tests.peers.language_model import LanguageModelPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")

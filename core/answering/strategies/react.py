@@ -20,10 +20,9 @@ from core.errors import KimasError
 from core.grounding.evidence import render_to_budget
 from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
-from core.ports import ResponseSchema
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
-from core.types import Question, Turn
+from core.types import Question, ResponseSchema, Turn
 
 SearchFunction = Callable[[str], Awaitable[SearchResult | KimasError]]
 MAX_SHOWN_PASSAGES = 5

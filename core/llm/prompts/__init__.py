@@ -1,4 +1,4 @@
-"""One Markdown template per agent. Values are put in by name with `{{name}}`; anything else is left alone."""
+"""One Markdown template per agent. `{{name}}` is replaced by the value of that name."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Prompts:
     def read(
         cls, overrides: Mapping[str, Path] | None = None, agents: Mapping[str, Mapping[str, Path]] | None = None
     ) -> Prompts:
-        """Read every template. `own` replaces some of them, `agents` some more for single retrieval agents.
+        """Read every template. `overrides` replaces some of them, `agents` others for single retrieval agents.
 
-        Raises `ConfigurationError` for a name that no template has, and for a file that cannot be read.
+        Raises `ConfigurationError` for an unknown template name, and for a file that cannot be read.
         """
         defaults = {path.stem: path.read_text("utf-8") for path in sorted(PROMPTS_DIR.glob("*.md"))}
         override_texts = _read_templates(overrides or {}, "prompts", defaults)
@@ -39,13 +39,13 @@ class Prompts:
         return cls(_override_templates(defaults, override_texts), agent_overrides)
 
     def for_agent(self, agent: str) -> Prompts:
-        """Return the templates as one retrieval agent has them."""
+        """Return the templates of one retrieval agent."""
         return replace(self, templates=_override_templates(self.templates, self.agents.get(agent, {}))).for_language(
             self.language
         )
 
     def for_language(self, language: str) -> Prompts:
-        """Return the templates for a language: `summarizer-zh` stands in for `summarizer`, where there is one."""
+        """Return the templates for a language: `summarizer-zh`, if it exists, in place of `summarizer`."""
         suffix = f"-{language}"
         translations = {
             name.removesuffix(suffix): text for name, text in self.templates.items() if name.endswith(suffix)
@@ -56,12 +56,12 @@ class Prompts:
         """Return a template with its values and the current date and time. Raises `KeyError` for an unknown one."""
         now = datetime.now().astimezone()
         all_values = {"now": now.strftime("%A, %Y-%m-%d %H:%M %Z"), **values}
-        # In one pass: a value that itself holds a placeholder is data.
+        # In one pass: a placeholder inside a value is data.
         return _PLACEHOLDER.sub(lambda match: all_values.get(match[1], match[0]), self.templates[template]).strip()
 
 
 def _override_templates(templates: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Put own templates over others. One that is replaced takes its translations with it: they say something else."""
+    """Replace templates. The translations of a replaced template are dropped: they say something else."""
     remaining_templates = {
         name: text for name, text in templates.items() if _LANGUAGE_SUFFIX.sub("", name) not in overrides
     }
@@ -71,7 +71,7 @@ def _override_templates(templates: Mapping[str, str], overrides: Mapping[str, st
 def _read_templates(paths: Mapping[str, Path], setting_path: str, defaults: Mapping[str, str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, path in paths.items():
-        # A language of its own may be added to any template: summarizer-fr.
+        # Any template may have a version for another language: summarizer-fr.
         if name not in defaults and not (_LANGUAGE_SUFFIX.search(name) and name[:-3] in defaults):
             template_names = ", ".join(template for template in defaults if not _LANGUAGE_SUFFIX.search(template))
             raise ConfigurationError([f"{setting_path}.{name}: there is no such template; they are: {template_names}"])
