@@ -33,9 +33,8 @@ from knowledge.ingestion.schedule import stored_sources
 from knowledge.ingestion.scheduler import RefreshScheduler
 from knowledge.ports import Embedder, Store
 from knowledge.reranking.rerankers import make_reranker
-from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
+from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersions
 from knowledge.retrieval.library import KnowledgeLibrary
-from knowledge.retrieval.source_versions import SourceVersions
 from knowledge.stores import open_store
 
 if TYPE_CHECKING:

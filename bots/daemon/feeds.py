@@ -16,7 +16,7 @@ from core.observability.logs import get_logger
 from core.ports import Adapter, MessageHandler
 from core.settings import Settings
 from core.settings.messaging import FollowedFeedSettings
-from core.storage.feed_state import FeedState, FeedStateRepository, merge_known_ids
+from core.storage.auto_comments import FeedState, FeedStateRepository, merge_known_ids
 from core.storage.messages import Journal
 from core.types import KIND, POST, ConversationKey, Message
 from knowledge.sources.feed.poll import FeedRateLimited, FeedUpdate, NewEntry, poll_feed

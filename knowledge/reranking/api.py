@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +13,6 @@ from core.errors import ServiceError, SourceError
 from core.grounding.fusion import fuse
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
-from knowledge.reranking.scores import MAX_CHARACTERS, order_by_scores, rerank_input
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, Response, WebClient, resolve_secret
 
@@ -97,3 +97,34 @@ def _parse_result(result: object) -> tuple[int | None, float | None]:
         position if isinstance(position, int) and not isinstance(position, bool) else None,
         float(score) if is_valid_score and score is not None else None,
     )
+
+
+# Rerankers read about 512 tokens; longer passages are cut to this many characters.
+MAX_CHARACTERS = 4000
+
+
+def order_by_scores(passages: Sequence[Passage], scores: Mapping[int, float]) -> Sequence[Passage]:
+    """Return fused passages in the order of their new scores, by position; at least one is scored.
+
+    Those without a new score stay behind those with one, in their order. Scores that are not all from 0 to 1 are a
+    model's raw ones: the logistic function makes them so.
+    """
+    ranking = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+    is_raw = not all(0 <= score <= 1 for score in scores.values())
+    scored_passages = [
+        replace(passages[position], score=_logistic(score) if is_raw else score) for position, score in ranking
+    ]
+    unscored_passages = [passage for position, passage in enumerate(passages) if position not in scores]
+    return scored_passages + [
+        replace(passage, score=passage.score * scored_passages[-1].score) for passage in unscored_passages
+    ]
+
+
+def rerank_input(passage: Passage) -> str:
+    """Return the text of a passage that is judged, its title included."""
+    return f"{passage.title}\n{passage.text}"[:MAX_CHARACTERS]
+
+
+def _logistic(score: float) -> float:
+    # Beyond these the exponential overflows, and the result is 0 or 1 all the same.
+    return 1 / (1 + math.exp(-max(-500.0, min(500.0, score))))

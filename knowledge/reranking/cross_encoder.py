@@ -20,7 +20,7 @@ from core.errors import ConfigurationError, ServiceError
 from core.grounding.fusion import fuse
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
-from knowledge.reranking.scores import order_by_scores, rerank_input
+from knowledge.reranking.api import order_by_scores, rerank_input
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -11,8 +11,7 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import FilesSource
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.documents import fill_template, fingerprint, unusable_reason
-from knowledge.sources.common.path_filter import DOCUMENT_KINDS, PathFilter
+from knowledge.sources.common.documents import DOCUMENT_KINDS, PathFilter, fill_template, fingerprint, unusable_reason
 from knowledge.sources.formats import read_document
 
 

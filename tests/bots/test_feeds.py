@@ -33,7 +33,7 @@ from core.observability.logs import configure_logs
 from core.ports import Adapter, Sink
 from core.settings import LogSettings, Settings
 from core.settings.loader import load_settings
-from core.storage.feed_state import MAX_REMEMBERED_IDS, FeedStateRepository, merge_known_ids
+from core.storage.auto_comments import MAX_REMEMBERED_IDS, FeedStateRepository, merge_known_ids
 from core.storage.messages import Journal
 from core.storage.tables import feeds, messages
 from core.types import Citation, ConversationKey, Message, Question, Reply, SkipReason

@@ -20,10 +20,9 @@ from sqlalchemy.sql.functions import FunctionElement
 from core.errors import StoreError, UsageError
 from core.settings import CacheSettings
 from core.storage.answer_cache import AnswerCache, CacheKey, delete_replies, to_scope
-from core.storage.auto_comments import AutoCommentRepository
+from core.storage.auto_comments import AutoCommentRepository, FeedState, FeedStateRepository
 from core.storage.chat_history import ChatHistory
 from core.storage.engine import Database
-from core.storage.feed_state import FeedState, FeedStateRepository
 from core.storage.feedback import FeedbackRepository, LabelledQuestion, Rating
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup

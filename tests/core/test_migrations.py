@@ -20,8 +20,8 @@ from sqlalchemy import Connection
 from core.errors import StoreError
 from core.settings import CacheSettings
 from core.storage.answer_cache import AnswerCache, CacheKey
+from core.storage.auto_comments import FeedStateRepository
 from core.storage.engine import HEAD, Database
-from core.storage.feed_state import FeedStateRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal

@@ -13,7 +13,7 @@ from knowledge.chunking import chunk
 from knowledge.chunking.code import LANGUAGES
 from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Document
-from knowledge.sources.common.path_filter import detect_kind
+from knowledge.sources.common.documents import detect_kind
 
 # Two definitions, the first with a blank line in its body: paragraphs would be cut there.
 FILES = {

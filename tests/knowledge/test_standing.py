@@ -22,9 +22,8 @@ from knowledge.ingestion.sync import SyncReport, refresh
 from knowledge.live.quota import DailyQuota
 from knowledge.live.search import deduplicate
 from knowledge.ports import Document, Listing, Store
-from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
+from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersions
 from knowledge.retrieval.library import KnowledgeLibrary
-from knowledge.retrieval.source_versions import SourceVersions
 from knowledge.sources.factory import open_source
 from knowledge.sources.standing import RECORD_FILE, StandingQueries, get_record_folder, load_record
 from tests.knowledge.conftest import DictSource, WordEmbedder

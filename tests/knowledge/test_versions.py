@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from knowledge.ingestion.sync import refresh
 from knowledge.ports import Store, StoredDocument
-from knowledge.retrieval.source_versions import SourceVersions
+from knowledge.retrieval.expiry_filter import SourceVersions
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
 

@@ -1,11 +1,18 @@
-"""Reading documents: bytes to text, content to fingerprints, and links to a document's lines."""
+"""Which paths of a source are read, and how bytes become a document: text, kind, fingerprint, links to its lines."""
 
 from __future__ import annotations
 
 import codecs
 import hashlib
 import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 from urllib.parse import quote, urlsplit
+
+import pathspec
+
+from core.errors import SourceError
+from core.settings import LinkedSource
 
 _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
 _LINK_TEMPLATES = (
@@ -85,3 +92,155 @@ def unusable_reason(data: bytes, *, allow_binary: bool = False) -> str:
 def fingerprint(data: bytes) -> str:
     """Return a hash of content: 32 hexadecimal digits, the same on every machine."""
     return hashlib.sha256(data).hexdigest()[:32]
+
+
+# Never taken: installed or compiled by tools.
+_INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
+
+
+# Taken only by a source that has include globs: written by tools, or by somebody else.
+_GENERATED = (
+    *("*.lock", "*-lock.json", "*-lock.yaml", "npm-shrinkwrap.json", "go.sum", "*.snap", "*.generated.*"),
+    *("*.min.js", "*.min.mjs", "*.min.css", "*.bundle.js", "*.chunk.js"),
+    *("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*.pb.cc", "*.pb.h"),
+    *("dist/", "vendor/", "third_party/", "venv/"),
+)
+
+
+_HIDDEN = (".*",)
+
+
+_KINDS = {
+    "markdown": ".md .markdown .mdx .mdown",
+    "rst": ".rst .rest",
+    "python": ".py .pyi",
+    "javascript": ".js .jsx .mjs .cjs",
+    "typescript": ".ts .tsx .mts .cts",
+    "go": ".go",
+    "rust": ".rs",
+    "java": ".java",
+    "c": ".c .h",
+    "cpp": ".cc .cpp .cxx .hh .hpp .hxx .ipp",
+    "csharp": ".cs",
+    "php": ".php",
+    "ruby": ".rb",
+    "kotlin": ".kt .kts",
+    "swift": ".swift",
+    "shell": ".sh .bash .zsh",
+    "pdf": ".pdf",
+    "docx": ".docx",
+    "pptx": ".pptx",
+    "xlsx": ".xlsx .xlsm",
+    "html": ".html .htm .xhtml",
+    "notebook": ".ipynb",
+    "asciidoc": ".adoc .asciidoc .asc",
+    "csv": ".csv .tsv",
+    "text": """
+        .txt .text .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .fish
+        .ps1 .bat .cmd .sql .pl .pm .lua .r .jl .scala .dart .ex .exs .erl .hs .ml .clj
+        .fs .vb .m .mm .proto .graphql .tf .hcl .gradle .groovy .cmake .mk .vue .svelte .nix .zig .el .lisp .vim
+        .service
+    """,
+}
+
+
+# Of these most bytes are no text.
+DOCUMENT_KINDS = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "notebook"})
+
+
+_KIND_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+
+
+_NAMES = """
+    dockerfile containerfile makefile gnumakefile justfile jenkinsfile vagrantfile procfile rakefile gemfile brewfile
+    cmakelists.txt license licence copying notice readme changelog changes news authors contributors contributing
+    install todo faq codeowners maintainers security support
+"""
+
+
+_TEXT_NAMES = frozenset(_NAMES.split())
+
+
+class PathGlobs:
+    """Include and exclude globs, ready to judge paths. Raises `SourceError` for a glob that git does not know."""
+
+    def __init__(self, name: str, include: Sequence[str], exclude: Sequence[str]) -> None:
+        self._include = _compile_globs(name, "include", include) if include else None
+        self._exclude = _compile_globs(name, "exclude", exclude)
+
+    def matches(self, path: str) -> bool:
+        """Return whether the globs accept a path."""
+        is_included = self._include is None or self._include.match_file(path)
+        return is_included and not self._exclude.match_file(path)
+
+    def excludes(self, path: str) -> bool:
+        """Tell whether the exclude globs name a path."""
+        return bool(self._exclude.match_file(path))
+
+
+class PathFilter:
+    """The globs of one source, ready to judge paths. Raises `SourceError` for a glob that git would not understand."""
+
+    def __init__(self, name: str, settings: LinkedSource) -> None:
+        self._globs = PathGlobs(name, settings.include, settings.exclude)
+        self._has_negation = any(pattern.startswith("!") for pattern in settings.exclude)
+        uses_defaults = not settings.include
+        self._generated = _compile_globs(name, "exclude", _INSTALLED + (_GENERATED if uses_defaults else ()))
+        self._hidden = _compile_globs(name, "exclude", _HIDDEN if uses_defaults else ())
+        self._included_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
+        self._max_bytes = settings.max_file_kb * 1024
+        self._max_document_bytes = settings.max_document_kb * 1024
+
+    def should_enter(self, folder: str) -> bool:
+        """Tell whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
+        is_excluded = not self._has_negation and self._globs.excludes(folder + "/")
+        return not (is_excluded or self._generated.match_file(folder + "/"))
+
+    def matches(self, path: str) -> bool:
+        """Tell whether the configured globs let a path in."""
+        return self._globs.matches(path)
+
+    def skip_reason(self, path: str, size: int) -> str:
+        """Return why a path that the globs let in is still skipped, or an empty string. `size` is in bytes."""
+        if self._generated.match_file(path):
+            return "generated"
+        if self._hidden.match_file(path):
+            return "hidden"
+        kind = self.get_kind(path)
+        if not kind:
+            return "unknown kind"
+        return "too large" if size > (self._max_document_bytes if kind in DOCUMENT_KINDS else self._max_bytes) else ""
+
+    def get_kind(self, path: str) -> str:
+        """Return how to chunk a path, or an empty string for a kind that is not known.
+
+        A suffix that an include glob names (`*.foo`) is read as plain text.
+        """
+        return detect_kind(path) or ("text" if _suffix(_base_name(path)) in self._included_suffixes else "")
+
+
+def detect_kind(path: str) -> str:
+    """Return the kind of a path by its suffix or name, or an empty string.
+
+    >>> detect_kind("docs/guide.md"), detect_kind("src/main.rs"), detect_kind("logo.png")
+    ('markdown', 'rust', '')
+    """
+    name = _base_name(path)
+    return "text" if name in _TEXT_NAMES else _KIND_BY_SUFFIX.get(_suffix(name), "")
+
+
+def _base_name(path: str) -> str:
+    return path.rpartition("/")[2].lower()
+
+
+def _suffix(name: str) -> str:
+    """Return what `PurePosixPath(name).suffix` does, for many names at little cost."""
+    stem, dot, rest = name.rpartition(".")
+    return f".{rest}" if dot and stem and rest else ""
+
+
+def _compile_globs(name: str, key: str, patterns: Sequence[str]) -> pathspec.GitIgnoreSpec:
+    try:
+        return pathspec.GitIgnoreSpec.from_lines(patterns)
+    except ValueError as error:
+        raise SourceError(f"source {name}: {key} holds a glob that cannot be used: {error}") from error

@@ -14,8 +14,13 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import GitSource
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.documents import derive_template, fill_template, redact_credentials
-from knowledge.sources.common.path_filter import DOCUMENT_KINDS, PathFilter
+from knowledge.sources.common.documents import (
+    DOCUMENT_KINDS,
+    PathFilter,
+    derive_template,
+    fill_template,
+    redact_credentials,
+)
 from knowledge.sources.formats import read_document
 from knowledge.sources.git.blob_checks import BlobCheckCache
 from knowledge.sources.git.clone import GitClone, Tips, unknown_branch_message

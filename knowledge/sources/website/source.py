@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from core.errors import SourceError
 from core.settings import WebsiteSource
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.path_filter import PathGlobs
+from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.formats.html import HTML_TYPES, read_page
 from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, CrawlState, PageState, PageStateStore, get_path
 from knowledge.sources.website.robots_and_sitemaps import Robots, read_robots, read_sitemaps
