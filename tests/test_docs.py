@@ -21,7 +21,7 @@ import pytest
 from core.errors import ConfigurationError
 from core.settings import Section
 from core.settings.loader import load_settings
-from core.settings.paths import SettingKey, iter_setting_keys
+from core.settings.schema import SettingKey, iter_setting_keys
 from core.settings.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[1]

@@ -35,7 +35,7 @@ from core.errors import KimasError, UsageError
 from core.messaging.commands.explain_command import explain_command
 from core.messaging.policy.command_table import forget_text, is_question
 from core.observability.logs import make_redactor
-from core.observability.recorder import ProcessingOutcome
+from core.observability.metrics import ProcessingOutcome
 from core.ports import AnswerFunction, Sink
 from core.runtime.tasks import task_group
 from core.settings import HandoffSettings, Settings

@@ -26,7 +26,7 @@ from bots.daemon.bootstrap import (
 from core.errors import StoreError, UsageError
 from core.messaging.feedback.escalation import root_question_id
 from core.messaging.processor import MessageProcessor
-from core.observability.recorder import MetricsRecorder
+from core.observability.metrics import MetricsRecorder
 from core.runtime.locks import group_lock
 from core.runtime.tasks import task_group
 from core.settings import Settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from core.settings import Settings
 
 if TYPE_CHECKING:
-    from core.observability.recorder import MetricsRecorder
+    from core.observability.metrics import MetricsRecorder
     from core.storage.engine import Database
     from core.storage.messages import Journal
     from core.storage.refresh_state import RefreshStateRepository

@@ -11,7 +11,7 @@ from bots.console.render import ConsoleSink
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import Button, get_buttons, get_rating_buttons, read_button
-from core.observability.recorder import NullMetrics, ProcessingOutcome
+from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.settings import Settings
 from core.types import ConversationKey, Message, Reply, Skip, SkipReason
 
@@ -124,7 +124,7 @@ def _print_buttons(out: Console, buttons: Sequence[Button]) -> None:
 _REPORTED_REASONS = (SkipReason.DELETED, *(reason for reason in SkipReason if reason.label == "feedback"))
 
 
-class OutcomePrinter(NullMetrics):
+class OutcomePrinter(MetricsRecorder):
     """Shows the reason of every silence.
 
     `count` is how many messages are settled, `outcome` what became of the last one.

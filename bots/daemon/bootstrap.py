@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from core.messaging.commands.dispatcher import CommandDispatcher
     from core.messaging.policy.command_table import Command
     from core.messaging.processor import MessageProcessor
-    from core.observability.recorder import MetricsRecorder
+    from core.observability.metrics import MetricsRecorder
     from core.ports import Adapter, AnswerFunction, SourceRefresher
     from core.storage.engine import Database
     from core.storage.feedback import FeedbackRepository

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from core.errors import StoreError
 from core.observability.logs import get_logger
-from core.observability.recorder import MetricsRecorder, NullMetrics
+from core.observability.metrics import MetricsRecorder
 from core.ports import Adapter, AnswerFunction, ConnectionStatus, SourceRefresher
 from core.runtime.tasks import task_group
 from core.settings import Settings
@@ -77,7 +77,7 @@ class Monitor:
         self._monitored: MonitoredParts | None = None
         self.stage: Stage = "starting"
         self.lag = EventLoopLag()
-        self.metrics_recorder: MetricsRecorder = metrics or NullMetrics()
+        self.metrics_recorder: MetricsRecorder = metrics or MetricsRecorder()
 
     def instrument_answer(self, answer: AnswerFunction) -> AnswerFunction:
         """Return what answers in the same way, and is counted where anything is."""

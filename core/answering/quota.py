@@ -13,7 +13,7 @@ from core.observability.logs import get_logger
 from core.runtime.budget import Budget
 from core.settings import LimitsSettings
 from core.text.catalogue import Messages, messages_for
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import Question, Reply
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from core.answering.context.dependencies import AnswerDependencies
 from core.ports import Library
 from core.text.catalogue import messages_for
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import AgentScore, Passage, Question, Turn
 
 UNCLEAR = "unclear"

@@ -7,8 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from core.llm.json_repair import extract_json, strip_reasoning
-from core.llm.reply_vocabulary import clean_line, match_choice, normalize_key, parse_bool, parse_ids, parse_list
+from core.llm.reply_parsing import (
+    clean_line,
+    extract_json,
+    match_choice,
+    normalize_key,
+    parse_bool,
+    parse_ids,
+    parse_list,
+    strip_reasoning,
+)
 from core.types import ResponseSchema
 
 MAX_TEXT_CHARS = 400

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from core.errors import ModelError, ServiceError
-from core.llm.circuit_breaker import CircuitBreaker
 from core.llm.client import OpenAIClient
 from core.observability.logs import get_logger
-from core.observability.recorder import MetricsRecorder, ModelCallOutcome, NullMetrics
+from core.observability.metrics import MetricsRecorder, ModelCallOutcome
 from core.ports import RequestBudget
 from core.runtime.tasks import task_group
-from core.settings.models import FallbackSettings, ModelSettings
+from core.settings.answering import CircuitSettings, FallbackSettings, ModelSettings
 
 T = TypeVar("T")
 # A silence shorter than this, in seconds, is no failure of the endpoint.
@@ -36,10 +35,10 @@ class Deployment:
     client: OpenAIClient
     settings: FallbackSettings
     circuit_breaker: CircuitBreaker
-    metrics_recorder: MetricsRecorder = field(default_factory=NullMetrics)
+    metrics_recorder: MetricsRecorder = field(default_factory=MetricsRecorder)
 
     def begin_attempt(self, start_timeout_s: float, budget: RequestBudget) -> Attempt:
-        """Start a call. A silence longer than `patience_s` and `FAIR_CHANCE_S` counts as a failure."""
+        """Start a call. A silence longer than `start_timeout_s` or `TIMEOUT_GRACE_S` seconds counts as a failure."""
         deadline = time.monotonic() + min(self.settings.timeout_s, budget.remaining())
         return Attempt(self, self.circuit_breaker.begin_call(), deadline, min(TIMEOUT_GRACE_S, start_timeout_s))
 
@@ -101,10 +100,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class FailoverCall(Generic[T]):
-    """The call to make: `start` returns its successful start or raises; `drop` releases a start that is not needed.
+    """The call to make: `start` returns its successful start or raises; `discard` releases a start that is not needed.
 
-    `patience_s` is the time that a start may take, in seconds, while another endpoint is left to try. `cut_when_slow`
-    says that a cancelled call was too slow.
+    `start_timeout_s` is how long a start may take, in seconds, while another endpoint is left to try. With
+    `cancel_means_timeout` a cancelled call counts as too slow.
     """
 
     start: Callable[[Attempt], Awaitable[T]]
@@ -293,3 +292,60 @@ def _combine_errors(errors: Sequence[ModelError]) -> ModelError:
     combined = ModelError(message, status=errors[-1].status, retry_after=errors[-1].retry_after)
     combined.__cause__ = errors[-1]
     return combined
+
+
+class CircuitBreaker:
+    """The state of one endpoint: closed (used), open (left alone), or open with one call probing it.
+
+    Use as: `ready` to choose, `begin` when a call starts, then exactly one of `succeeded`, `failed` and `released`, the
+    last two with what `begin` returned. `failed_at` is the time of the last failure, on the monotonic clock.
+    """
+
+    def __init__(self, name: str, settings: CircuitSettings) -> None:
+        self._name = name
+        self._settings = settings
+        self._consecutive_failures = 0
+        self._is_open = False
+        self._is_probing = False
+        self.last_failure_at = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the endpoint is left alone, or has rested and not yet shown that it is well."""
+        return self._is_open
+
+    def is_available(self) -> bool:
+        """Say whether a call may use the endpoint: it is well, or it has rested and nobody probes it yet."""
+        if not self._is_open:
+            return True
+        return not self._is_probing and time.monotonic() - self.last_failure_at >= self._settings.rest_s
+
+    def begin_call(self) -> bool:
+        """Note that a call starts, and say whether it is the probe of an open circuit."""
+        is_probe = self._is_open and self.is_available()
+        if is_probe:
+            get_logger(__name__).info("circuit.probed", endpoint=self._name)
+            self._is_probing = True
+        return is_probe
+
+    def record_success(self) -> None:
+        """Note a good reply: the circuit is closed."""
+        if self._is_open:
+            get_logger(__name__).info("circuit.closed", endpoint=self._name)
+        self._consecutive_failures, self._is_open, self._is_probing = 0, False, False
+
+    def record_failure(self, is_probe: bool) -> None:
+        """Note a failure: too many in a row open the circuit, and a failed probe lets the endpoint rest again."""
+        self._consecutive_failures += 1
+        self.last_failure_at = time.monotonic()
+        if not self._is_open and self._consecutive_failures >= self._settings.failures:
+            get_logger(__name__).warning(
+                "circuit.opened", endpoint=self._name, failures=self._consecutive_failures, rest_s=self._settings.rest_s
+            )
+            self._is_open = True
+        self.release(is_probe)
+
+    def release(self, is_probe: bool) -> None:
+        """Note the end of a call that says nothing about the endpoint."""
+        if is_probe:
+            self._is_probing = False

@@ -30,7 +30,7 @@ from core.storage.chat_history import RESTRICTED_THREAD
 from core.storage.messages import Journal
 from core.text.catalogue import messages_for
 from core.text.keywords import get_author_turns
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, Turn, skip
 
 MAX_QUOTED_CHARS = 1000

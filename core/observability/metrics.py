@@ -6,11 +6,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from core.errors import CommentSuppressed, MessageDeleted, UsageError
-from core.observability.recorder import LiveCallOutcome, ModelCallOutcome, ProcessingOutcome, RefreshOutcome
 from core.types import Question, Reply, Skip, SourceState
 
 if TYPE_CHECKING:
@@ -23,6 +22,29 @@ REFRESH_BUCKETS = (0.5, 2, 10, 60, 300, 1800)
 ANSWER_OUTCOMES = ("answered", "extractive", "cached", "refused", "withheld", "failed", "cancelled")
 
 Sink = TypeVar("Sink")
+ProcessingOutcome = Literal["answered", "silent", "failed"]
+ModelCallOutcome = Literal["ok", "failed", "refused", "timeout", "cancelled"]
+RefreshOutcome = Literal["succeeded", "stale", "failed"]
+LiveCallOutcome = Literal["answered", "failed", "cut"]
+
+
+class MetricsRecorder:
+    """Counts what happens. This base class counts nothing. No method waits, fails or keeps what people wrote."""
+
+    def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
+        """Count a message that is complete; `skip` is why the bot was silent."""
+
+    def record_model_call(self, model: str, base_url: str, outcome: ModelCallOutcome, seconds: float) -> None:
+        """Count one call of a language model on one endpoint."""
+
+    def record_tokens(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float) -> None:
+        """Count the tokens of one call, and their cost in the currency of the configured prices."""
+
+    def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
+        """Count one refresh of a source."""
+
+    def record_live_call(self, source: str, outcome: LiveCallOutcome, seconds: float) -> None:
+        """Count one query to a live source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +77,10 @@ class DaemonStatus:
     sources: Sequence[SourceState] = ()
 
 
-class PrometheusMetrics:
-    """Implements `Meter`. The labels are names from the configuration and words of ours, never a person's.
+class PrometheusMetrics(MetricsRecorder):
+    """Counts for Prometheus. Labels are names from the configuration and fixed words, never a person's words.
 
-    `deadline_s` is the deadline of one answer, which the buckets of its times are made by.
+    `deadline_s` is the deadline of one answer in seconds; the buckets of the histograms are shares of it.
     """
 
     def __init__(self, deadline_s: float) -> None:

@@ -1,6 +1,6 @@
 """The whole configuration as one typed model, a module per part of it.
 
-`configuration` loads it from files, command line and environment.
+`core.settings.loader` loads it from files, command line and environment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from core.settings.answering import (
     CacheSettings,
     ContextSettings,
     EvidenceSettings,
+    FallbackSettings,
     LimitsSettings,
+    ModelSettings,
+    ModelsSettings,
     StrategySettings,
 )
 from core.settings.base import ENV_VARIABLE_PATTERN, Fraction, Name, Secret, Section, Strategy
@@ -34,21 +37,18 @@ from core.settings.knowledge import (
 from core.settings.messaging import (
     AdministrationSettings,
     AutoCommentSettings,
+    BotSettings,
+    DiscordSettings,
     FeedbackSettings,
+    GateSettings,
     HandoffSettings,
+    HttpSettings,
     JournalSettings,
     LogSettings,
     MetricsSettings,
-    RunSettings,
-)
-from core.settings.models import FallbackSettings, ModelSettings, ModelsSettings
-from core.settings.platforms import (
-    BotSettings,
-    DiscordSettings,
-    GateSettings,
-    HttpSettings,
     Platform,
     PlatformSettings,
+    RunSettings,
     SlackSettings,
     TelegramSettings,
 )

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from core.errors import ConfigurationError
 from core.settings import ENV_VARIABLE_PATTERN, Secret, Settings
-from core.settings.paths import SettingKey, find_kind, iter_setting_keys
+from core.settings.schema import SettingKey, find_kind, iter_setting_keys
 from core.settings.validation_errors import describe_error, did_you_mean, error_path
 from core.settings.yaml_file import KeyPath, YamlFileError, read_yaml
 

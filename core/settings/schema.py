@@ -1,11 +1,21 @@
-"""The JSON Schema of the configuration, for editors that check YAML: `python -m core.settings.schema` prints it."""
+"""Every key of the configuration, read off the settings model, and its JSON Schema for editors that check YAML.
+
+`python -m core.settings.schema` prints the schema.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin
 
-from core.settings import Settings
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from core.settings import Secret, Settings
 
 
 def json_schema() -> str:
@@ -13,6 +23,75 @@ def json_schema() -> str:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Settings.model_json_schema()}
     schema["title"] = "KIMAs configuration"
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingKey:
+    """One key. In `path`, `*` stands for a name that the user gives; `kind` is set below sections that have a kind."""
+
+    path: tuple[str, ...]
+    field: FieldInfo
+    kind: str = ""
+
+    def matches(self, path: Sequence[str | int], kind: str = "") -> bool:
+        """Say whether a path of the configuration is this key; `kind` narrows it, empty takes any."""
+        return (
+            len(path) == len(self.path)
+            and all(expected in ("*", step) for expected, step in zip(self.path, path, strict=True))
+            and (not kind or not self.kind or kind == self.kind)
+        )
+
+    def is_path(self) -> bool:
+        """Say whether the value names a file or folder."""
+        return Path in _union_members(self.field.annotation)
+
+    def is_path_mapping(self) -> bool:
+        """Say whether the value is a mapping from names to files or folders."""
+        return get_origin(self.field.annotation) is dict and get_args(self.field.annotation)[1] is Path
+
+    def is_text(self) -> bool:
+        """Say whether the value is plain text, to be taken as it stands."""
+        return set(_union_members(self.field.annotation)) <= {str, type(None)}
+
+    def is_secret(self) -> bool:
+        """Say whether the value is a `Secret`."""
+        return Secret in _union_members(self.field.annotation)
+
+
+def iter_setting_keys(
+    section: type[BaseModel] = Settings, path: tuple[str, ...] = (), kind: str = ""
+) -> Iterator[SettingKey]:
+    """Yield all keys of a section, parents before children."""
+    for name, field in section.model_fields.items():
+        yield SettingKey((*path, name), field, kind)
+        yield from _iter_nested_keys(field.annotation, (*path, name), kind)
+
+
+def find_kind(data: object, path: Sequence[str | int]) -> str:
+    """Return the kind of the section of a raw configuration that encloses this path, or nothing."""
+    kind = ""
+    for step in path:
+        if not isinstance(data, Mapping):
+            break
+        kind = str(data.get("kind") or "") or kind
+        data = data.get(step)
+    return kind
+
+
+def _iter_nested_keys(annotation: Any, path: tuple[str, ...], kind: str) -> Iterator[SettingKey]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        kind_field = annotation.model_fields.get("kind")
+        yield from iter_setting_keys(annotation, path, get_args(kind_field.annotation)[0] if kind_field else kind)
+    elif get_origin(annotation) is dict:
+        yield from _iter_nested_keys(get_args(annotation)[1], (*path, "*"), kind)
+    else:
+        for member in get_args(annotation):
+            yield from _iter_nested_keys(member, path, kind)
+
+
+def _union_members(annotation: Any) -> tuple[Any, ...]:
+    """Return the alternatives of a union, or the type itself."""
+    return get_args(annotation) if type(None) in get_args(annotation) else (annotation,)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from core.settings.paths import SettingKey, find_kind
+from core.settings.schema import SettingKey, find_kind
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -13,7 +13,7 @@ from core.storage.chat_history import in_chat, is_readable_from
 from core.storage.engine import Database
 from core.storage.messages import to_message
 from core.storage.tables import messages
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import ESCALATION_COMMAND, ESCALATION_SUFFIX, Message
 
 MAX_MATCHES = 20

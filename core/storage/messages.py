@@ -17,7 +17,7 @@ from sqlalchemy import Select, and_, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.observability.recorder import MetricsRecorder, NullMetrics, ProcessingOutcome
+from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import uncancellable
 from core.storage.answer_cache import in_chat
 from core.storage.engine import Database
@@ -31,7 +31,7 @@ class Journal:
 
     def __init__(self, database: Database, metrics: MetricsRecorder | None = None) -> None:
         self.database = database
-        self._metrics = metrics or NullMetrics()
+        self._metrics = metrics or MetricsRecorder()
         self._transaction = database.transaction
         self._connect = database.connect
 

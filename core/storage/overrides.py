@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
-from core.settings.platforms import GateMode
+from core.settings.messaging import GateMode
 from core.storage.engine import Database
 from core.storage.tables import audit, overrides
 from core.text.formatting import INDEFINITELY, NO_LIMIT

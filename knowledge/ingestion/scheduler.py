@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import EmbeddingError, KimasError, SourceError, StoreLocked
 from core.observability.logs import get_logger
-from core.observability.recorder import MetricsRecorder, NullMetrics
+from core.observability.metrics import MetricsRecorder
 from core.runtime.tasks import task_group
 from core.runtime.timers import Timers, open_timers
 from core.settings import Settings
@@ -60,7 +60,7 @@ class RefreshScheduler:
         self._context = context
         self._refresh_states = refresh_states
         self._on_changed = on_changed
-        self._meter = meter or NullMetrics()
+        self._meter = meter or MetricsRecorder()
         self._poll_interval = poll_interval
         self._retry_delay = retry_delay
         self._notify_lock = asyncio.Lock()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from core.errors import SourceError
 from core.observability.logs import get_logger
-from core.observability.recorder import LiveCallOutcome, MetricsRecorder, NullMetrics
+from core.observability.metrics import LiveCallOutcome, MetricsRecorder
 from core.runtime.tasks import task_group
 from core.settings import LiveSource, SourceSettings, StandingSource
 from core.text.tokens import query_tokens
@@ -89,7 +89,7 @@ class LiveSources:
         }
         self._similarity = similarity
         self._timeout_s = timeout_s
-        self._metrics = metrics or NullMetrics()
+        self._metrics = metrics or MetricsRecorder()
 
     def __len__(self) -> int:
         return len(self._sources)

@@ -12,7 +12,7 @@ import numpy as np
 from core.errors import EmbeddingError, UsageError
 from core.grounding.fusion import fuse
 from core.observability.logs import get_logger
-from core.observability.recorder import MetricsRecorder
+from core.observability.metrics import MetricsRecorder
 from core.settings import Settings
 from core.text.tokens import query_tokens
 from core.types import AgentScore, Passage

@@ -24,8 +24,7 @@ from bots.discord.adapter import DiscordAdapter
 from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
 from core.errors import StoreError, UsageError
-from core.observability.metrics import DaemonStatus, PrometheusMetrics
-from core.observability.recorder import NullMetrics
+from core.observability.metrics import DaemonStatus, MetricsRecorder, PrometheusMetrics
 from core.ports import ConnectionStatus
 from core.settings import HttpSettings, Settings
 from core.settings.loader import load_settings
@@ -297,7 +296,7 @@ async def test_a_platform_that_is_away_is_told_until_it_is_back(deployment: Depl
 
 async def test_nobody_listens_without_a_port(telegram: TelegramPeer) -> None:
     async with open_monitor(settings()) as monitor:
-        assert isinstance(monitor.metrics_recorder, NullMetrics)
+        assert type(monitor.metrics_recorder) is MetricsRecorder
         assert monitor.instrument_answer(echo) is echo
 
 

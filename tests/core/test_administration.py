@@ -42,7 +42,7 @@ from core.storage.tables import messages, overrides
 from core.storage.usage import StatisticsRepository, TokenUsage, UsageRepository
 from core.text.catalogue import ENGLISH, messages_for
 from core.text.formatting import INDEFINITELY, format_code, format_duration
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
 from tests.wiring import make_desk, make_processor

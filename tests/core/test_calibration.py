@@ -21,7 +21,7 @@ from core.messaging.gate.calibration import (
 )
 from core.messaging.gate.relevance import GateFeatures
 from core.messaging.gate.scores import Counts, compute_scores
-from core.settings.platforms import GateWeightSettings
+from core.settings.messaging import GateWeightSettings
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey

@@ -13,7 +13,7 @@ import pytest
 import core.text.catalogue as catalogue
 from core.messaging.policy.command_table import COMMANDS
 from core.text.catalogue import ENGLISH, Messages, languages, messages_for
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 
 TRANSLATIONS = [language for language in languages() if language != "en"]
 # What is the same in both, as nothing in it is a word.

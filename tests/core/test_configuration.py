@@ -11,8 +11,7 @@ import pytest
 from core.errors import ConfigurationError
 from core.settings import FilesSource, GitSource, Secret, Settings
 from core.settings.loader import find_default_files, get_secret_values, load_settings, parse_value
-from core.settings.paths import iter_setting_keys
-from core.settings.schema import json_schema
+from core.settings.schema import iter_setting_keys, json_schema
 from core.settings.validation_errors import INLINE_SECRET_MESSAGE
 from core.settings.yaml_file import read_yaml
 

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from core.errors import ModelError
-from core.llm.circuit_breaker import CircuitBreaker
 from core.llm.client import OpenAIClient
-from core.llm.failover import TIMEOUT_GRACE_S, Attempt, Deployment, FailoverCall, FailoverClient
+from core.llm.failover import TIMEOUT_GRACE_S, Attempt, CircuitBreaker, Deployment, FailoverCall, FailoverClient
 from core.llm.role_models import RoleChatModel
 from core.observability.logs import configure_logs
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, LogSettings, ModelSettings, ModelsSettings, Settings
+from core.settings.answering import CircuitSettings
 from core.settings.loader import get_secret_values
-from core.settings.models import CircuitSettings
 from core.types import Turn
 from tests.peers.language_model import LanguageModelPeer
 

@@ -12,7 +12,7 @@ from core.answering.agents.decision_maker import Progress, SearchAttempt
 from core.answering.agents.summarizer import build_prompt
 from core.answering.context.retrieval_result import RetrievalResult
 from core.llm.role_models import _build_request
-from core.settings.models import FallbackSettings
+from core.settings.answering import FallbackSettings
 from core.types import Question, Turn
 from tests.core.fixtures import INSTALL, parts
 

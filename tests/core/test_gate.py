@@ -21,7 +21,7 @@ from core.messaging.gate.follow_up import THREAD_STARTED_AT
 from core.messaging.gate.gate import MAX_QUESTION_AGE_S, Gate, GateDecision
 from core.messaging.gate.relevance import GateFeatures, answer_probability, fit, measure_relevance
 from core.messaging.gate.replies import MAX_EXCERPT_CHARS, clarifying_question, duplicate_notice, offer_text
-from core.settings.platforms import GateSettings
+from core.settings.messaging import GateSettings
 from core.storage.chat_history import IN_CHAT, SHARED_THREAD, ChatHistory, EarlierAnswer
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings

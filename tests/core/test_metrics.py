@@ -20,10 +20,10 @@ from core.observability.metrics import (
     ANSWER_TIME_BUCKETS,
     CircuitState,
     DaemonStatus,
+    MetricsRecorder,
     PlatformState,
     PrometheusMetrics,
 )
-from core.observability.recorder import MetricsRecorder, NullMetrics
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
@@ -361,7 +361,7 @@ async def test_counting_costs_next_to_nothing(metrics: PrometheusMetrics) -> Non
 
 
 def test_who_counts_nothing_takes_what_the_other_takes(metrics: PrometheusMetrics) -> None:
-    meters: list[MetricsRecorder] = [metrics, NullMetrics()]
+    meters: list[MetricsRecorder] = [metrics, MetricsRecorder()]
     for meter in meters:
         meter.record_message("telegram", "silent", skip(SkipReason.NOT_ADDRESSED))
         meter.record_model_call("small", "http://127.0.0.1:8000/v1", "cancelled", 0.2)

@@ -10,7 +10,7 @@ from core.errors import ConfigurationError
 from core.llm.prompts import Prompts
 from core.text.catalogue import ENGLISH, messages_for
 from core.text.catalogue.zh import MESSAGES as CHINESE
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import Question
 from tests.core.fixtures import MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models

@@ -11,8 +11,8 @@ from contextlib import aclosing
 
 from core.answering.agents.conversation import format_numbered_turns, mentioned_people, relevant_turns
 from core.grounding.evidence import escape_delimiters
-from core.llm.json_repair import extract_json, strip_reasoning
 from core.llm.prompts import Prompts
+from core.llm.reply_parsing import extract_json, strip_reasoning
 from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.text.keywords import (

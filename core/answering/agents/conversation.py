@@ -14,7 +14,7 @@ from core.errors import UsageError
 from core.grounding.evidence import escape_delimiters
 from core.text.catalogue import messages_for
 from core.text.keywords import get_author_turns
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import Question, Turn
 
 MAX_NAME_CHARS, MAX_MESSAGE_CHARS, MAX_HISTORY_TURNS = 40, 600, 6

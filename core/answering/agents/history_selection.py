@@ -18,7 +18,7 @@ from core.answering.context.dependencies import AnswerDependencies
 from core.errors import ServiceError
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
-from core.llm.json_repair import strip_reasoning
+from core.llm.reply_parsing import strip_reasoning
 from core.llm.structured_output import parse_structured_reply
 from core.observability.logs import get_logger
 from core.ports import ChatModel

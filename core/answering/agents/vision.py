@@ -15,7 +15,7 @@ from core.answering.context.dependencies import AnswerDependencies
 from core.errors import ServiceError
 from core.grounding.evidence import escape_delimiters
 from core.llm.images import validate_image
-from core.llm.json_repair import strip_reasoning
+from core.llm.reply_parsing import strip_reasoning
 from core.observability.logs import get_logger
 from core.ports import ChatModel
 from core.runtime.budget import Budget

@@ -13,8 +13,7 @@ from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.tasks import task_group
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
-from core.text.language import detect_language
-from core.text.tokens import CJK_CHARACTERS
+from core.text.tokens import CJK_CHARACTERS, detect_language
 from core.types import Turn
 
 T = TypeVar("T")

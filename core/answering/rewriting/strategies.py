@@ -30,9 +30,8 @@ from core.answering.rewriting.base import (
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.text.keywords import content_words, extract_noun_phrases, strip_fillers
-from core.text.language import detect_language
 from core.text.question_detection import strip_question_words
-from core.text.tokens import CJK_CHARACTERS
+from core.text.tokens import CJK_CHARACTERS, detect_language
 from core.types import Passage
 
 

@@ -23,7 +23,7 @@ from core.settings import Settings
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.text.catalogue import Messages, messages_for
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import DOWN, RETRY, RETRY_SUFFIX, UP, Message, Question, Reply, Skip, SkipReason, Turn, skip
 
 # Platforms wait about three seconds for an acknowledgement; presses in one chat wait for each other.

@@ -9,7 +9,7 @@ from typing import get_args
 from core.llm.images import MAX_BYTES
 from core.ports import Adapter
 from core.text.catalogue import messages_for
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import AttachmentKind, Message, Question
 
 # In a message's reference, where the platform says it: the language in which its author uses the platform.

@@ -12,7 +12,7 @@ from core.messaging.gate.relevance import GateFeatures, answer_probability, extr
 from core.messaging.gate.scores import Counts, Scores, compute_scores
 from core.ports import Library
 from core.settings import Settings
-from core.settings.platforms import GateWeightSettings
+from core.settings.messaging import GateWeightSettings
 from core.text.question_detection import mentions_person, no_question_reason
 
 FOLDS = 5

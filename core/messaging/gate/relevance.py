@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from core.ports import Library
 from core.settings import LiveSource, Settings
-from core.settings.platforms import GateWeightSettings
+from core.settings.messaging import GateWeightSettings
 from core.text.keywords import content_words, strip_fillers
 from core.text.question_detection import is_small_talk
 from core.text.tokens import CJK_CHARACTER, stem

@@ -8,7 +8,7 @@ from core.messaging.gate.attachments import describe, get_main_kind, unsupported
 from core.storage.chat_history import ChatHistory, EarlierAnswer
 from core.text.catalogue import messages_for
 from core.text.formatting import format_duration
-from core.text.language import detect_language
+from core.text.tokens import detect_language
 from core.types import Message, Skip, SkipReason, skip
 
 MAX_EXCERPT_CHARS = 240

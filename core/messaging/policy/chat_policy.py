@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.settings.platforms import GateMode
+from core.settings.messaging import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.text.formatting import format_until
 from core.types import Message, Skip, SkipReason, skip
