@@ -65,15 +65,15 @@ class SharedModel:
 
 
 make_model_spec = embedding._make_model_spec
-open_database = Database.open
+open_database = vars(Database)["open"].__func__
 
 
-async def open_copy(template: Path, path: Path) -> Database:
+async def open_copy(database: type[Database], path: Path, template: Path) -> Database:
     """Open a database; a new one is a copy of the template, which takes a fraction of the time."""
     if not template.exists():
         with tempfile.TemporaryDirectory(dir=template.parent) as folder:
             unfinished = Path(folder) / "template.db"
-            await (await open_database(unfinished)).close()
+            await (await open_database(Database, unfinished)).close()
             unfinished.rename(template)
     # Whoever else opens it at the same time, and a place where nothing can be, is the business of the product.
     with suppress(OSError), tempfile.NamedTemporaryFile(dir=template.parent) as copy:
@@ -81,7 +81,8 @@ async def open_copy(template: Path, path: Path) -> Database:
             shutil.copyfile(template, copy.name)
             path.parent.mkdir(parents=True, exist_ok=True)
             os.link(copy.name, path)
-    return await open_database(path)
+    opened: Database = await open_database(database, path)
+    return opened
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -95,7 +96,7 @@ def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedding, "_make_model_spec", shared)
-        patch.setattr(Database, "open", partial(open_copy, base / "template.db"))
+        patch.setattr(Database, "open", classmethod(partial(open_copy, template=base / "template.db")))
         # With more workers than processors, what has a lower priority would hardly get its turn.
         patch.setattr(embedding, "lower_thread_priority", lambda: None)
         yield
