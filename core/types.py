@@ -9,6 +9,8 @@ from enum import Enum
 from typing import Any, Literal
 
 MessageRole = Literal["user", "assistant"]
+# What a message of the bot's own making is for: a second answer to a question, or a call for people to it.
+MessagePurpose = Literal["", "retry", "escalation"]
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 
 
@@ -36,13 +38,56 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """Where a post comes from that is an entry of a feed. `is_too_old` says that it came while nobody looked."""
+
+    feed: str
+    title: str = ""
+    link: str = ""
+    is_too_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button: what stands behind it, and what it says."""
+
+    data: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyOptions:
+    """How a sink is to show the reply to a message.
+
+    `has_rating_buttons` puts thumbs below it, `buttons` are offered with the answer to a press, and a network that can
+    compare posts nothing where a post has `max_bot_replies` replies of bots already.
+    """
+
+    has_rating_buttons: bool = False
+    buttons: tuple[Button, ...] = ()
+    max_bot_replies: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """What a platform delivered.
+    """What a platform delivered, or what the bot asks itself to answer (`purpose`).
 
     `id` is unique within its chat for one bot; `bot` is that bot's own id, where a platform numbers messages per bot.
     `addressed` is true when the bot was meant: a private chat, a mention, a reply
     to the bot, a command. `command` is the command's name without the slash (`ask`), its argument is then in `text`.
     `reference` holds what the adapter needs to reply (plain JSON values); nobody else looks inside.
+
+    What the platform says besides, as far as it does: `is_edit` marks a new text of an earlier message, `is_by_bot`
+    what another bot wrote, `is_post` what is published for a group (None: the adapter cannot tell). Only a part of the
+    chat reads a message `in_restricted_thread`; one `in_main_chat` stands in the chat itself, though what is written
+    below it has a thread of that name. `is_shared_thread` is True where everybody's questions in a thread go on with
+    the bot that answered there, False where nobody's do, None where only those of who was answered do.
+    `thread_started_at` (seconds since 1970) is when a message of the bot began the thread, `parent_id` what the message
+    replies to that a command was given on, `language` the one in which the author uses the platform.
+
+    A message of the bot's own making has the id of its question as `root_id`; its own `id` tells nothing. It says
+    what was wrong with the first answer (`retry_reason`), or mentions people (`mentioned_users`), who may not see the
+    question otherwise (`is_question_hidden`). `reply_options` are for the sink; the journal does not keep them.
     """
 
     id: str
@@ -59,6 +104,27 @@ class Message:
     bot: str = ""
     reference: Mapping[str, Any] = field(default_factory=dict)
     attachments: tuple[Attachment, ...] = ()
+    is_edit: bool = False
+    is_by_bot: bool = False
+    is_post: bool | None = None
+    in_restricted_thread: bool = False
+    in_main_chat: bool = False
+    is_shared_thread: bool | None = None
+    thread_started_at: float | None = None
+    parent_id: str = ""
+    language: str = ""
+    feed_entry: FeedEntry | None = None
+    purpose: MessagePurpose = ""
+    root_id: str = ""
+    retry_reason: str = ""
+    mentioned_users: tuple[str, ...] = ()
+    is_question_hidden: bool = False
+    reply_options: ReplyOptions = ReplyOptions()
+
+    @property
+    def question_id(self) -> str:
+        """The id of the question that this message is, or belongs to."""
+        return self.root_id or self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,18 +379,10 @@ class SourceState:
 ESCALATION_COMMAND = "handoff"
 
 
-# What a call and a second answer's question are named by, behind the id of the question.
-ESCALATION_SUFFIX, RETRY_SUFFIX = "~h", "~2"
-
-
 RATING_COMMAND = "thumbs"
 
 
 UP, DOWN, RETRY = "up", "down", "again"
-
-
-# What adapters say in a message's reference: that it is a post, and that another bot wrote it.
-KIND, POST, BY_BOT = "kind", "post", "by_bot"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from bots.daemon.bootstrap import (
     require_knowledge,
 )
 from core.errors import StoreError, UsageError
-from core.messaging.feedback.escalation import root_question_id
 from core.messaging.processor import MessageProcessor
 from core.observability.metrics import MetricsRecorder
 from core.runtime.locks import group_lock
@@ -152,9 +151,7 @@ class GroupJournal(Journal):
 
     async def complete_deleted(self, message_id: str) -> bool:
         """Settle what was deleted before it was answered: no later play takes it up. False when it was settled."""
-        pending = [
-            message for message, _ in await self.get_pending(PLATFORM) if root_question_id(message.id) == message_id
-        ]
+        pending = [message for message, _ in await self.get_pending(PLATFORM) if message.question_id == message_id]
         unposted_messages = [message for message in pending if message.id not in self._posting_ids]
         for message in unposted_messages:
             await self.mark_skipped(message, skip(SkipReason.DELETED))

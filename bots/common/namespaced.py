@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.errors import PlatformError
-from core.messaging.feedback.escalation import MENTIONED_USERS, mentioned_users
 from core.observability.logs import log_context
 from core.ports import Adapter, Delivery, ForwardingAdapter, MessageHandler, SettingsForm, Sink
 from core.types import ConversationKey, Message
@@ -85,18 +84,14 @@ class NamespacedAdapter(ForwardingAdapter):
 
     def _to_native(self, message: Message) -> Message:
         """Return a message of everybody else's as the adapter knows it."""
-        author_id = message.author_id
+        author_id, mentioned_users = message.author_id, message.mentioned_users
         if self.name == NAMESPACED_PLATFORM:
             author_id = author_id.removesuffix(self._suffix)
-        reference = message.reference
-        if self.name == NAMESPACED_PLATFORM and MENTIONED_USERS in reference:
-            user_ids = [
-                user_id.removesuffix(self._suffix)
-                for user_id in mentioned_users(message)
-                if user_id.endswith(self._suffix)
-            ]
-            reference = {**reference, MENTIONED_USERS: user_ids}
-        return replace(message, key=self._to_native_key(message.key), author_id=author_id, reference=reference)
+            mentioned_users = tuple(
+                user_id.removesuffix(self._suffix) for user_id in mentioned_users if user_id.endswith(self._suffix)
+            )
+        key = self._to_native_key(message.key)
+        return replace(message, key=key, author_id=author_id, mentioned_users=mentioned_users)
 
     def _to_native_key(self, key: ConversationKey) -> ConversationKey:
         return replace(key, chat=key.chat.removesuffix(self._suffix))

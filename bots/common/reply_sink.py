@@ -10,9 +10,9 @@ from bots.common.connection import Intervals
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.live_preview import LivePreview
 from core.errors import PlatformError
-from core.messaging.feedback.rating_buttons import Button, get_rating_buttons
+from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.ports import Delivery
-from core.types import Citation, Message, Reply
+from core.types import Button, Citation, Message, Reply
 
 
 class FinalTextSink:

@@ -25,7 +25,6 @@ from bots.console.convert import (
     to_typed_line,
 )
 from bots.console.sink import GroupReplySink, RatingNoticeSink
-from core.messaging.feedback.escalation import root_question_id
 from core.messaging.feedback.rating_buttons import is_press
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.types import ConversationKey, Message
@@ -124,7 +123,7 @@ class ConsoleGroupAdapter(Adapter):
 
     def is_deleted(self, message: Message) -> bool:
         """Say whether a message was deleted."""
-        return root_question_id(message.id) in self._deleted_ids
+        return message.question_id in self._deleted_ids
 
     def next_message_id(self) -> str:
         """Return the id of what is said next."""

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from core.messaging.feedback import rating_buttons as thumbs
 from core.messaging.policy import command_table as commands
-from core.storage.chat_history import SHARED_THREAD
 from core.types import DOWN, UP, ConversationKey, Message
 from core.types import RETRY as TRY_AGAIN
 
@@ -142,7 +141,7 @@ def to_message(line: TypedLine, message_id: str, last_message: LastMessage) -> M
         command=command,
         reply_to=quoted_message.id,
         quoted=quoted_message.text,
-        reference={SHARED_THREAD: True} if line.thread and not line.is_private else {},
+        is_shared_thread=True if line.thread and not line.is_private else None,
     )
 
 
@@ -186,7 +185,7 @@ def to_change(line: TypedLine, message_id: str) -> Message | Deletion | IgnoredL
         text=text,
         sent_at=datetime.now(UTC),
         private=line.is_private,
-        reference={"edited": True},
+        is_edit=True,
     )
 
 

@@ -10,10 +10,10 @@ from bots.console.convert import OWNER_ID, PLATFORM, to_rating_command
 from bots.console.render import ConsoleSink
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.rating_buttons import Button, get_buttons, get_rating_buttons, read_button
+from core.messaging.feedback.rating_buttons import get_buttons, get_rating_buttons, read_button
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.settings import Settings
-from core.types import ConversationKey, Message, Reply, Skip, SkipReason
+from core.types import Button, ConversationKey, Message, Reply, Skip, SkipReason
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,14 +11,13 @@ from datetime import UTC, datetime
 
 from bots.common.proactive import make_reference
 from core.errors import KimasError, SourceError, UsageError
-from core.messaging.auto_comment.commenter import FEED, LATE, LINK, TITLE
 from core.observability.logs import get_logger
 from core.ports import Adapter, MessageHandler
 from core.settings import Settings
 from core.settings.messaging import FollowedFeedSettings
 from core.storage.auto_comments import FeedState, FeedStateRepository, merge_known_ids
 from core.storage.messages import Journal
-from core.types import KIND, POST, ConversationKey, Message
+from core.types import ConversationKey, FeedEntry, Message
 from knowledge.sources.feed.poll import FeedRateLimited, FeedUpdate, NewEntry, poll_feed
 from knowledge.web.addresses import check_url, redact_url
 
@@ -97,11 +96,9 @@ class FeedFollower:
             text="\n\n".join(part for part in (entry.title, entry.text) if part),
             sent_at=datetime.now(UTC),
             bot=self.adapter.bot_id,
-            reference={
-                **make_reference(platform, native_chat),
-                **{KIND: POST, FEED: self.name, TITLE: entry.title, LINK: entry.link},
-                **({LATE: True} if is_too_old else {}),
-            },
+            reference=make_reference(platform, native_chat),
+            is_post=True,
+            feed_entry=FeedEntry(self.name, entry.title, entry.link, is_too_old),
         )
 
     def _log_failure(self, error: Exception) -> None:

@@ -30,7 +30,7 @@ from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
 from bots.discord.typing import TypingTracker
 from core.errors import PlatformError
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.rating_buttons import RETRY_REASON, is_press
+from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
@@ -192,7 +192,7 @@ class DiscordAdapter(Adapter):
             # Never into the channel, where everybody would read it.
             return make_sink(interaction_target)
         # A command is answered once in its place.
-        if is_own_message and RETRY_REASON not in reference and not mentions:
+        if is_own_message and not message.purpose:
             return make_sink(interaction_target, fallback=channel_target)
         return make_sink(channel_target)
 

@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bots.discord.application_commands import format_options, is_server_admin
-from core.storage.chat_history import RESTRICTED_THREAD, SHARED_THREAD
-from core.types import BY_BOT, KIND, POST, Attachment, AttachmentKind, ConversationKey, Message
+from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
 Json = Mapping[str, Any]
 
@@ -156,6 +155,7 @@ def to_message(
     replied_message = _as_object(event.get("referenced_message"))
     is_reply_to_bot = _get_user_id(_as_object(replied_message.get("author"))) == me.id
     is_mentioned, text = _resolve_mentions(str(event.get("content") or ""), event, me, roles)
+    is_post, is_followed = _is_post(event, location), follow_threads and not _addresses_others(event, me)
     return Message(
         id=str(event["id"]),
         key=ConversationKey("discord", location.chat, location.thread),
@@ -168,10 +168,13 @@ def to_message(
         reply_to=str(replied_message.get("id") or ""),
         quoted=_get_quote(event, replied_message, me),
         bot=me.id,
-        reference=_reference(
-            event, location, edited=edited, is_followed=follow_threads and not _addresses_others(event, me)
-        ),
+        reference={"channel": location.channel, "message": str(event["id"])},
         attachments=resolve_attachments(event, replied_message),
+        is_edit=edited,
+        is_by_bot=bool(bot_kind) and not is_post,
+        is_post=True if is_post else False if bot_kind else None,
+        in_restricted_thread=location.is_private_thread,
+        is_shared_thread=is_followed if location.thread and not bot_kind else None,
     )
 
 
@@ -203,9 +206,9 @@ def to_command(event: Json, me: Identity) -> Message | Ignored:
             "channel": location.channel,
             "interaction": str(event["id"]),
             "token": str(event["token"]),
-            **({RESTRICTED_THREAD: True} if location.is_private_thread else {}),
             **({"administrator": True} if is_server_admin(member.get("permissions")) else {}),
         },
+        in_restricted_thread=location.is_private_thread,
     )
 
 
@@ -240,25 +243,11 @@ def _addresses_others(event: Json, me: Identity) -> bool:
     return bool(addressed_ids - {me.id})
 
 
-def _reference(event: Json, location: Location, *, edited: bool, is_followed: bool) -> dict[str, Any]:
-    """Return a message's reference, which tells a post and another bot's comment from all else."""
-    bot_kind, is_reply = _get_bot_kind(event), bool(event.get("referenced_message"))
-    is_crosspost = bool(bot_kind and int(event.get("flags") or 0) & CROSSPOSTED)
-    if is_crosspost or (location.is_announcement and not (is_reply or bot_kind)):
-        kind_fields: dict[str, Any] = {KIND: POST}
-    else:
-        kind_fields = {BY_BOT: True, KIND: "comment"} if bot_kind else {}
-    thread_fields = {SHARED_THREAD: is_followed} if location.thread and not bot_kind else {}
-    closed_fields = {RESTRICTED_THREAD: True} if location.is_private_thread else {}
-    edit_fields = {"edited": True} if edited else {}
-    return {
-        "channel": location.channel,
-        "message": str(event["id"]),
-        **edit_fields,
-        **closed_fields,
-        **thread_fields,
-        **kind_fields,
-    }
+def _is_post(event: Json, location: Location) -> bool:
+    """Say whether a message is published for all: in an announcement channel, or out of one that is followed here."""
+    if _get_bot_kind(event):
+        return bool(int(event.get("flags") or 0) & CROSSPOSTED)
+    return location.is_announcement and not event.get("referenced_message")
 
 
 def _get_bot_kind(event: Json) -> str:

@@ -11,9 +11,9 @@ from bots.discord.application_commands import is_server_admin
 from bots.discord.connection import AlreadyAcknowledged, Unreachable
 from bots.discord.convert import Identity, Ignored, snowflake_time, to_location
 from bots.discord.history import deliver
-from core.messaging.feedback.rating_buttons import Button, get_buttons, read_button, to_rating_message
+from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_rating_message
 from core.observability.logs import get_logger
-from core.types import Message, Reply
+from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient

@@ -16,7 +16,7 @@ from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals, Unrea
 from bots.discord.convert import Identity, Ignored, to_command, to_location, to_message
 from bots.discord.history import deliver
 from core.errors import PlatformError
-from core.messaging.feedback.message_reference import LEARN_FROM_THIS, PARENT_ID
+from core.messaging.feedback.message_reference import LEARN_FROM_THIS
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.types import Message
@@ -54,7 +54,7 @@ def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | Ignore
         command,
         reply_to=str(data["target_id"]),
         quoted="" if isinstance(quoted_message, Ignored) else quoted_message.text,
-        reference={**command.reference, PARENT_ID: _get_replied_id(target_message)},
+        parent_id=_get_replied_id(target_message),
     )
 
 

@@ -13,9 +13,8 @@ from bots.discord.connection import InteractionExpired, NotAllowed, ReplyRefused
 from bots.discord.feedback import to_components
 from bots.discord.render import render
 from core.errors import MessageDeleted, PlatformError
-from core.messaging.feedback.rating_buttons import Button
 from core.observability.logs import get_logger
-from core.types import Citation, Message
+from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient

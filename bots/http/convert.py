@@ -92,7 +92,7 @@ def to_message(event: object, now: datetime) -> Message | MessageDeletion:
     """Convert one event (docs/http.md describes it). Raises `MalformedEvent`.
 
     A post opens its own thread; a comment without a thread belongs to that of the message it replies to. `reference`
-    holds the `event` that a reply names and `kind`, `edited` for an edit and `by_bot` for what another bot wrote.
+    holds the `event` that a reply names and its `kind`.
     """
     fields = _validate_fields(event)
     kind = fields.get("kind")
@@ -128,13 +128,11 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
         command=command,
         reply_to=reply_to,
         quoted=_get_text(fields, "quoted"),
-        reference={
-            "event": message_id,
-            "kind": kind,
-            **({"edited": True} if kind == "edit" else {}),
-            **({"by_bot": True} if is_bot else {}),
-        },
+        reference={"event": message_id, "kind": kind},
         attachments=attachments,
+        is_edit=kind == "edit",
+        is_by_bot=is_bot,
+        is_post=kind == "post",
     )
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.reply_sink import FinalTextSink
 from bots.http.client import CallbackClient, make_idempotency_key
-from core.messaging.feedback.rating_buttons import Button, get_buttons, read_button
-from core.types import Message, Reply
+from core.messaging.feedback.rating_buttons import get_buttons, read_button
+from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.http.client import HttpIntervals

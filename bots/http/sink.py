@@ -12,7 +12,6 @@ from bots.common.live_preview import LivePreview
 from bots.http.client import CallbackClient, HttpIntervals, RetryLater, Unreachable, make_idempotency_key
 from bots.http.signing import EventKey
 from core.errors import MessageDeleted
-from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES
 from core.messaging.feedback.escalation import mentioned_users
 from core.observability.logs import get_logger
 from core.types import Citation, Message, Reply
@@ -69,7 +68,7 @@ class HttpSink:
         # A question that is answered again has an id of its own.
         self._message_id = message.id
         self._mentions = mentioned_users(message)
-        self._max_bot_replies = message.reference.get(MAX_BOT_REPLIES)
+        self._max_bot_replies = message.reply_options.max_bot_replies
         self._reply_id = previous or make_idempotency_key(message.key.chat, self._message_id, "reply")
         self._is_posted = bool(previous)
         self._partials = context.partials

@@ -27,7 +27,6 @@ from bots.slack.status import MissingCapabilities
 from bots.slack.thread_cache import HasAnswered, ThreadCache
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
-from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, SettingsForm, Sink
 from core.types import Attachment, Message
@@ -194,7 +193,7 @@ class SlackAdapter(Adapter):
         elif incoming.command:
             await receive(incoming)
             return {"text": ACKNOWLEDGEMENT} if incoming.command == "ask" and not self._read_only else {}
-        elif is_by_bot(incoming):
+        elif incoming.is_by_bot:
             await receive(incoming)
         else:
             await receive(await self._thread_cache.with_thread_context(incoming))

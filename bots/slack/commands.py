@@ -15,9 +15,9 @@ from bots.slack.errors import SlackIntervals
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import render
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.message_reference import PARENT_ID, SHORTCUT_ID
-from core.messaging.feedback.rating_buttons import Button, get_rating_buttons
-from core.types import Citation, ConversationKey, Message, Reply
+from core.messaging.feedback.message_reference import SHORTCUT_ID
+from core.messaging.feedback.rating_buttons import get_rating_buttons
+from core.types import Button, Citation, ConversationKey, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
@@ -56,8 +56,8 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
             "channel": channel,
             "user": author_id,
             "response_url": str(payload["response_url"]),
-            PARENT_ID: "" if thread_ts == ts else thread_ts,
         },
+        parent_id="" if thread_ts == ts else thread_ts,
     )
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from core.messaging.gate.follow_up import THREAD_STARTED_AT
 from core.messaging.policy.command_table import get_command, looks_like_arguments
-from core.storage.chat_history import IN_CHAT, SHARED_THREAD
-from core.types import BY_BOT, KIND, Attachment, AttachmentKind, ConversationKey, Message
+from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
 if TYPE_CHECKING:
     pass
@@ -171,7 +169,7 @@ def _to_message(
     )
     # In a channel the answer opens a thread below the question; a direct conversation goes on as it is.
     reply_thread = thread_ts or ("" if is_private else ts)
-    return Message(
+    message = Message(
         id=ts,
         key=ConversationKey("slack", channel, reply_thread),
         author_id=author_id,
@@ -188,12 +186,24 @@ def _to_message(
             "thread_ts": reply_thread or None,
             "user": author_id,
             "team": str(event.get("user_team") or event.get("team") or payload.get("team_id") or me.team_id),
-            **({"edited": True} if edited else {}),
-            **({BY_BOT: True, KIND: "comment"} if is_bot else {}),
-            **({} if is_private or is_bot else _make_thread_reference(event, ts, me)),
         },
         attachments=get_attachments(event),
+        is_edit=edited,
+        is_by_bot=is_bot,
+        is_post=False if is_bot else None,
     )
+    return message if is_private or is_bot else _with_thread(message, event, me)
+
+
+def _with_thread(message: Message, event: Mapping[str, Any], me: Identity) -> Message:
+    """Return a message of a channel with what its event says about its thread."""
+    thread_ts = str(event.get("thread_ts") or message.id)
+    if thread_ts == message.id:
+        return replace(message, in_main_chat=True)
+    is_shared = not is_for_other_user(str(event.get("text") or ""), me)
+    # The answer to a slash command begins one, and nothing that we posted into a thread.
+    started_at = float(thread_ts) if event.get("parent_user_id") == me.user_id else None
+    return replace(message, is_shared_thread=is_shared, thread_started_at=started_at)
 
 
 def _get_author(event: Mapping[str, Any]) -> tuple[str, str]:
@@ -201,19 +211,6 @@ def _get_author(event: Mapping[str, Any]) -> tuple[str, str]:
     author_id, profile = _require_text(event, "user" if event.get("user") else "bot_id"), event.get("user_profile")
     name = profile.get("display_name") or profile.get("real_name") if isinstance(profile, Mapping) else ""
     return author_id, str(name or author_id)
-
-
-def _make_thread_reference(event: Mapping[str, Any], ts: str, me: Identity) -> dict[str, Any]:
-    """Return the part of the reference that describes the message's thread."""
-    thread_ts = str(event.get("thread_ts") or ts)
-    if thread_ts == ts:
-        return {IN_CHAT: True}
-    is_for_everyone = not is_for_other_user(str(event.get("text") or ""), me)
-    # The answer to a slash command begins one, and nothing that we posted into a thread.
-    return {
-        SHARED_THREAD: is_for_everyone,
-        **({THREAD_STARTED_AT: float(thread_ts)} if event.get("parent_user_id") == me.user_id else {}),
-    }
 
 
 def _get_ignore_reason(event: Mapping[str, Any], me: Identity) -> str:

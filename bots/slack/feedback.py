@@ -11,8 +11,8 @@ from bots.common.reply_sink import FinalTextSink
 from bots.slack.convert import Identity, Ignored
 from bots.slack.render import split_message
 from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.rating_buttons import Button, get_buttons, read_button, to_rating_message
-from core.types import Message, Reply
+from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_rating_message
+from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient

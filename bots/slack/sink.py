@@ -25,9 +25,8 @@ from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render
 from bots.slack.status import MissingCapabilities, StatusIndicator
 from core.errors import MessageDeleted
-from core.messaging.feedback.rating_buttons import Button
 from core.observability.logs import get_logger
-from core.types import Citation, Message
+from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient

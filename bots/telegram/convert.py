@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from core.llm.images import MAX_BYTES
-from core.messaging.gate.attachments import LANGUAGE
 from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
@@ -58,12 +57,10 @@ def resolve_attachments(event: TelegramMessage, replied_message: TelegramMessage
     return tuple(attachment for attachment in get_attachments(replied_message) if attachment.kind == "picture")
 
 
-def get_extra_reference(event: TelegramMessage) -> dict[str, str]:
-    """Return the reference fields for albums, and the language of the author's client for messages without text."""
-    album = {ALBUM_KEY: event.media_group_id} if event.media_group_id else {}
-    text = event.text or event.caption
-    code = event.from_user.language_code if event.from_user and not text else None
-    return {**album, **({LANGUAGE: code} if code else {})}
+def _get_language(event: TelegramMessage) -> str:
+    """Return the author's language for a message that has no words to tell one by."""
+    code = event.from_user.language_code if event.from_user and not (event.text or event.caption) else None
+    return code or ""
 
 
 def ends_in_album(batch: Sequence[object]) -> bool:
@@ -80,7 +77,7 @@ def merge_albums(batch: Sequence[Message | Other], placeholder: Other) -> list[M
     """
     albums: dict[tuple[object, object], list[int]] = {}
     for index, item in enumerate(batch):
-        if isinstance(item, Message) and ALBUM_KEY in item.reference and not item.reference.get("edited"):
+        if isinstance(item, Message) and ALBUM_KEY in item.reference and not item.is_edit:
             albums.setdefault((item.key, item.reference[ALBUM_KEY]), []).append(index)
     result = list(batch)
     for indexes in albums.values():
@@ -130,8 +127,7 @@ def to_message(update: Update, me: Identity) -> Message | Ignored:
 
     Other bots, service messages and commands for another bot are ignored. Anonymous administrators and members who
     write as a channel are taken under that name. `reference` holds `chat_id`, `message_id`, `thread_id` (or None),
-    `username` (the asker's, or empty), for an edited message `edited`, for a post of the linked channel `kind`, for a
-    part of an album `album`, and where there are no words the asker's `language`.
+    `username` (the asker's, or empty), and for a part of an album `album`.
     """
     event = update.message or update.edited_message
     if event is None:
@@ -187,11 +183,12 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
             "message_id": event.message_id,
             "thread_id": thread_id,
             "username": (event.from_user.username or "") if event.from_user and not event.sender_chat else "",
-            **({"edited": True} if edited else {}),
-            **({"kind": "post"} if event.is_automatic_forward else {}),
-            **get_extra_reference(event),
+            **({ALBUM_KEY: event.media_group_id} if event.media_group_id else {}),
         },
         attachments=resolve_attachments(event, replied_message),
+        is_edit=edited,
+        is_post=True if event.is_automatic_forward else None,
+        language=_get_language(event),
     )
 
 

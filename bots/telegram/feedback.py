@@ -13,14 +13,13 @@ from bots.telegram.errors import NotEditable, NotModified
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import (
-    Button,
     get_buttons,
     make_rating_buttons,
     read_button,
     to_rating_message,
 )
 from core.observability.logs import get_logger
-from core.types import Message, Reply
+from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from aiogram.types import CallbackQuery

@@ -15,9 +15,8 @@ from bots.telegram.errors import ChatMigrated, MarkupRejected, NotEditable, NotM
 from bots.telegram.feedback import render_mentions, to_button_rows
 from bots.telegram.render import render
 from core.errors import MessageDeleted, PlatformError
-from core.messaging.feedback.rating_buttons import Button
 from core.observability.logs import get_logger
-from core.types import Citation, Message
+from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import ButtonRows, TelegramClient

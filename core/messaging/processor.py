@@ -26,7 +26,6 @@ from core.observability.logs import get_logger, log_context
 from core.ports import Adapter, AnswerFunction, MessageHandler, Sink
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
-from core.storage.chat_history import RESTRICTED_THREAD
 from core.storage.messages import Journal
 from core.text.catalogue import messages_for
 from core.text.keywords import get_author_turns
@@ -104,7 +103,7 @@ class MessageProcessor:
     # Not to be cut in two: what is in the journal but not taken up is no news when it is delivered again.
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
-        if message.reference.get("edited"):
+        if message.is_edit:
             if not is_question(message.command):
                 get_logger(__name__).debug("command.edited", message=message.id)
                 return
@@ -243,9 +242,14 @@ class MessageProcessor:
             text = message.quoted[: self._settings.answer.max_question_chars]
         elif message.quoted:
             history = [*history, *await self._get_quoted_turns(message, history)]
-        in_restricted_thread = bool(message.reference.get(RESTRICTED_THREAD))
         question = Question(
-            text, tuple(history), message.id, message.author, message.author_id, message.key, in_restricted_thread
+            text,
+            tuple(history),
+            id=message.id,
+            author=message.author,
+            author_id=message.author_id,
+            key=message.key,
+            in_restricted_thread=message.in_restricted_thread,
         )
         question = with_attachments(question, message, adapter)
         return await self._answer(await self._feedback.with_retry_context(message, question), sink)

@@ -11,7 +11,7 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Database
 from core.storage.tables import feeds, messages
-from core.types import BY_BOT, Message
+from core.types import Message
 
 HOUR = timedelta(hours=1)
 
@@ -34,7 +34,7 @@ class AutoCommentRepository:
             columns.bot == post.bot,
             is_below,
             columns.id != post.id,
-            columns.reference[BY_BOT].as_boolean().is_(True),
+            columns.is_by_bot,
         )
         async with self._database.connect() as connection:
             return int(await connection.scalar(query) or 0)

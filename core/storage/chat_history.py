@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, upda
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Database
 from core.storage.tables import messages
-from core.types import BY_BOT, ESCALATION_COMMAND, KIND, POST, RATING_COMMAND, RETRY_SUFFIX, ConversationKey, Message
+from core.types import ESCALATION_COMMAND, RATING_COMMAND, ConversationKey, Message
 
 # How many of the newest messages of all chats are looked through at most: a chat's own are found among them sooner
 # than by an index, for nobody asks for old ones.
@@ -27,16 +27,10 @@ _COLUMN_NAMES = (
     "state",
     "addressed",
     "received_at",
-    "reference",
+    "is_by_bot",
+    "in_main_chat",
 )
 _ANSWERING_STATES = ("answering", "sending", "answered")
-# In a message's reference: only a part of the chat reads its thread.
-RESTRICTED_THREAD = "closed"
-# In a message's reference: it stands in the chat itself, though what is written below it has a thread of that name.
-IN_CHAT = "in_chat"
-# In a message's reference: true where its thread is one conversation, so that everybody's questions there go on with
-# the bot that answered; false where it goes on with nobody. Without it only who was answered goes on.
-SHARED_THREAD = "followed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,7 @@ class ChatHistory:
         recent_messages = [
             _to_history_message(row, is_later=index < own_index)
             for index, row in enumerate(rows)
-            if index != own_index and not (row.reference or {}).get(BY_BOT)
+            if index != own_index and not row.is_by_bot
         ]
         return recent_messages[::-1]
 
@@ -190,7 +184,7 @@ class ChatHistory:
         The answer on which the thread was opened is one of them.
         """
         columns, thread = messages.c, message.key.thread
-        column_names = ("bot", "author_id", "id", "thread", "reply_to", "addressed", "citations", "reference")
+        column_names = ("bot", "author_id", "id", "thread", "reply_to", "addressed", "citations", "is_post")
         query = _select_newest(message, *column_names).where(
             or_(columns.thread == thread, columns.reply_id == thread),
             columns.state == "answered",
@@ -237,18 +231,18 @@ def is_user_message() -> ColumnElement[bool]:
     """Return that somebody wrote a message: it is no press of a button, no question asked again by one, no call."""
     columns = messages.c
     is_generated = columns.command.in_((RATING_COMMAND, ESCALATION_COMMAND))
-    return and_(~is_generated, ~columns.id.endswith(RETRY_SUFFIX))
+    return and_(~is_generated, columns.purpose == "")
 
 
 def get_thread(message: Message) -> str:
     """Return the thread in which a message stands, "" for the chat itself."""
-    return "" if message.reference.get(IN_CHAT) else message.key.thread
+    return "" if message.in_main_chat else message.key.thread
 
 
 def is_readable_from(message: Message) -> ColumnElement[bool]:
     """Return that messages may be told of where this one was written: not what stands in another, closed thread."""
     columns = messages.c
-    return or_(columns.thread == message.key.thread, columns.reference[RESTRICTED_THREAD].as_boolean().is_not(True))
+    return or_(columns.thread == message.key.thread, ~columns.in_restricted_thread)
 
 
 def _select_newest(message: Message, *column_names: str) -> Select[Any]:
@@ -268,7 +262,7 @@ def _select_newest(message: Message, *column_names: str) -> Select[Any]:
 def _to_history_message(row: Row[Any], *, is_later: bool) -> HistoryMessage:
     return HistoryMessage(
         row.id,
-        "" if (row.reference or {}).get(IN_CHAT) else row.thread,
+        "" if row.in_main_chat else row.thread,
         row.author_id,
         row.author,
         row.text,
@@ -285,7 +279,7 @@ def _to_bot_answer(row: Row[Any]) -> BotAnswer:
         row.author_id,
         is_proactive=not row.addressed,
         is_offer=not (row.addressed or row.citations),
-        is_for_post=(row.reference or {}).get(KIND) == POST,
+        is_for_post=row.is_post is True,
         opens_thread=row.thread == row.id and not row.reply_to,
     )
 

@@ -19,7 +19,7 @@ from core.errors import StoreError
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
-HEAD = "0001"
+HEAD = "0002"
 # As Alembic makes it.
 alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 

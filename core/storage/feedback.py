@@ -87,7 +87,7 @@ class FeedbackRepository:
         )
         async with self._database.connect() as connection:
             row = (await connection.execute(query)).first()
-        if row is None or row.reference.get("kind") == "post":
+        if row is None or row.is_post:
             return None
         passage_ids = tuple(dict.fromkeys(str(citation["passage_id"]) for citation in row.citations or ()))
         strategy = str((row.trace or {}).get("strategy", ""))

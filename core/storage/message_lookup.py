@@ -14,7 +14,7 @@ from core.storage.engine import Database
 from core.storage.messages import to_message
 from core.storage.tables import messages
 from core.text.tokens import detect_language
-from core.types import ESCALATION_COMMAND, ESCALATION_SUFFIX, Message
+from core.types import Message
 
 MAX_MATCHES = 20
 # So many words in Latin script are no name or number, which people write in every language.
@@ -91,8 +91,12 @@ class MessageLookup:
     async def has_escalation_since(self, message: Message, moment: datetime) -> bool:
         """Say whether people were called in the chat after a moment."""
         columns = messages.c
-        is_escalation = and_(columns.command == ESCALATION_COMMAND, columns.id.endswith(ESCALATION_SUFFIX))
-        return bool(await self._find(message, is_escalation, columns.received_at > moment))
+        return bool(await self._find(message, columns.purpose == "escalation", columns.received_at > moment))
+
+    async def has_escalation_of(self, message: Message, question_id: str) -> bool:
+        """Say whether people were called to a question in the chat of `message`."""
+        columns = messages.c
+        return bool(await self._find(message, columns.purpose == "escalation", columns.root_id == question_id))
 
     async def get_outcome(self, message: Message, message_id: str) -> MessageOutcome | None:
         """Return what became of the message of an id, or of the question whose answer has it."""

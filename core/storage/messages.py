@@ -23,7 +23,7 @@ from core.storage.answer_cache import in_chat
 from core.storage.engine import Database
 from core.storage.tables import cursors, feedback, learned, messages, replies
 from core.text.formatting import with_image_description
-from core.types import Attachment, ConversationKey, Message, Reply, Skip, Trace, Turn
+from core.types import Attachment, ConversationKey, FeedEntry, Message, Reply, Skip, Trace, Turn
 
 
 class Journal:
@@ -50,6 +50,8 @@ class Journal:
             **{name: getattr(message, name) for name in _MESSAGE_COLUMNS},
             "reference": dict(message.reference),
             "attachments": [asdict(attachment) for attachment in message.attachments] or None,
+            "feed_entry": asdict(message.feed_entry) if message.feed_entry else null(),
+            "mentioned_users": list(message.mentioned_users) or null(),
             "received_at": datetime.now(UTC),
             "state": "received",
         }
@@ -283,10 +285,16 @@ _ERASED_VALUES: Mapping[str, Any] = {
     "trace": null(),
     "attachments": null(),
     "seen": null(),
+    "feed_entry": null(),
+    "mentioned_users": null(),
+    "retry_reason": "",
+    "language": "",
 }
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "seen")
 _MESSAGE_COLUMNS = (
     *("id", "bot", "author_id", "author", "text", "command", "reply_to", "quoted", "private", "addressed", "sent_at"),
+    *("is_by_bot", "is_post", "in_restricted_thread", "in_main_chat", "is_shared_thread", "thread_started_at"),
+    *("parent_id", "language", "purpose", "root_id", "retry_reason", "is_question_hidden"),
 )
 
 
@@ -331,6 +339,8 @@ def _identity_conditions(message: Message) -> tuple[Any, ...]:
 def to_message(row: ResultRow[Any]) -> Message:
     """Return the message that a whole row of its table holds."""
     values = {name: getattr(row, name) for name in _MESSAGE_COLUMNS}
+    values["feed_entry"] = FeedEntry(**row.feed_entry) if row.feed_entry else None
+    values["mentioned_users"] = tuple(row.mentioned_users or ())
     values["attachments"] = tuple(Attachment(**attachment) for attachment in row.attachments or ())
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
 

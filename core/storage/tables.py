@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    false,
 )
 
 metadata = MetaData()
@@ -57,6 +58,18 @@ messages = Table(
     # What else came with it: where it can be fetched, over HTTP its bytes; and what its pictures showed.
     Column("attachments", JSON),
     Column("seen", Text),
+    # What its platform says of it, and of a message of the bot's own making what it is for.
+    *(
+        Column(name, Boolean, nullable=False, default=False, server_default=false())
+        for name in ("is_by_bot", "in_restricted_thread", "in_main_chat", "is_question_hidden")
+    ),
+    *(Column(name, Boolean) for name in ("is_post", "is_shared_thread")),
+    Column("thread_started_at", Float),
+    *(
+        Column(name, String(128), nullable=False, default="", server_default="")
+        for name in ("parent_id", "language", "purpose", "root_id", "retry_reason")
+    ),
+    *(Column(name, JSON) for name in ("feed_entry", "mentioned_users")),
     Index("messages_identity", "platform", "bot", "chat", "id", unique=True),
     Index("messages_conversation", "platform", "chat", "thread", "number"),
     Index("messages_state", "state"),

@@ -63,7 +63,7 @@ class Inbox:
         if self.refusals:
             self.refusals -= 1
             raise StoreError("the journal is locked")
-        if message.reference.get("edited"):
+        if message.is_edit:
             self.edits.append(message)
         elif message.id in [one.id for one in self.messages]:
             self.twice += 1

@@ -31,7 +31,7 @@ from core.settings import Settings
 from core.settings.yaml_file import read_yaml
 from core.storage.messages import Journal
 from core.storage.tables import messages
-from core.types import BY_BOT, Message, Passage, Question, Reply
+from core.types import Message, Passage, Question, Reply
 from tests.core.fixtures import ShelfLibrary, parts, passage
 from tests.core.scripted import Body, ScriptedPeer
 from tests.peers.language_model import BODY, pieces_of
@@ -211,7 +211,7 @@ class Sight:
     def receiver(self, receive: MessageHandler) -> MessageHandler:
         async def take(message: Message) -> None:
             await receive(message)
-            if message.reference.get(BY_BOT):
+            if message.is_by_bot:
                 self.told[message.reply_to or message.key.thread].append(time.monotonic())
 
         return take

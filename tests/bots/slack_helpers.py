@@ -67,7 +67,7 @@ class Inbox:
             self.refusals -= 1
             raise StoreError("the journal is locked")
         known = any((one.id, one.key.chat) == (message.id, message.key.chat) for one in self.messages)
-        if known and not message.reference.get("edited"):
+        if known and not message.is_edit:
             self.again.append(message.id)
         else:
             self.messages.append(message)

@@ -145,12 +145,12 @@ async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(
         await peer.say(thread, "right", reply_to=ours)
         await inbox.until(5)
     assert [one.addressed for one in inbox.messages] == [False, False, False, False, True]
-    assert [one.reference["followed"] for one in inbox.messages] == [True, False, True, False, True]
+    assert [one.is_shared_thread for one in inbox.messages] == [True, False, True, False, True]
     off = Inbox()
     async with listening(peer, make(follow_threads=False), off.receive):
         await peer.say(thread, "switched off?")
         await off.until(1)
-    assert off.messages[-1].reference["followed"] is False
+    assert off.messages[-1].is_shared_thread is False
 
 
 async def test_edits_are_handed_on_and_unfolded_links_are_not(peer: DiscordPeer, make: Make) -> None:

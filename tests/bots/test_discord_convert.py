@@ -75,7 +75,7 @@ def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_mean
         convert("in the channel"),
     ]
     assert [isinstance(one, Message) and one.addressed for one in said] == [False] * 4
-    assert [isinstance(one, Message) and one.reference.get("followed") for one in said] == [True, False, False, None]
+    assert [isinstance(one, Message) and one.is_shared_thread for one in said] == [True, False, False, None]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from core.settings.loader import load_settings
 from core.storage.auto_comments import MAX_REMEMBERED_IDS, FeedStateRepository, merge_known_ids
 from core.storage.messages import Journal
 from core.storage.tables import feeds, messages
-from core.types import Citation, ConversationKey, Message, Question, Reply, SkipReason
+from core.types import Citation, ConversationKey, FeedEntry, Message, Question, Reply, SkipReason
 from knowledge.sources.feed.poll import MAX_WAIT_S, FeedRateLimited, poll_feed
 from tests.bots import discord_helpers, slack_helpers
 from tests.bots.http_helpers import QUICK, event, http_settings
@@ -603,8 +603,8 @@ def test_what_has_left_a_feed_stays_known_for_a_while() -> None:
 
 def test_a_heading_is_text_and_a_link() -> None:
     def heading(title: str, link: str) -> str:
-        reference = {"feed": "games", "title": title, "link": link}
-        return entry_heading(Message("1", ConversationKey("http", "c"), "f", "Games", "x", NOON, reference=reference))
+        entry = FeedEntry("games", title, link)
+        return entry_heading(Message("1", ConversationKey("http", "c"), "f", "Games", "x", NOON, feed_entry=entry))
 
     assert (
         heading("", "https://e.org/a b>(c)\n")

@@ -35,7 +35,7 @@ from core.settings import Settings
 from core.settings.loader import load_settings
 from core.storage.engine import Database
 from core.text.catalogue import ENGLISH
-from core.types import RETRY_SUFFIX, Message, Question, Reply, SkipReason
+from core.types import Message, Question, Reply, SkipReason
 from tests.deployment import README, Deployment
 from tests.wiring import make_processor
 
@@ -251,7 +251,7 @@ async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pyt
         assert await journal.begin_answer(question) == "How?"
         assert not await journal.record_edit(replace(question, text="Who?"))
         assert capsys.readouterr().out == f"{EDITED}\n{EDITED_LATE}\n"
-        second = replace(question, id=f"{question.id}{RETRY_SUFFIX}")
+        second = replace(question, id="second", root_id=question.id, purpose="retry")
         await journal.record_message(second)
         assert await journal.complete_deleted(question.id)
         assert not await journal.complete_deleted(question.id)
@@ -339,7 +339,7 @@ def test_a_second_try_goes_with_its_question() -> None:
     group = ConsoleGroupAdapter(0, make_console())
     question = group.parse_line("Ben: @kimas Why?")
     assert isinstance(question, Message)
-    second = replace(question, id=f"{question.id}{RETRY_SUFFIX}")
+    second = replace(question, id="second", root_id=question.id, purpose="retry")
     assert not group.is_deleted(second)
     group.mark_deleted(question.id)
     assert group.is_deleted(question)

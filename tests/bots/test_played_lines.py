@@ -150,7 +150,7 @@ def test_who_said_something_last_may_change_it(group: ConsoleGroupAdapter) -> No
     first = heard(group, "Ben: @kimas Hwo?")
     other = heard(group, "Cleo: What?")
     edited = heard(group, "Ben: /edit @kimas How?")
-    assert (edited.id, edited.text, edited.reference["edited"]) == (first.id, "How?", True)
+    assert (edited.id, edited.text, edited.is_edit) == (first.id, "How?", True)
     heard(group, "Cleo: /edit Why?")
     reply = heard(group, "Dan: ^ Because.")
     assert (reply.reply_to, reply.quoted) == (other.id, "Why?")

@@ -27,7 +27,7 @@ from core.messaging.gate.follow_up import is_follow_up
 from core.messaging.multi_bot import recover_pending
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
-from core.storage.chat_history import SHARED_THREAD, ChatHistory
+from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Reply
 from tests.bots.ports import free_port
@@ -401,7 +401,7 @@ class TestWhoSpeaks:
         whose = {}
         for number, who in (("5", "7"), ("6", "8"), ("7", "9")):
             copies = [
-                message(number, bot, key=thread, text="and how often?", author_id=who, reference={SHARED_THREAD: True})
+                message(number, bot, key=thread, text="and how often?", author_id=who, is_shared_thread=True)
                 for bot in ("42", "43")
             ]
             reasons = await left(journal, *copies, settings=discord_pair())
@@ -486,10 +486,10 @@ class TestNamed:
     async def test_only_people_of_its_own_network_are_called(self) -> None:
         plain = Plain("http")
         bot = NamespacedAdapter("two", plain)
-        reference = {"called": ["ann", "bob@two", "cy@three"]}
+        people = ("ann", "bob@two", "cy@three")
         key = ConversationKey("http", "5@two")
-        bot.sink(message("1", "two", key=key, command="handoff", reference=reference), NoDelivery())
-        assert plain.asked[0].reference == {"called": ["bob"]}
+        bot.sink(message("1", "two", key=key, command="handoff", mentioned_users=people), NoDelivery())
+        assert plain.asked[0].mentioned_users == ("bob",)
 
     async def test_a_failure_says_which_bot(self) -> None:
         with pytest.raises(PlatformError, match=r"bots\.two: the token is refused"):

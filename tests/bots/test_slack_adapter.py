@@ -92,9 +92,9 @@ async def test_in_a_thread_only_a_mention_addresses_and_the_rest_may_follow(
     await inbox.until(4)
     assert {one.key.thread for one in inbox.messages} == {root}
     assert [one.addressed for one in inbox.messages] == [True, False, False, True]
-    assert [one.reference.get("followed") for one in inbox.messages] == [None, True, False, False]
-    assert [one.reference.get("in_chat") for one in inbox.messages] == [True, None, None, None]
-    assert not any("begun" in one.reference for one in inbox.messages)
+    assert [one.is_shared_thread for one in inbox.messages] == [None, True, False, False]
+    assert [one.in_main_chat for one in inbox.messages] == [True, False, False, False]
+    assert all(one.thread_started_at is None for one in inbox.messages)
 
 
 async def test_a_mention_in_a_thread_of_others_quotes_what_it_is_about(
@@ -128,7 +128,7 @@ async def test_an_edit_before_the_answer_comes_as_one_and_a_preview_is_no_questi
     ts = peer.say("D1", "how do I intsall it?")
     peer.edit("D1", ts, "how do I install it?")
     edited = await inbox.until(2)
-    assert (edited.id, edited.text, edited.reference["edited"]) == (ts, "how do I install it?", True)
+    assert (edited.id, edited.text, edited.is_edit) == (ts, "how do I install it?", True)
 
 
 async def test_what_is_not_safe_is_not_acknowledged_and_comes_again(

@@ -61,8 +61,9 @@ def test_a_mention_opens_a_thread_of_its_own() -> None:
     assert (found.addressed, found.private, found.author, found.bot) == (True, False, "Ann", "UBOT")
     assert found.reference == {
         **{"channel": "C1", "ts": "1700000000.000100", "thread_ts": "1700000000.000100"},
-        **{"user": "U1", "team": "T1", "in_chat": True},
+        **{"user": "U1", "team": "T1"},
     }
+    assert found.in_main_chat
     assert found.sent_at.timestamp() == pytest.approx(1_700_000_000.0001)
 
 
@@ -79,17 +80,17 @@ def test_a_thread_of_a_direct_conversation_is_one_of_its_own() -> None:
 
 def test_a_reply_below_our_answer_to_a_command_may_go_on_with_us() -> None:
     below = message(thread_ts="1700000000.5", parent_user_id="UBOT")
-    assert (below.addressed, below.reference["followed"], below.reference["begun"]) == (False, True, 1_700_000_000.5)
-    assert message(thread_ts="1.0", parent_user_id="UBOT", text="<@U2> look").reference["followed"] is False
-    assert "begun" not in message(thread_ts="1.0", parent_user_id="U2").reference
+    assert (below.addressed, below.is_shared_thread, below.thread_started_at) == (False, True, 1_700_000_000.5)
+    assert message(thread_ts="1.0", parent_user_id="UBOT", text="<@U2> look").is_shared_thread is False
+    assert message(thread_ts="1.0", parent_user_id="U2").thread_started_at is None
 
 
 def test_only_what_stands_in_the_channel_itself_is_marked_so() -> None:
-    assert [message(**more).reference.get("in_chat") for more in ({}, {"thread_ts": "1.0"}, {"channel": "D1"})] == [
-        *(True, None, None)
+    assert [message(**more).in_main_chat for more in ({}, {"thread_ts": "1.0"}, {"channel": "D1"})] == [
+        *(True, False, False)
     ]
     edited = message(thread_ts=message().id)
-    assert edited.reference["in_chat"], "what others reply to gets its own timestamp as its thread"
+    assert edited.in_main_chat, "what others reply to gets its own timestamp as its thread"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_some_subtypes_are_written_by_people(subtype: str) -> None:
 def test_edits_and_deletions() -> None:
     inner = {"type": "message", "user": "U1", "text": "new", "ts": "5.000001", "edited": {"user": "U1", "ts": "6.0"}}
     found = message(subtype="message_changed", message=inner, channel_type="im", user=None, text=None)
-    assert (found.id, found.text, found.private, found.reference["edited"]) == ("5.000001", "new", True, True)
+    assert (found.id, found.text, found.private, found.is_edit) == ("5.000001", "new", True, True)
     assert convert(subtype="message_deleted", deleted_ts="5.0") == MessageDeletion("C1", "5.0")
     tombstone = {"subtype": "tombstone", "ts": "5.0", "text": "This message was deleted."}
     assert convert(subtype="message_changed", message=tombstone) == MessageDeletion("C1", "5.0")

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 from bots.slack.adapter import SlackAdapter
 from bots.slack.feedback import MAX_SECTION_CHARS, to_blocks
-from core.messaging.feedback.rating_buttons import Button, is_press, with_ratings
-from core.types import Message, Reply
+from core.messaging.feedback.rating_buttons import is_press, with_ratings
+from core.types import Button, Message, Reply
 from tests.bots.sink_helpers import Delivered
 from tests.bots.slack_helpers import PACE, Inbox, Threads, listening, settings
 from tests.peers.slack import SlackPeer

@@ -149,8 +149,8 @@ def test_captions_count() -> None:
 def test_an_edit_is_marked() -> None:
     message = convert(event("@kimas_bot what is it, again?", edit_date=1_760_000_100), "edited_message")
     assert isinstance(message, Message)
-    assert message.reference["edited"] is True
-    assert "edited" not in taken().reference
+    assert message.is_edit
+    assert not taken().is_edit
 
 
 @pytest.mark.parametrize(
@@ -202,5 +202,5 @@ def test_entities_that_lie_outside_of_the_text_do_no_harm(offset: int) -> None:
 def test_a_post_of_the_linked_channel_is_a_post() -> None:
     post = {"is_automatic_forward": True, "sender_chat": {"id": -5, "type": "channel", "title": "News"}}
     message = taken("@kimas_bot We have released 2.0!", **post)
-    assert message.reference["kind"] == "post"
+    assert message.is_post is True
     assert not message.addressed

@@ -168,7 +168,7 @@ class Watched(ConsoleGroupAdapter):
 
     def parse_line(self, line: str) -> Any:
         made = super().parse_line(line)
-        if isinstance(made, Message) and not (made.command == "thumbs" or made.reference.get("edited")):
+        if isinstance(made, Message) and not (made.command == "thumbs" or made.is_edit):
             self.latest[made.key] = made.id
         elif isinstance(made, IgnoredLine):
             self.latest.pop(to_typed_line(line).key, None)

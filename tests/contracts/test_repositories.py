@@ -32,10 +32,8 @@ from core.storage.refresh_state import RefreshState, RefreshStateRepository
 from core.storage.tables import cursors, metadata
 from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
 from core.types import (
-    BY_BOT,
     DOWN,
     ESCALATION_COMMAND,
-    ESCALATION_SUFFIX,
     UP,
     Attachment,
     Citation,
@@ -198,7 +196,7 @@ class TestChatHistory:
         history, second = ChatHistory(database), replace(ASKED, id="2", author_id="43", author="Ben", addressed=False)
         await journal.record_message(ASKED)
         await journal.record_message(second)
-        await journal.record_message(replace(second, id="3", reference={BY_BOT: True}))
+        await journal.record_message(replace(second, id="3", is_by_bot=True))
         await journal.begin_answer(second)
         (first,) = await history.get_recent_messages(second, 600)
         assert (first.id, first.author, first.text, first.is_later) == ("1", "Ann", ASKED.text, False)
@@ -247,7 +245,7 @@ class TestMessageLookup:
 
     async def test_a_restricted_thread_is_not_told_of_elsewhere(self, journal: Journal, database: Database) -> None:
         lookup = MessageLookup(database)
-        await answered(journal, replace(ASKED, reference={"closed": True}))
+        await answered(journal, replace(ASKED, in_restricted_thread=True))
         elsewhere = replace(ASKED, id="5", key=replace(CHAT, thread="8"), reply_to="2")
         assert await lookup.get_readable_message(elsewhere, "1") is None
         assert await lookup.get_readable_message(replace(elsewhere, key=CHAT), "1") is not None
@@ -271,7 +269,9 @@ class TestMessageLookup:
     async def test_escalations(self, journal: Journal, database: Database) -> None:
         lookup, since = MessageLookup(database), datetime.now(UTC) - timedelta(minutes=5)
         assert not await lookup.has_escalation_since(ASKED, since)
-        await journal.record_message(replace(ASKED, id=f"1{ESCALATION_SUFFIX}", command=ESCALATION_COMMAND))
+        await journal.record_message(
+            replace(ASKED, id="call", root_id="1", purpose="escalation", command=ESCALATION_COMMAND)
+        )
         assert await lookup.has_escalation_since(ASKED, since)
         assert not await lookup.has_escalation_since(ASKED, later())
 
@@ -479,8 +479,8 @@ async def test_feed_state(database: Database) -> None:
 
 async def test_comments_below_a_post(journal: Journal, database: Database) -> None:
     repository, post = AutoCommentRepository(database), replace(ASKED, id="50", addressed=False)
-    rival = replace(post, id="51", reply_to="50", reference={BY_BOT: True})
-    for message in (rival, replace(rival, id="52", reference={}), replace(rival, id="53", bot="10")):
+    rival = replace(post, id="51", reply_to="50", is_by_bot=True)
+    for message in (rival, replace(rival, id="52", is_by_bot=False), replace(rival, id="53", bot="10")):
         await journal.record_message(message)
     assert await repository.count_competitor_replies(post) == 1
     assert await repository.count_recent_comments(post, []) == 0

@@ -452,7 +452,7 @@ async def test_a_pause_ends_by_itself(journal: Journal) -> None:
 
 async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
     bot = Bot.of(journal, auto_comment={"chats": ["test:room"], "needs_citation": False})
-    post = replace(says("", "We have a release."), addressed=False, reference={"kind": "post"})
+    post = replace(says("", "We have a release."), addressed=False, is_post=True)
     await bot.hear(says("pause"))
     assert await bot.hear(post) == ""
     assert (await bot.state(post))[1] == "test:room is paused until /resume (/pause)"
@@ -590,17 +590,17 @@ async def test_an_edit_runs_no_command_and_changes_none(journal: Journal) -> Non
     bot = Bot.of(journal)
     asked = says("", "How?")
     await bot.hear(asked)
-    await bot.hear(replace(asked, command="pause", text="", reference={"edited": True}))
+    await bot.hear(replace(asked, command="pause", text="", is_edit=True))
     given = says("mode", "mention")
     await bot.hear(given)
-    await bot.hear(replace(given, text="off", reference={"edited": True}))
+    await bot.hear(replace(given, text="off", is_edit=True))
     assert [one.command for one in await bot.entries()] == ["mode mention"]
     assert bot.desk.context.overrides.mode("test:room") == "mention"
 
 
 async def test_another_bots_command_is_ignored(journal: Journal) -> None:
     bot = Bot.of(journal)
-    message = says("pause", reference={"by_bot": True})
+    message = says("pause", is_by_bot=True)
     assert await bot.hear(message) == ""
     assert await bot.state(message) == ("silent", "written by another bot")
     assert await bot.entries() == []

@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import ConfigurationError, MessageDeleted, PlatformError, ServiceError, UsageError
-from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES
 from core.messaging.policy.posts import find_word, in_quiet_hours, is_post
 from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
@@ -35,7 +34,7 @@ def post(number: str = "100", **changes: Any) -> Message:
         "author": "Games Channel",
         "text": "Diving: gold for the pair from Brazil in the final",
         "sent_at": datetime.now(UTC),
-        "reference": {"kind": "post"},
+        "is_post": True,
     }
     return Message(**{**values, **changes})
 
@@ -47,7 +46,8 @@ def rival(number: str, below: Message, **changes: Any) -> Message:
         "author": "Robot",
         "text": "What a jump!",
         "reply_to": below.id,
-        "reference": {"kind": "comment", "by_bot": True},
+        "is_post": False,
+        "is_by_bot": True,
     }
     return replace(below, **{**values, **changes})
 
@@ -154,7 +154,7 @@ async def play(
 async def test_a_post_is_commented_on_once_and_in_one_piece(journal: Journal) -> None:
     board = await play(journal, post(), post())
     assert (board.shown, board.signs) == ([GOOD.text], 0)
-    assert board.messages[0].reference[MAX_BOT_REPLIES] == 2
+    assert board.messages[0].reply_options.max_bot_replies == 2
     assert await outcome(journal, post()) == ("answered", "")
     # Nor after a restart, when the platform delivers it again.
     assert (await play(journal, post())).shown == []
@@ -164,10 +164,10 @@ async def test_a_post_is_commented_on_once_and_in_one_piece(journal: Journal) ->
     "message",
     [
         post(key=ConversationKey("test", "elsewhere", "100")),
-        post(reference={"kind": "message"}),
-        post(reference={}, key=ConversationKey("test", "channel", "")),
-        post(reference={}, private=True),
-        post(reference={}, reply_to="99"),
+        post(is_post=False),
+        post(is_post=None, key=ConversationKey("test", "channel", "")),
+        post(is_post=None, private=True),
+        post(is_post=None, reply_to="99"),
     ],
 )
 async def test_what_is_no_post_of_these_chats_needs_to_address_the_bot(journal: Journal, message: Message) -> None:
@@ -233,7 +233,7 @@ async def test_when_enough_bots_were_faster_no_comment_is_written(journal: Journ
 
 
 async def test_humans_other_posts_and_one_rival_leave_room(journal: Journal) -> None:
-    human = rival("2", post(), reference={"kind": "comment"})
+    human = rival("2", post(), is_post=False, is_by_bot=False)
     other = rival("3", post("200"))
     board = await play(journal, rival("1", post()), human, other, post())
     assert board.shown == [GOOD.text]
@@ -459,10 +459,10 @@ def test_quiet_hours(hours: str, now: time, quiet: bool) -> None:
 
 
 def test_what_opens_a_thread_is_a_post_unless_a_bot_wrote_it() -> None:
-    opening = post(reference={"channel": "C1"})
+    opening = post(is_post=None, reference={"channel": "C1"})
     assert is_post(opening)
-    assert not is_post(replace(opening, reference={"by_bot": True}))
-    assert is_post(replace(opening, reference={"kind": "post", "by_bot": True}))
+    assert not is_post(replace(opening, is_by_bot=True))
+    assert is_post(replace(opening, is_post=True, is_by_bot=True))
 
 
 @pytest.mark.parametrize("hours", ["24:00-07:00", "22-7", "22:00"])

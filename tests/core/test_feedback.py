@@ -17,8 +17,6 @@ from core.answering.retry import ExcludingLibrary, RetryQuestion, to_retry_quest
 from core.answering.service import AnswerService
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import (
-    BUTTONS,
-    HAS_RATING_BUTTONS,
     get_buttons,
     get_rating_buttons,
     make_buttons,
@@ -31,7 +29,7 @@ from core.storage.messages import Journal
 from core.storage.retention import erase_expired
 from core.text.catalogue import ENGLISH
 from core.text.catalogue.zh import MESSAGES as CHINESE
-from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, Trace, Turn
+from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, ReplyOptions, Trace, Turn
 from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 from tests.wiring import make_processor
@@ -153,7 +151,7 @@ def test_a_button_says_what_it_is_and_nothing_else_is_one() -> None:
 
 
 def test_only_answers_to_questions_are_rated() -> None:
-    asked = replace(ASKED, reference={HAS_RATING_BUTTONS: True})
+    asked = replace(ASKED, reply_options=ReplyOptions(has_rating_buttons=True))
     assert len(get_rating_buttons(asked, Reply("yes"))) == 2
     assert get_rating_buttons(ASKED, Reply("yes")) == ()
     assert get_rating_buttons(asked, Reply("Hello!", trace=Trace("hi", "none", (), {}))) == (), (
@@ -164,13 +162,13 @@ def test_only_answers_to_questions_are_rated() -> None:
 async def test_thumbs_stand_below_answers_and_nothing_else(journal: Journal) -> None:
     helped, empty = replace(ASKED, id="2", command="help", text=""), replace(ASKED, id="3", command="ask", text="")
     room = await deliver(journal, ASKED, helped, empty)
-    assert {number: HAS_RATING_BUTTONS in one.reference for number, one in room.made_for.items()} == {
+    assert {number: one.reply_options.has_rating_buttons for number, one in room.made_for.items()} == {
         "1": True,
         "2": False,
         "3": False,
     }
     room = await deliver(journal, replace(ASKED, id="4"), feedback={"thumbs": False})
-    assert HAS_RATING_BUTTONS not in room.made_for["4"].reference
+    assert not room.made_for["4"].reply_options.has_rating_buttons
 
 
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(journal: Journal) -> None:
@@ -259,7 +257,7 @@ async def test_who_is_not_content_is_asked_why(journal: Journal) -> None:
     room = await deliver(journal, pressed("outdated", "d"), feedback={"ask_why": False, "try_harder": False})
     assert await counts(journal) == ("down", "", 0, 1), "a reason is taken back by pressing it again"
     assert room.choices("d") == []
-    assert BUTTONS in room.made_for["d"].reference
+    assert room.made_for["d"].reply_options.buttons == ()
 
 
 async def test_a_question_in_chinese_is_answered_in_it(journal: Journal) -> None:
@@ -289,7 +287,7 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
     assert (again.text, again.excluded_ids, again.key) == (ASKED.text, ("install",), CHAT)
     assert room.said("b") == ENGLISH.retrying
     assert [room.sinks[number].failures for number in "cd"] == [[ENGLISH.already_retried], [ENGLISH.already_retried]]
-    assert HAS_RATING_BUTTONS in room.made_for["1~2"].reference, "the second answer is rated as well"
+    assert room.made_for["1~2"].reply_options.has_rating_buttons, "the second answer is rated as well"
     room = await deliver(journal, pressed("down", "e", about="1~2"))
     assert room.choices("e") == ["wrong", "outdated", "other", "unclear"]
 

@@ -17,12 +17,11 @@ from sqlalchemy import update
 from core.errors import ServiceError
 from core.messaging.feedback.escalation import escalation_message
 from core.messaging.feedback.rating_buttons import to_rating_message
-from core.messaging.gate.follow_up import THREAD_STARTED_AT
 from core.messaging.gate.gate import MAX_QUESTION_AGE_S, Gate, GateDecision
 from core.messaging.gate.relevance import GateFeatures, answer_probability, fit, measure_relevance
 from core.messaging.gate.replies import MAX_EXCERPT_CHARS, clarifying_question, duplicate_notice, offer_text
 from core.settings.messaging import GateSettings
-from core.storage.chat_history import IN_CHAT, SHARED_THREAD, ChatHistory, EarlierAnswer
+from core.storage.chat_history import ChatHistory, EarlierAnswer
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.storage.tables import messages
@@ -35,7 +34,7 @@ from core.text.question_detection import (
     question_score,
     unanswerable_reason,
 )
-from core.types import RETRY_SUFFIX, AgentScore, Citation, ConversationKey, Message, Passage, Reply, SkipReason, skip
+from core.types import AgentScore, Citation, ConversationKey, Message, Passage, Reply, SkipReason, skip
 from tests.core.fixtures import INSTALL, ShelfLibrary, settings
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -189,7 +188,7 @@ async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
     asked = message(1)
     await group.answered(replace(asked, addressed=True))
-    await group.answered(replace(asked, id=f"{asked.id}{RETRY_SUFFIX}"))
+    await group.answered(replace(asked, id="second", root_id=asked.id, purpose="retry"))
     await group.answered(escalation_message(asked, ["9"]))
     pressed = to_rating_message(
         "down",
@@ -247,7 +246,7 @@ async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
         (message(2, "@ann ask Tom?", who="bob"), "a human replied"),
         (message(2, "never mind, found it"), "took the question back"),
         (message(2, "lol", who="bob"), ""),
-        (message(2, "Here is a song for you", who="machine", reference={"by_bot": True}), ""),
+        (message(2, "Here is a song for you", who="machine", is_by_bot=True), ""),
         (message(2, "Where do the logs go?", who="bob"), ""),
         (message(2, "I am on Linux"), ""),
         (message(2, "Does it work on Linux?"), ""),
@@ -306,7 +305,7 @@ async def test_the_grey_zone(journal: Journal, grey: str, says: str) -> None:
 
 
 THREAD = replace(CHAT, thread="7")
-FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "reference": {SHARED_THREAD: True}}
+FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "is_shared_thread": True}
 
 
 @pytest.mark.parametrize(
@@ -358,7 +357,7 @@ async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, w
     await group.answered(message(1, addressed=True, key=THREAD))
     await group.silent(message(2, "thanks", who="bob", **FOLLOWED_THREAD))
     assert (await group.judged(message(3, text, who=who, **FOLLOWED_THREAD))).should_speak is speaks
-    switched_off = message(4, text, who=who, key=THREAD, reference={SHARED_THREAD: False})
+    switched_off = message(4, text, who=who, key=THREAD, is_shared_thread=False)
     assert not (await group.judged(switched_off)).should_speak
 
 
@@ -376,8 +375,8 @@ async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(jour
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     now = datetime.now(UTC).timestamp()
     for number, (begun, speaks) in enumerate(((now - 60, True), (now - 700, False)), 10):
-        reference = {SHARED_THREAD: True, THREAD_STARTED_AT: begun}
-        assert (await group.judged(message(number, key=THREAD, reference=reference))).should_speak is speaks
+        asked = message(number, thread_started_at=begun, **FOLLOWED_THREAD)
+        assert (await group.judged(asked)).should_speak is speaks
     first = message(1, addressed=True)
     await group.answered(first)
     await journal.mark_posted(first, "55")
@@ -392,16 +391,16 @@ async def test_a_command_that_was_answered_begins_no_conversation(journal: Journ
     assert not (await group.judged(message(2, "Is this a release?", **FOLLOWED_THREAD))).should_speak
 
 
-@pytest.mark.parametrize("post", [{"kind": "post"}, {}])
-async def test_a_comment_begins_no_conversation(journal: Journal, post: dict[str, str]) -> None:
+@pytest.mark.parametrize("post", [True, None])
+async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | None) -> None:
     library = ShelfLibrary()
     configured = settings(gate={"mode": "mention"}, auto_comment={"chats": ["test:room"]})
     group = Group(journal, Gate(LiveSettings(configured), ChatHistory(journal.database), library), library)
-    await group.answered(message(7, "We won!", key=THREAD, reference=post))
+    await group.answered(message(7, "We won!", key=THREAD, is_post=post))
     for who in ("ann", "bob"):
         asked = message(8, "When was that?", who=who, **FOLLOWED_THREAD)
         assert not (await group.gate.judge(asked)).should_speak
-        began = replace(asked, reference={**asked.reference, THREAD_STARTED_AT: datetime.now(UTC).timestamp()})
+        began = replace(asked, thread_started_at=datetime.now(UTC).timestamp())
         assert not (await group.gate.judge(began)).should_speak, "below a comment that began it, likewise"
     await group.answered(message(9, "@bot When was that?", addressed=True, key=THREAD))
     assert (await group.judged(message(10, "and where?", **FOLLOWED_THREAD))).should_speak
@@ -468,10 +467,10 @@ async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_pl
 ) -> None:
     """On Slack what is written into the channel opens a thread, and is in the channel all the same."""
     group = Group.of(journal, wait_s=5)
-    asked = message(1, key=replace(CHAT, thread="1"), reference={IN_CHAT: True})
+    asked = message(1, key=replace(CHAT, thread="1"), in_main_chat=True)
     verdict = await group.judged(asked)
     assert verdict.wait_s > 4
-    own = {"key": replace(CHAT, thread="2"), "reference": {IN_CHAT: True}} if "key" not in later else {}
+    own = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later else {}
     await group.silent(message(2, **{**own, **later}))
     confirmed = await group.gate.recheck(asked, verdict)
     assert confirmed.should_speak is not bool(reason)

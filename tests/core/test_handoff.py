@@ -11,10 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import UsageError
-from core.messaging.feedback.escalation import MENTIONED_USERS, escalation_message, escalation_reason, mentioned_users
-from core.messaging.feedback.message_reference import PARENT_ID
+from core.messaging.feedback.escalation import escalation_message, escalation_reason, mentioned_users
 from core.ports import Sink
-from core.storage.chat_history import RESTRICTED_THREAD
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
@@ -109,8 +107,9 @@ async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
     forged = replace(ASKED, id="2", command="handoff", text="@everyone come here")
     room = await deliver(journal, forged, handoff=HELPER)
     assert room.said("2").startswith("I do not know `/handoff`.")
-    assert mentioned_users(replace(ASKED, reference={MENTIONED_USERS: ["@helper"]})) == (), "only calls mention anybody"
-    assert escalation_message(replace(ASKED, id="5~2"), ["x"]).id == "5~h", "a second answer has the call of the first"
+    assert mentioned_users(replace(ASKED, mentioned_users=("@helper",))) == (), "only calls mention anybody"
+    second = replace(ASKED, id="5~2", root_id="5", purpose="retry")
+    assert escalation_message(second, ["x"]).id == "5~h", "a second answer has the call of the first"
 
 
 async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configured(journal: Journal) -> None:
@@ -186,8 +185,8 @@ async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its
     told = replace(first, id=f"{LONG}02", key=thread, author_id="8", text="It is 8000.")
     by_link = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}02", author_id="7")
     # The message itself came with the command, and was not seen before.
-    chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", reference={PARENT_ID: "1"})
-    in_thread = replace(chosen, id="5", key=thread, reply_to="98", quoted="8000!", reference={})
+    chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", parent_id="1")
+    in_thread = replace(chosen, id="5", key=thread, reply_to="98", quoted="8000!", parent_id="")
     await deliver(journal, first, told, by_link, chosen, in_thread, handoff=TRUSTED)
     answers = ["It is 8000.", "Port 8000.", "8000!"]
     assert await lessons(journal) == [("Which port is it?", one, "pending") for one in answers]
@@ -200,7 +199,7 @@ async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journ
         key=replace(CHAT, thread="9"),
         addressed=False,
         text="A secret.",
-        reference={RESTRICTED_THREAD: True},
+        in_restricted_thread=True,
     )
     elsewhere = replace(ASKED, id=f"{LONG}02", key=replace(CHAT, chat="hall"), addressed=False, text="Another secret.")
     learn = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}01 Why?", author_id="7")

@@ -230,14 +230,14 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
     await intake.handler_for(room)(ASKED)
     second = replace(ASKED, id="2", text="Wat?")
     await intake.handler_for(room)(second)
-    await intake.handler_for(room)(replace(second, text="What?", reference={"edited": True}))
+    await intake.handler_for(room)(replace(second, text="What?", is_edit=True))
     turn.set()
     assert await intake.drain(60) == 0
     assert room.sinks["2"].replies[0].text == "2: What?"
 
 
 async def test_an_edit_during_the_answer_is_too_late_and_stays_out_of_the_history(journal: Journal) -> None:
-    edited = replace(ASKED, text="What else?", reference={"edited": True})
+    edited = replace(ASKED, text="What else?", is_edit=True)
 
     async def meanwhile(question: Question, sink: Sink) -> Reply:
         assert not await journal.record_edit(edited)

@@ -173,7 +173,10 @@ def test_a_call_for_a_question_is_named_after_all_of_its_id() -> None:
     # Networks over HTTP name their messages as they like.
     first, second = (escalation_message(replace(ASKED, id=number), ("helper",)).id for number in ("a~1", "a~3"))
     assert first != second
-    assert escalation_message(replace(ASKED, id="a~2"), ()).id == escalation_message(replace(ASKED, id="a"), ()).id
+    assert (
+        escalation_message(replace(ASKED, id="a~2", root_id="a", purpose="retry"), ()).id
+        == escalation_message(replace(ASKED, id="a"), ()).id
+    )
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -274,7 +277,7 @@ async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal
 async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(administration.GROUP, thread="t")
-    asked = replace(says("", who=BOSS), key=thread, text="Whom do we lay off?", reference={"closed": True})
+    asked = replace(says("", who=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
     assert "Answer to" in await bot.hear(asked)
     outside = await bot.hear(says("why", who=ANN))
     assert "install package" not in outside
@@ -288,7 +291,7 @@ async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(jo
 async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal: Journal) -> None:
     bot, room = Bot.of(journal), ChatRoom(journal.database)
     thread = replace(administration.GROUP, thread="t")
-    await bot.hear(replace(says("", who=BOSS), key=thread, text="How?", reference={"closed": True}))
+    await bot.hear(replace(says("", who=BOSS), key=thread, text="How?", in_restricted_thread=True))
     assert list(await room.get_earlier_answers(says("", who=ANN), 3600)) == []
     assert len(await room.get_earlier_answers(replace(says("", who=ANN), key=thread), 3600)) == 1
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import sys
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from core.errors import StoreError
 from core.settings import CacheSettings
 from core.storage.answer_cache import AnswerCache, CacheKey
 from core.storage.auto_comments import FeedStateRepository
+from core.storage.chat_history import ChatHistory
 from core.storage.engine import HEAD, Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.lessons import TaughtAnswerRepository
@@ -29,11 +32,13 @@ from core.storage.overrides import RuntimeOverrides
 from core.storage.refresh_state import RefreshStateRepository
 from core.storage.tables import metadata
 from core.storage.usage import TokenUsage, UsageRepository
-from core.types import Attachment, ConversationKey, Message, Turn
+from core.types import Attachment, ConversationKey, FeedEntry, Message, Turn
 
 # As the last version without revisions wrote it, in the form of `sqlite3 journal.db .dump`.
 OLD_JOURNAL = Path(__file__).parent / "data" / "journal_before_revisions.sql"
 CHAT = ConversationKey("telegram", "-100", "7")
+# What the columns hold that came with revision 0002, in rows that said nothing of it.
+NEW_COLUMNS = (0, 0, 0, 0, None, None, None, "", "", "", "", "", None, None)
 PRESS = Message("p3", CHAT, "43", "Ben", "", datetime(2026, 1, 2, tzinfo=UTC), bot="9", reply_to="2")
 
 
@@ -64,7 +69,96 @@ async def test_a_journal_of_the_last_version_is_upgraded_and_keeps_every_row(old
     assert len(before["messages"]) == 4
     assert "alembic_version" not in before
     await (await Database.open(old_journal)).close()
-    assert contents(old_journal) == {**before, "alembic_version": [(HEAD,)]}
+    messages = [(*row, *NEW_COLUMNS) for row in before["messages"]]
+    assert contents(old_journal) == {**before, "messages": messages, "alembic_version": [(HEAD,)]}
+
+
+async def test_fields_take_over_what_references_and_ids_held(old_journal: Path) -> None:
+    slack = ConversationKey("slack", "C1", "6")
+    original = Message("7", slack, "U1", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="B1")
+    reference = {"channel": "C1"}
+    entry = FeedEntry("games", "A launch", "https://example.org/1", is_too_old=True)
+    expected = {
+        '{"channel": "C1"}': replace(original, reference=reference),
+        '{"channel": "C1", "unsatisfying": ""}': replace(
+            original, id="7~2", purpose="retry", root_id="7", reference=reference
+        ),
+        '{"channel": "C1", "unsatisfying": "outdated"}': replace(
+            original, id="8~2", purpose="retry", root_id="8", retry_reason="outdated", reference=reference
+        ),
+        '{"channel": "C1", "called": ["U2"], "unseen": true, "unsatisfying": "wrong"}': replace(
+            original,
+            id="7~h",
+            command="handoff",
+            purpose="escalation",
+            root_id="7",
+            retry_reason="wrong",
+            mentioned_users=("U2",),
+            is_question_hidden=True,
+            reference=reference,
+        ),
+        '{"by_bot": true, "kind": "comment", "closed": true}': replace(
+            original,
+            id="9",
+            is_by_bot=True,
+            is_post=False,
+            in_restricted_thread=True,
+            reference={"kind": "comment"},
+        ),
+        '{"in_chat": true, "followed": false, "begun": 17.5, "language": "de"}': replace(
+            original, id="10", in_main_chat=True, is_shared_thread=False, thread_started_at=17.5, language="de"
+        ),
+        '{"followed": true, "before": "6"}': replace(
+            original, id="11", command="learn", is_shared_thread=True, parent_id="6"
+        ),
+        json.dumps(
+            {
+                **{"kind": "post", "feed": entry.feed, "title": entry.title, "link": entry.link},
+                "late": "too old to be answered: the entry came while nobody looked at the feed",
+            }
+        ): replace(original, id="12", is_post=True, feed_entry=entry, reference={"kind": "post"}),
+    }
+    with closing(sqlite3.connect(old_journal)) as connection:
+        connection.executemany(
+            "INSERT INTO messages (platform, bot, chat, thread, author_id, author, text, reply_to, quoted, private, "
+            "addressed, sent_at, received_at, state, reason, reply_id, reply, id, command, reference) VALUES ('slack', "
+            "'B1', 'C1', '6', 'U1', 'Ann', 'How?', '', '', 0, 0, '2026-01-02 00:00:00.000000', "
+            "'2026-01-02 00:00:00.000000', 'received', '', '', '', ?, ?, ?)",
+            [(message.id, message.command, old_reference) for old_reference, message in expected.items()],
+        )
+        connection.commit()
+    journal = await Journal.open(old_journal)
+    assert [message for message, _ in await journal.get_pending("slack")] == list(expected.values())
+    assert [one.id for one in await ChatHistory(journal.database).get_recent_messages(original, 1e9)] == [
+        "10",
+        "11",
+        "12",
+    ]
+    await journal.close()
+
+
+async def test_a_message_with_all_its_fields_comes_back_from_the_journal(tmp_path: Path) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    message = replace(
+        PRESS,
+        is_by_bot=True,
+        is_post=False,
+        in_restricted_thread=True,
+        in_main_chat=True,
+        is_shared_thread=False,
+        thread_started_at=17.5,
+        parent_id="6",
+        language="de",
+        feed_entry=FeedEntry("games"),
+        purpose="escalation",
+        root_id="7",
+        retry_reason="wrong",
+        mentioned_users=("U2",),
+        is_question_hidden=True,
+    )
+    await journal.record_message(message)
+    assert [stored for stored, _ in await journal.get_pending("telegram")] == [message]
+    await journal.close()
 
 
 async def test_every_repository_reads_what_the_last_version_wrote(old_journal: Path) -> None:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from core.errors import CommentSuppressed, KimasError, MessageDeleted, UsageError
-from core.messaging.auto_comment.guarded_sink import MAX_BOT_REPLIES, AwaitableDelivery, BufferedSink, GuardedDelivery
-from core.messaging.policy.posts import is_by_bot, is_post, reject_reason
+from core.messaging.auto_comment.guarded_sink import AwaitableDelivery, BufferedSink, GuardedDelivery
+from core.messaging.policy.posts import is_post, reject_reason
 from core.observability.logs import get_logger
 from core.ports import Adapter, AnswerFunction, Library
 from core.settings import Settings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
-from core.types import Message, Question, Reply, Skip, SkipReason, skip
+from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
 
 IN_DOUBT_REASON = "the comment was being posted at the deadline; whether it is there is not known"
 
@@ -37,7 +37,7 @@ class Commenter:
 
     def should_handle(self, message: Message) -> bool:
         """Say whether a message is dealt with here: another bot wrote it, or it is a post to be commented on."""
-        return is_by_bot(message) or self._is_target(message)
+        return message.is_by_bot or self._is_target(message)
 
     async def handle(
         self, adapter: Adapter, message: Message, previous_reply_id: str, delivery: AwaitableDelivery
@@ -63,7 +63,7 @@ class Commenter:
     async def _comment(self, adapter: Adapter, post: Message, delivery: AwaitableDelivery) -> None:
         guarded_delivery = GuardedDelivery(delivery, lambda: self._lost_race_reason(post))
         # Where the network can compare for itself, no rival slips in between our last look and its post.
-        limited_post = replace(post, reference={**post.reference, MAX_BOT_REPLIES: self._settings.replies_per_post})
+        limited_post = replace(post, reply_options=ReplyOptions(max_bot_replies=self._settings.replies_per_post))
         sink_message = detach_thread(post) if get_feed(post) else limited_post
         sink = BufferedSink(adapter.sink(sink_message, guarded_delivery), self._unfit_reason, entry_heading(post))
         reply, error = await self._comment_before_deadline(post, sink, guarded_delivery)
@@ -107,11 +107,12 @@ class Commenter:
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)
         text = (await self._journal.begin_answer(post))[: self._max_question_chars]
-        return await self._answer(Question(text, (), post.id, post.author, post.author_id, post.key), sink)
+        question = Question(text, id=post.id, author=post.author, author_id=post.author_id, key=post.key)
+        return await self._answer(question, sink)
 
     async def _reject_reason(self, post: Message) -> Skip | None:
         """Return what speaks against writing a comment, the cheapest tests first, or None."""
-        if post.reference.get(LATE):
+        if post.feed_entry and post.feed_entry.is_too_old:
             return skip(SkipReason.ENTRY_TOO_OLD)
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
@@ -196,9 +197,6 @@ def _chat_name(message: Message) -> str:
     return f"{message.key.platform}:{message.key.chat}"
 
 
-# In a post's reference: the feed it is from, its title and link, and why it is too late for it, if it is.
-FEED, TITLE, LINK, LATE = "feed", "title", "link", "late"
-
 MAX_TITLE_CHARS = 200
 _WORD_JOINER = "\u2060"
 _MARKUP = re.compile(r"([\\`*_\[\]<>()~#|!&{}+])")
@@ -209,7 +207,7 @@ _UNSAFE_URL_CHARS = re.compile(r"[\x00-\x20\x7f<>\\`]")
 
 def get_feed(post: Message) -> str:
     """Return the name of the feed that a post is an entry of, "" for any other post."""
-    return str(post.reference.get(FEED, ""))
+    return post.feed_entry.feed if post.feed_entry else ""
 
 
 def detach_thread(post: Message) -> Message:
@@ -222,10 +220,11 @@ def entry_heading(post: Message) -> str:
 
     Whatever the feed wrote there is text: no markup, no mention, no citation.
     """
-    if not get_feed(post):
+    entry = post.feed_entry
+    if entry is None:
         return ""
-    link = _UNSAFE_URL_CHARS.sub(lambda match: f"%{ord(match[0]):02X}", str(post.reference.get(LINK, "")))
-    title = " ".join(str(post.reference.get(TITLE, "")).split()) or link or post.author
+    link = _UNSAFE_URL_CHARS.sub(lambda match: f"%{ord(match[0]):02X}", entry.link)
+    title = " ".join(entry.title.split()) or link or post.author
     title = title if len(title) <= MAX_TITLE_CHARS else f"{title[:MAX_TITLE_CHARS].rstrip()}…"
     safe_title = _MARKUP.sub(r"\\\1", _CITATION_OR_MENTION.sub(lambda match: match[0] + _WORD_JOINER, title))
     # An ampersand would begin an entity.

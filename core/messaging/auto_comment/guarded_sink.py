@@ -10,9 +10,6 @@ from core.errors import CommentSuppressed
 from core.ports import Delivery, Sink
 from core.types import Reply, Skip, SkipReason, skip
 
-# In a message's reference, for networks that can compare: how many replies of bots a post may have before ours.
-MAX_BOT_REPLIES = "bot_replies_below"
-
 # Returns why the comment is better not posted, or None.
 Precondition = Callable[[], Awaitable[Skip | None]]
 

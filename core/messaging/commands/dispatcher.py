@@ -24,7 +24,6 @@ from core.messaging.policy.command_table import (
     unknown_command,
 )
 from core.messaging.policy.permissions import PermissionDenied
-from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter
 from core.settings.loader import get_secret_values
@@ -93,7 +92,7 @@ class CommandDispatcher:
     def is_priority(self, message: Message) -> bool:
         """Say whether a command may overtake what is being answered: those of who looks after the bot."""
         command = get_command(message.command, self._commands)
-        if command is None or not message.addressed or is_by_bot(message):
+        if command is None or not message.addressed or message.is_by_bot:
             return False
         # Of a command for everyone, the part that is not.
         return command.required_role != "everyone" or bool(

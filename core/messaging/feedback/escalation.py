@@ -9,12 +9,8 @@ from dataclasses import replace
 from core.settings import HandoffSettings
 from core.settings.messaging import EscalationReason
 from core.text.formatting import format_code
-from core.types import ESCALATION_COMMAND, ESCALATION_SUFFIX, RETRY_SUFFIX, Message, Reply
+from core.types import ESCALATION_COMMAND, Message, Reply
 
-# In the reference of a call: whom its sink mentions, as the platform names them.
-MENTIONED_USERS = "called"
-# There too: that its question was a command, whose words not every platform shows to others.
-HIDDEN_QUESTION = "unseen"
 MAX_QUESTION_CHARS = 1000
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
 
@@ -26,15 +22,20 @@ def get_people(settings: HandoffSettings, platform: str) -> tuple[str, ...]:
 
 def escalation_message(question: Message, people: Sequence[str]) -> Message:
     """Return the call for a question; there is one for each, whoever asks for it."""
-    message_id = f"{root_question_id(question.id)}{ESCALATION_SUFFIX}"
-    reference = {name: value for name, value in question.reference.items() if name != "edited"}
-    reference |= {MENTIONED_USERS: list(people), **({HIDDEN_QUESTION: True} if question.command else {})}
-    return replace(question, id=message_id, command=ESCALATION_COMMAND, addressed=True, quoted="", reference=reference)
-
-
-def root_question_id(message_id: str) -> str:
-    """Return the id of the question that a second answer's question or a call belongs to."""
-    return message_id.removesuffix(ESCALATION_SUFFIX).removesuffix(RETRY_SUFFIX)
+    return replace(
+        question,
+        # The same for a second answer to the question, so that the journal takes one call only.
+        id=f"{question.question_id}~h",
+        root_id=question.question_id,
+        purpose="escalation",
+        command=ESCALATION_COMMAND,
+        addressed=True,
+        quoted="",
+        is_edit=False,
+        mentioned_users=tuple(people),
+        # Not every platform shows the words of a command to others.
+        is_question_hidden=bool(question.command),
+    )
 
 
 def format_name(name: str) -> str:
@@ -44,13 +45,13 @@ def format_name(name: str) -> str:
 
 def format_question(escalation: Message) -> str:
     """Return the question below a call, where people may not see it otherwise, as text that can do nothing."""
-    is_hidden = escalation.reference.get(HIDDEN_QUESTION) and escalation.text.strip()
+    is_hidden = escalation.is_question_hidden and escalation.text.strip()
     return f"\n\n{format_code(escalation.text, MAX_QUESTION_CHARS)}" if is_hidden else ""
 
 
 def mentioned_users(message: Message) -> tuple[str, ...]:
     """Return whom the reply to a message mentions; only calls made here mention anybody."""
-    return tuple(map(str, message.reference.get(MENTIONED_USERS, ()))) if message.command == ESCALATION_COMMAND else ()
+    return message.mentioned_users if message.purpose == "escalation" else ()
 
 
 def escalation_reason(reply: Reply) -> EscalationReason | None:

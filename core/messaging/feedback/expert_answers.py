@@ -10,7 +10,6 @@ from core.errors import UsageError
 from core.messaging.feedback import escalation as calling
 from core.messaging.feedback.handler import AdminCheck, StartAnswer
 from core.messaging.feedback.message_reference import parent_id, resolve_target, thread_root
-from core.messaging.policy.posts import is_by_bot
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import Settings
@@ -19,7 +18,7 @@ from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.text.catalogue import Messages, messages_for
 from core.text.question_detection import QUESTION_THRESHOLD, question_score
-from core.types import ESCALATION_SUFFIX, Message, Reply, Turn
+from core.types import Message, Reply, Turn
 
 ESCALATE, LEARN = "escalate", "learn"
 
@@ -73,7 +72,7 @@ class Handoff:
 
         Returns whether it was kept: it is then no message to the bot, not even where it replies to the call.
         """
-        if not message.reply_to or message.command or message.private or is_by_bot(message) or not message.text.strip():
+        if not message.reply_to or message.command or message.private or message.is_by_bot or not message.text.strip():
             return False
         if question_score(message.text) >= QUESTION_THRESHOLD:
             return False
@@ -148,12 +147,11 @@ class Handoff:
         for stored_message in await self._lookup.find_replied_to(reply):
             if reply.addressed and not calling.mentioned_users(stored_message.message):
                 continue
-            question_id = calling.root_question_id(stored_message.message.id)
+            question_id = stored_message.message.question_id
             stored_question = await self._lookup.get_message(reply, question_id) or stored_message
             question = stored_question.message
             is_unanswered = stored_question.is_unanswered and question_score(question.text) >= QUESTION_THRESHOLD
-            escalation_id = f"{question_id}{ESCALATION_SUFFIX}"
-            if question.text and (is_unanswered or await self._lookup.get_message(reply, escalation_id)):
+            if question.text and (is_unanswered or await self._lookup.has_escalation_of(reply, question_id)):
                 return question
         return None
 

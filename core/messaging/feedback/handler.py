@@ -11,8 +11,6 @@ from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import (
     CHOICES,
     REASONS,
-    RETRY_REASON,
-    Button,
     make_buttons,
     with_buttons,
     with_ratings,
@@ -24,7 +22,7 @@ from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.text.catalogue import Messages, messages_for
 from core.text.tokens import detect_language
-from core.types import DOWN, RETRY, RETRY_SUFFIX, UP, Message, Question, Reply, Skip, SkipReason, Turn, skip
+from core.types import DOWN, RETRY, UP, Button, Message, Question, Reply, Skip, SkipReason, Turn, skip
 
 # Platforms wait about three seconds for an acknowledgement; presses in one chat wait for each other.
 ACKNOWLEDGE_TIMEOUT_S = 5.0
@@ -86,11 +84,9 @@ class FeedbackHandler:
 
     async def with_retry_context(self, message: Message, question: Question) -> Question:
         """Return the question of a message as it is answered: one that is asked again knows what was wrong before."""
-        if RETRY_REASON not in message.reference:
+        if message.purpose != "retry":
             return question
-        first_answer = await self._repository.find_answer(
-            replace(message, reply_to=message.id.removesuffix(RETRY_SUFFIX))
-        )
+        first_answer = await self._repository.find_answer(replace(message, reply_to=message.root_id))
         if first_answer is None or not first_answer.reply:
             return question
         original_question = first_answer.question
@@ -98,7 +94,7 @@ class FeedbackHandler:
             Turn("user", original_question.text, original_question.author, original_question.author_id),
             Turn("assistant", first_answer.reply),
         )
-        return to_retry_question(question, previous_turns, first_answer.passages, str(message.reference[RETRY_REASON]))
+        return to_retry_question(question, previous_turns, first_answer.passages, message.retry_reason)
 
     async def _apply_press(self, adapter: Adapter, press: Message) -> _PressResult:
         answer = await self._repository.find_answer(press)
@@ -124,7 +120,7 @@ class FeedbackHandler:
             return ()
         question = answer.question
         choices: Sequence[str] = REASONS if self._settings.ask_why else ()
-        is_retried = question.id.endswith(RETRY_SUFFIX) or not (self._settings.try_harder and question.text)
+        is_retried = question.purpose == "retry" or not (self._settings.try_harder and question.text)
         choices = choices if is_retried else (*choices, RETRY)
         return make_buttons(question.id, [(choice, texts.buttons[choice]) for choice in choices])
 
@@ -134,12 +130,13 @@ class FeedbackHandler:
         refusal_text = await self._refusal_text(adapter, press, answer, texts)
         if not refusal_text:
             rating = await self._repository.get_rating(replace(press, author_id=question.author_id), question.id)
-            reference = {name: value for name, value in question.reference.items() if name != "edited"}
             retry = replace(
                 question,
-                id=f"{question.id}{RETRY_SUFFIX}",
+                id=f"{question.id}~2",
+                root_id=question.id,
+                purpose="retry",
                 addressed=True,
-                reference={**reference, RETRY_REASON: rating.reason},
+                retry_reason=rating.reason,
             )
             if await self._journal.record_message(retry):
                 return _PressResult(texts.retrying, skip(SkipReason.RETRIED, question=question.id), retry=retry)
@@ -151,7 +148,7 @@ class FeedbackHandler:
         question = answer.question
         if not self._settings.try_harder:
             return texts.retry_disabled
-        if question.id.endswith(RETRY_SUFFIX):
+        if question.purpose == "retry":
             return texts.already_retried
         is_asker = bool(press.author_id) and press.author_id == question.author_id
         if not is_asker and not (self._check_admin and await self._check_admin(press, adapter)):

@@ -9,8 +9,6 @@ from core.types import Message
 
 # What the entry in the menu of a message is called, and its name where only programs see it.
 LEARN_FROM_THIS, SHORTCUT_ID = "Learn from this", "kimas-learn"
-# In the reference of a command that was given in such a menu: the message to which the chosen one replies.
-PARENT_ID = "before"
 # The link of a message ends with its id. Only ids as long as Discord's and Slack's belong to one message anywhere; any
 # page's address may end with a shorter number, and a question may begin with one.
 _MESSAGE_LINK = re.compile(r"https://\S+/([\d.]{15,})/?|([\d.]{15,})")
@@ -29,7 +27,7 @@ def resolve_target(message: Message) -> Message:
 def parent_id(message: Message, target: Message | None) -> str:
     """Return the id of the message to which the one that a command is about replies, or nothing."""
     reply_to = target.reply_to if target else ""
-    return reply_to or str(message.reference.get(PARENT_ID, ""))
+    return reply_to or message.parent_id
 
 
 def thread_root(message: Message, target: Message | None) -> str:

@@ -8,36 +8,25 @@ waits for answers nor counts as something that was said.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from core.types import DOWN, RATING_COMMAND, RETRY, UP, ConversationKey, Message, Reply
+from core.types import DOWN, RATING_COMMAND, RETRY, UP, Button, ConversationKey, Message, Reply, ReplyOptions
 
 THREAD = "thumbs"
 REASONS = ("wrong", "outdated", "other", "unclear")
 CHOICES = (UP, DOWN, *REASONS, RETRY)
-# In the reference of what a sink is made for: that its answer may be rated; the buttons to offer below a press; and,
-# of an answer made once more, what was wrong with the one before.
-HAS_RATING_BUTTONS, BUTTONS, RETRY_REASON = "rated", "offers", "unsatisfying"
 
 # What Discord takes; Telegram takes 64 bytes, and numbers its messages.
 _PREFIX, _MAX_DATA_BYTES = "thumb", 100
-
-
-@dataclass(frozen=True, slots=True)
-class Button:
-    """A button: what stands behind it, and what it says."""
-
-    data: str
-    label: str
 
 
 def get_rating_buttons(message: Message, reply: Reply) -> tuple[Button, ...]:
     """Return the buttons below the answer to a message; none where it is not to be rated."""
     # A greeting that is returned answers no question.
     is_small_talk = reply.trace.strategy == "none" and bool(reply.trace.query)
-    if not message.reference.get(HAS_RATING_BUTTONS) or is_small_talk:
+    if not message.reply_options.has_rating_buttons or is_small_talk:
         return ()
     return make_rating_buttons(message.id)
 
@@ -55,18 +44,17 @@ def make_buttons(question_id: str, choices: Sequence[tuple[str, str]]) -> tuple[
 
 def get_buttons(message: Message) -> tuple[Button, ...]:
     """Return the buttons to offer with the answer to a press."""
-    return tuple(Button(str(data), str(label)) for data, label in message.reference.get(BUTTONS, ()))
+    return message.reply_options.buttons
 
 
 def with_buttons(message: Message, buttons: Sequence[Button]) -> Message:
     """Return a press whose sink offers these buttons."""
-    button_values = [[button.data, button.label] for button in buttons]
-    return replace(message, reference={**message.reference, BUTTONS: button_values})
+    return replace(message, reply_options=ReplyOptions(buttons=tuple(buttons)))
 
 
 def with_ratings(message: Message) -> Message:
     """Return a message whose sink offers thumbs below the answer."""
-    return replace(message, reference={**message.reference, HAS_RATING_BUTTONS: True})
+    return replace(message, reply_options=ReplyOptions(has_rating_buttons=True))
 
 
 def read_button(data: object) -> tuple[str, str] | None:

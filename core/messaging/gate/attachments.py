@@ -12,8 +12,6 @@ from core.text.catalogue import messages_for
 from core.text.tokens import detect_language
 from core.types import AttachmentKind, Message, Question
 
-# In a message's reference, where the platform says it: the language in which its author uses the platform.
-LANGUAGE = "language"
 _KIND_NAMES: dict[AttachmentKind, str] = {
     "picture": "a picture",
     "voice": "a voice message",
@@ -51,7 +49,7 @@ def describe(message: Message) -> str:
 
 def unsupported_notice(message: Message) -> str:
     """Return how the bot says that it cannot read what is attached, in the asker's language as far as it is known."""
-    texts = messages_for(detect_language(message.quoted) or str(message.reference.get(LANGUAGE, ""))[:2].lower())
+    texts = messages_for(detect_language(message.quoted) or message.language[:2].lower())
     notices = {"picture": texts.picture, "voice": texts.voice, "video": texts.video, "file": texts.file}
     return notices.get(get_main_kind(message), texts.other)
 

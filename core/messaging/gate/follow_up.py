@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from core.messaging.gate.human_activity import dialogue_reason, other_addressee_reason
 from core.settings import Settings
-from core.storage.chat_history import SHARED_THREAD, BotAnswer, ChatHistory, HistoryMessage
+from core.storage.chat_history import BotAnswer, ChatHistory, HistoryMessage
 from core.text.question_detection import (
     QUESTION_THRESHOLD,
     continues_question,
@@ -21,9 +21,6 @@ from core.text.question_detection import (
     unanswerable_reason,
 )
 from core.types import Message
-
-# In a message's reference: when a message of the bot's own began the thread, in seconds since 1970.
-THREAD_STARTED_AT = "begun"
 
 _ACCEPTANCE = re.compile(
     r"\s*(?:(?:y|yes|yep|yeah|sure|ok(?:ay)?|please|pls|go ahead|do it)\b|是|对|好|可以|行|嗯)", re.IGNORECASE
@@ -38,11 +35,11 @@ async def is_follow_up(message: Message, history: ChatHistory, settings: Setting
 async def follow_up_bot(message: Message, history: ChatHistory, settings: Settings) -> str | None:
     """Return which bot of ours a message in a thread goes on with, None for nobody's. A bot may have the id "".
 
-    That is the bot which answered its author there last, and where the thread is one conversation (`SHARED_THREAD`) for
-    everybody else the bot which answered there last: to them a plain question is needed. It counts for
+    That is the bot which answered its author there last, and in a shared thread for everybody else the bot which
+    answered there last: to them a plain question is needed. It counts for
     `gate.follow_up_minutes`, and never below a comment of the bot's own accord. Raises `StoreError`.
     """
-    window_s, is_shared_thread = settings.gate.follow_up_minutes * 60, message.reference.get(SHARED_THREAD)
+    window_s, is_shared_thread = settings.gate.follow_up_minutes * 60, message.is_shared_thread
     is_continuation, is_acceptance = (
         continues_question(message.text),
         _makes_offers(settings) and accepts_offer(message.text),
@@ -84,8 +81,8 @@ def _is_comment(answer: BotAnswer, message: Message, settings: Settings) -> bool
 
 
 def _started_recently(message: Message, window_s: float) -> bool:
-    started_at = message.reference.get(THREAD_STARTED_AT)
-    return started_at is not None and datetime.now(UTC).timestamp() - float(started_at) < window_s
+    started_at = message.thread_started_at
+    return started_at is not None and datetime.now(UTC).timestamp() - started_at < window_s
 
 
 def _without_root(message: Message, history: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:

@@ -88,7 +88,7 @@ class Gate:
             return GateDecision(block is None, block)
         if decision := await self._judge_addressed(message):
             return decision
-        if self.chat_policy.mode(message) != "auto" or message.reference.get("kind") == "post":
+        if self.chat_policy.mode(message) != "auto" or message.is_post:
             return _skip(SkipReason.NOT_ADDRESSED)
         return await self._judge_unaddressed(message)
 

@@ -7,21 +7,15 @@ from collections.abc import Sequence
 from datetime import datetime, time
 
 from core.settings import AutoCommentSettings
-from core.types import BY_BOT, KIND, POST, Message, Skip, SkipReason, skip
+from core.types import Message, Skip, SkipReason, skip
 
 
 def is_post(message: Message) -> bool:
     """Say whether a message is a post: its adapter says so, or it opens a thread of its own."""
-    kind = message.reference.get(KIND)
-    if kind is not None:
-        return bool(kind == POST)
+    if message.is_post is not None:
+        return message.is_post
     opens_thread = message.key.thread == message.id and not message.reply_to
-    return opens_thread and not message.private and not is_by_bot(message)
-
-
-def is_by_bot(message: Message) -> bool:
-    """Say whether another bot wrote a message."""
-    return bool(message.reference.get(BY_BOT))
+    return opens_thread and not message.private and not message.is_by_bot
 
 
 def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -> Skip | None:
