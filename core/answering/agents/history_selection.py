@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from core.answering.agents.conversation import format_numbered_turns, label_speakers
 from core.answering.context.dependencies import AnswerDependencies
@@ -198,10 +198,10 @@ class HistorySelector:
             return self._question
         question = self._question
         related_turns = tuple(question.history[position] for position in selection.positions)
-        question_fields = (question.text, related_turns, question.id, question.author, question.author_id, question.key)
-        return ContextualQuestion(
-            *question_fields, analysis=selection.analysis, speaker_labels=label_speakers(question)
-        )
+        values = {base_field.name: getattr(question, base_field.name) for base_field in fields(Question)} | {
+            "history": related_turns
+        }
+        return ContextualQuestion(**values, analysis=selection.analysis, speaker_labels=label_speakers(question))
 
 
 def rule_based_positions(question: Question) -> tuple[int, ...]:
