@@ -197,7 +197,7 @@ def _parse_positions(clause: str) -> list[int]:
 def strip_reasoning(reply: str) -> str:
     """Return a reply without reasoning, special tokens and invisible characters, and of bounded length.
 
-    >>> strip_reasoning("<think>Hm, two steps.</think>Run it.")
+    >>> strip_reasoning("<think>Hm, two steps.<" "/think>Run it.")
     'Run it.'
     """
     text = reply.replace("\ufeff", "").replace("\u200b", "").replace("\r\n", "\n")
