@@ -1,8 +1,8 @@
-"""The log: events with keys, as JSON lines in a service and coloured lines in a terminal. structlog stays in here.
+"""The log: events with keys, as JSON lines in a service and coloured lines in a terminal. Only here is structlog used.
 
-An event is a short name (`answer.finished`) plus keys; `context` binds keys for everything a task logs inside it. The
-standard library's loggers (and with them every vendor's) are rendered the same way, from warning up. Secrets are
-removed from the finished line, so that they cannot slip through in a key, a nested value or a traceback.
+An event is a short name (answer.finished) plus keys; `log_context` binds keys to every event inside its block. Events
+of the standard library's loggers, and so of every dependency, look the same, from warning up. Secrets are removed from
+the finished line, so that they cannot slip through in a key, a nested value or a traceback.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 class LogOptions(Protocol):
-    """How much is logged, and in which form: `auto` means coloured lines in a terminal and JSON elsewhere."""
+    """How much to log, and in which form."""
 
     @property
     def level(self) -> str:
-        """The lowest level of our own packages, in lower case."""
+        """The lowest level for our own packages, in lower case."""
         ...
 
     @property
     def format(self) -> str:
-        """`json`, `console` or `auto`."""
+        """json, console, or auto: console in a terminal, JSON elsewhere."""
         ...
 
 
 OWN_PACKAGES = ("bots", "core", "knowledge")
 REDACTED = "[redacted]"
 
-# Each pattern is tried only on lines that hold its marker, and every repetition in front of a required character is
-# bounded: a line of any length is searched in linear time.
+# Each pattern is tried only on lines with its marker, and every repetition before a required character is bounded: the
+# search takes linear time in the length of the line.
 _PATTERNS = (
     ("/bot", re.compile(r"(/bot)\d{1,20}:[\w-]+"), rf"\1{REDACTED}"),
     (":", re.compile(r"(?<![\w:])\d{6,12}:[\w-]{30,}"), REDACTED),
@@ -50,10 +50,10 @@ _PATTERNS = (
 
 
 def configure_logs(settings: LogOptions, stream: TextIO | None = None, secrets: Collection[str] = ()) -> None:
-    """Send all logs to a stream (standard error unless told), replacing what an earlier call set up.
+    """Send all logs to a stream (default: standard error), replacing the setup of an earlier call.
 
-    `settings.level` holds for our own packages; everybody else is heard from warning up. `secrets` are values that must
-    never appear in the log, whatever their form; tokens and keys of known shapes are removed as well.
+    `settings.level` is for our own packages; other packages log from warning up. `secrets` are values that must never
+    appear in the log, in any encoding; tokens and keys of known shapes are removed as well.
     """
     import structlog
 
@@ -79,9 +79,9 @@ def configure_logs(settings: LogOptions, stream: TextIO | None = None, secrets: 
 
 
 def get_logger(name: str) -> BoundLogger:
-    """Return the logger of a module (`logger(__name__)`): `.info("event.name", key=value)`, `.exception(...)`.
+    """Return the logger of a module: `get_logger(__name__).info("event.name", key=value)`.
 
-    Call it inside a function: it loads the logging library, which an import should not have to wait for.
+    Call it inside a function: it loads the logging library, which would slow down imports.
     """
     import structlog
 
@@ -106,12 +106,12 @@ def log_context(**keys: object) -> AbstractContextManager[None]:
 
 
 def make_redactor(secrets: Collection[str] = ()) -> Callable[[str], str]:
-    """Return a function that replaces secrets in a text: the given values, as they are or escaped, and known shapes.
+    """Return a function that redacts secrets in a text: these values, plain or escaped, and known shapes.
 
     >>> make_redactor(["s3cret-value"])("Authorization: Bearer abcdef s3cret-value")
     'Authorization: Bearer [redacted] [redacted]'
     """
-    # Longest first: a secret that contains another one must not leave its rest behind.
+    # Longest first: otherwise a secret that contains another one would leave a rest.
     values = sorted({encoding for secret in secrets for encoding in _secret_encodings(secret)}, key=len, reverse=True)
 
     def redact(text: str) -> str:
@@ -126,7 +126,7 @@ def make_redactor(secrets: Collection[str] = ()) -> Callable[[str], str]:
 
 
 class _LogHandler(logging.StreamHandler[TextIO]):
-    """Ours, so that a second `configure_logs` finds and replaces it and leaves other handlers alone."""
+    """A class of its own, so that a second `configure_logs` replaces only this handler."""
 
 
 def _shared_processors() -> list[Processor]:
@@ -152,7 +152,7 @@ def _json_renderers() -> list[Processor]:
 def _console_renderers() -> list[Processor]:
     import structlog
 
-    # The library's own choice of traceback prints local variables, and with them whatever they hold.
+    # The library's default traceback prints local variables, which may contain secrets.
     return [structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)]
 
 
@@ -166,7 +166,7 @@ def _redaction_processor(secrets: Collection[str]) -> Processor:
 
 
 def _secret_encodings(secret: str) -> set[str]:
-    """Return how a secret may be spelt in a line. Very short values would blank out ordinary words: they are left."""
+    """Return the encodings of a secret in a line; none for very short values, which would redact ordinary words."""
     if len(secret) < 4:
         return set()
     return {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# The buckets of an answer's times, as shares of its deadline.
+# The buckets of an answer's histograms, as shares of its deadline.
 ANSWER_TIME_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0)
 REFRESH_BUCKETS = (0.5, 2, 10, 60, 300, 1800)
 ANSWER_OUTCOMES = ("answered", "extractive", "cached", "refused", "withheld", "failed", "cancelled")
@@ -49,7 +49,7 @@ class MetricsRecorder:
 
 @dataclass(frozen=True, slots=True)
 class PlatformState:
-    """Whether a platform is connected, and how often its connection was lost."""
+    """Whether a platform is connected, and how often it lost its connection."""
 
     name: str
     is_connected: bool
@@ -58,7 +58,7 @@ class PlatformState:
 
 @dataclass(frozen=True, slots=True)
 class CircuitState:
-    """Whether an endpoint's circuit is open: it failed too often, and is left alone for a while."""
+    """Whether an endpoint's circuit is open: it failed too often and gets no calls for a while."""
 
     model: str
     base_url: str
@@ -67,7 +67,7 @@ class CircuitState:
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
-    """How the daemon stands at one moment. `in_hand` are messages not settled yet, `lag_s` the event loop's delay."""
+    """The state of the daemon. `in_flight` counts unfinished messages; `lag_s` is the event loop's delay in seconds."""
 
     is_ready: bool = False
     lag_s: float = 0.0
@@ -125,7 +125,7 @@ class PrometheusMetrics(MetricsRecorder):
             self._answers.labels(outcome)
 
     def record_message(self, platform: str, outcome: ProcessingOutcome, skip: Skip | None = None) -> None:
-        """Count a message that came to its end."""
+        """Count a message that is complete."""
         self._messages.labels(platform, outcome, skip.reason.label if skip else "").inc()
 
     def record_model_call(self, model: str, base_url: str, outcome: ModelCallOutcome, seconds: float) -> None:
@@ -136,7 +136,7 @@ class PrometheusMetrics(MetricsRecorder):
             self._model_call_seconds.labels(model, host).observe(seconds)
 
     def record_tokens(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float) -> None:
-        """Count the tokens of one call. An endpoint that claims less than nothing is not believed."""
+        """Count the tokens of one call; negative values count as 0."""
         self._tokens.labels(agent, "prompt").inc(max(0, prompt_tokens))
         self._tokens.labels(agent, "completion").inc(max(0, completion_tokens))
         self._cost.labels(agent).inc(max(0.0, cost))
@@ -147,19 +147,19 @@ class PrometheusMetrics(MetricsRecorder):
         self._refresh_seconds.labels(source).observe(seconds)
 
     def record_live_call(self, source: str, outcome: LiveCallOutcome, seconds: float) -> None:
-        """Count that a live source was asked."""
+        """Count one query to a live source."""
         self._live_calls.labels(source, outcome).inc()
         if outcome == "answered":
             self._live_call_seconds.labels(source).observe(seconds)
 
     def record_scrape_error(self) -> None:
-        """Count that the record of the sources could not be read for a scrape."""
+        """Count a scrape without the state of the sources, which could not be read."""
         self._scrape_errors.inc()
 
     def answering(
         self, answer: Callable[[Question, Sink], Awaitable[Reply]]
     ) -> Callable[[Question, Sink], Awaitable[Reply]]:
-        """Return what answers in the same way and is counted."""
+        """Return a function that answers in the same way and counts its outcomes and times."""
 
         async def instrumented(question: Question, sink: Sink) -> Reply:
             started_at, outcome = time.monotonic(), "cancelled"
@@ -185,7 +185,7 @@ class PrometheusMetrics(MetricsRecorder):
         return instrumented
 
     def render(self, status: DaemonStatus) -> bytes:
-        """Return everything counted so far, with how the daemon stands now, in the text format 0.0.4."""
+        """Return all metrics and the state of the daemon in the Prometheus text format 0.0.4."""
         from prometheus_client import generate_latest
 
         self._status_collector.status = status
@@ -194,7 +194,7 @@ class PrometheusMetrics(MetricsRecorder):
     def _record_timings(self, reply: Reply, seconds: float) -> None:
         self._answer_seconds.observe(seconds)
         timings = dict(reply.trace.timings_ms)
-        # Marks, not stages; and what an earlier answer took says nothing of this one.
+        # These are marks, not stages. The times of a cached answer belong to the earlier answer.
         timings.pop("total", None)
         if (first_token_ms := timings.pop("first_token", None)) is not None and not reply.trace.cached:
             self._first_token_seconds.observe(first_token_ms / 1000)
@@ -206,7 +206,7 @@ class PrometheusMetrics(MetricsRecorder):
 
 
 class _StatusCollector:
-    """Collects what is read at the moment of a scrape, so that what is gone leaves no number behind."""
+    """Collects the state at the moment of a scrape, so that removed platforms and sources leave no stale values."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.status = DaemonStatus()
@@ -214,11 +214,11 @@ class _StatusCollector:
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Return the families, as `collect` does."""
+        """Return the metric families."""
         return self.collect()
 
     def collect(self) -> Iterable[Metric]:
-        """Return every family with what it holds now."""
+        """Yield every metric family with its current values."""
         status, gauge = self.status, _make_gauge
         yield gauge("ready", "1 from the start's end until a stop", [((), status.is_ready)])
         yield gauge(
@@ -237,13 +237,13 @@ class _StatusCollector:
 
 
 class _WithoutCreatedSamples:
-    """A registry without the times at which its numbers began: they would double what is sent."""
+    """A registry without the creation times of its counters, which would double the output."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
     def collect(self) -> Iterable[Metric]:
-        """Return every family."""
+        """Yield every metric family."""
         for metric in self._registry.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
@@ -297,5 +297,5 @@ def _to_timestamp(moment: datetime | None) -> float | None:
 
 
 def _get_host(base_url: str) -> str:
-    """Return host and port alone: the rest of a URL may hold a secret."""
+    """Return only host and port: the rest of a URL may contain a secret."""
     return urlsplit(base_url).netloc.rpartition("@")[2]

@@ -16,7 +16,7 @@ from core.observability.logs import get_logger
 T = TypeVar("T")
 # Why a stage used its fallback: it overran, its service failed, or its reply made no sense.
 DegradeReason = Literal["late", "failed", "unreadable"]
-# Stages after the writing need not keep time for it.
+# Stages after the writing need not reserve time for it.
 _AFTER_WRITING = frozenset({"look_back"})
 
 
@@ -39,7 +39,7 @@ class BudgetShares(Protocol):
 
     @property
     def write(self) -> float:
-        """The share that is left to writing the answer."""
+        """The share that is reserved for writing the answer."""
         ...
 
 
@@ -80,12 +80,12 @@ class Budget:
         return (time.monotonic() - self._started) * 1000
 
     def record_time(self, name: str) -> None:
-        """Note how long after the question something happened (the first token), in milliseconds."""
+        """Record the milliseconds from the question to this event, such as the first token."""
         self.timings_ms[name] = round(self.elapsed_ms(), 2)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Note the time that the block takes; of runs at the same time, such as a speculative search, the longest."""
+        """Record the time of the block; of several runs of one stage `timings_ms` keeps the longest."""
         started = time.monotonic()
         try:
             yield

@@ -1,7 +1,8 @@
-"""Who may work in a data directory: one daemon, one refresh of a source at a time, one writer of the passages.
+"""Locks of a data directory: one daemon, one refresh per source, one writer of passages.
 
-The one module that imports `filelock`. A refresh passes `refresh.lock` and holds the lock of its source; who needs all
-of the store for itself holds `refresh.lock`, so that no refresh begins, and finds no source's lock held.
+The only module that imports `filelock`. A refresh takes `refresh.lock` for a moment, then holds the lock of its source.
+Exclusive access to the store holds `refresh.lock`, so that no refresh starts, and requires every source's lock to be
+free.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ DAEMON_LOCK = "daemon.lock"
 GROUP_LOCK = "group.lock"
 SOURCE_LOCKS = "locks"
 WRITING_LOCK = "writing.lock"
-STALE_LOCK_HINT = "the lock goes with the process, the file may stay"
-# Another refresh that begins holds `refresh.lock` for a moment; who holds it for longer keeps it.
+STALE_LOCK_HINT = "the lock ends with the process; the file may stay"
+# A refresh that starts holds `refresh.lock` for a moment; exclusive access holds it for longer.
 REFRESH_LOCK_TIMEOUT_S = 1.0
-# Who looks whether a source is being refreshed holds its lock for an instant; whoever refreshes keeps it.
+# `is_refreshing` holds the lock of a source for an instant; a refresh keeps it.
 SOURCE_LOCK_TIMEOUT_S = 0.1
 POLL_INTERVAL_S = 0.02
-# A batch takes seconds to write; waiting any longer is told.
+# Writing a batch takes seconds; a longer wait is logged.
 WARN_AFTER_S = 10.0
 
 
 def make_data_dir(data_dir: Path) -> None:
-    """Make the data directory unless it is there. Raises `StoreError` when it cannot be one."""
+    """Create the data directory if it is missing. Raises `StoreError` when it cannot be used."""
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -45,7 +46,7 @@ def make_data_dir(data_dir: Path) -> None:
 
 @contextmanager
 def refresh_lock(data_dir: Path) -> Iterator[None]:
-    """Hold the right to change all knowledge in a data directory: no source is refreshed meanwhile.
+    """Hold the lock on all knowledge in a data directory: no source is refreshed meanwhile.
 
     Raises `StoreLocked` when another process refreshes a source or holds this lock.
     """
@@ -58,7 +59,7 @@ def refresh_lock(data_dir: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def source_lock(data_dir: Path, source: str) -> AsyncIterator[None]:
-    """Hold the right to refresh one source. Raises `StoreLocked` when another process has it, or `refresh_lock`."""
+    """Hold the lock of one source for its refresh. Raises `StoreLocked` when another process has it."""
     path = data_dir / SOURCE_LOCKS / f"{source}.lock"
     message = (
         f"another process is refreshing source {source} and holds {path}; wait for it or stop it ({STALE_LOCK_HINT})"
@@ -77,7 +78,7 @@ async def source_lock(data_dir: Path, source: str) -> AsyncIterator[None]:
 
 
 def is_refreshing(data_dir: Path, source: str) -> bool:
-    """Say whether any process, this one too, holds the lock of a source."""
+    """Return whether any process, including this one, holds the lock of a source."""
     path = data_dir / SOURCE_LOCKS / f"{source}.lock"
     if not path.exists():
         return False
@@ -90,7 +91,7 @@ def is_refreshing(data_dir: Path, source: str) -> bool:
 
 @asynccontextmanager
 async def writing_lock(data_dir: Path) -> AsyncIterator[None]:
-    """Hold the right to write passages, after whoever has it: writes are short, and one at a time in all processes."""
+    """Wait for the lock on writing passages and hold it: across processes there is one short write at a time."""
     path = data_dir / WRITING_LOCK
     started_at, has_warned = time.monotonic(), False
     while True:
@@ -112,9 +113,9 @@ async def writing_lock(data_dir: Path) -> AsyncIterator[None]:
 
 @contextmanager
 def daemon_lock(data_dir: Path) -> Iterator[None]:
-    """Hold the right to answer from a data directory and its journal. Raises `StoreLocked` when another daemon has it.
+    """Hold the daemon's lock on a data directory and its journal. Raises `StoreLocked` when another daemon has it.
 
-    Two daemons on one journal would both take up what is pending there, and answer it twice.
+    Two daemons on one journal would both recover its pending messages and answer them twice.
     """
     path = data_dir / DAEMON_LOCK
     message = (
@@ -127,7 +128,7 @@ def daemon_lock(data_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def group_lock(folder: Path) -> Iterator[None]:
-    """Hold the right to play a group in a folder. Raises `StoreLocked` when somebody else plays there."""
+    """Hold the lock of a simulated group in a folder. Raises `StoreLocked` when another process has it."""
     path = folder / GROUP_LOCK
     message = (
         f"another `kimas chat --group` is at {folder} and holds {path}; end it, or name another "
@@ -171,10 +172,10 @@ def _try_acquire(path: Path, message: str) -> FileLock:
 
 
 def try_file_lock(path: Path) -> FileLock | None:
-    """Take the lock of a file if it is free, without waiting, and return it; `release` gives it back.
+    """Return the lock of a file if it is free, without waiting, else None; `release` frees it.
 
-    The file is made where it is missing. The lock goes with the process, and whoever holds it may delete the file.
-    Raises `OSError` where the file cannot be made.
+    A missing file is created. The lock ends with the process, and its holder may delete the file. Raises `OSError`
+    when the file cannot be created.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, blocking=False, mode=0o600)
@@ -187,7 +188,7 @@ def try_file_lock(path: Path) -> FileLock | None:
 
 @asynccontextmanager
 async def file_lock(path: Path, timeout_s: float) -> AsyncIterator[None]:
-    """Hold the lock of a file, for which it waits at most `timeout_s`. Raises `TimeoutError` and `OSError`."""
+    """Hold the lock of a file; wait for it at most `timeout_s` seconds. Raises `TimeoutError` and `OSError`."""
     deadline = time.monotonic() + timeout_s
     while (lock := try_file_lock(path)) is None:
         if time.monotonic() >= deadline:
@@ -200,7 +201,7 @@ async def file_lock(path: Path, timeout_s: float) -> AsyncIterator[None]:
 
 
 def blocking_file_lock(path: Path) -> FileLock:
-    """Return a context manager that holds the lock of a file, however long that takes. For worker threads."""
+    """Return a context manager that waits for the lock of a file without a limit. For worker threads."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path, mode=0o600)
 

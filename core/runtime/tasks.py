@@ -1,4 +1,4 @@
-"""Structured concurrency with plain errors: the first failure of a group leaves as itself, not wrapped in a group."""
+"""Structured concurrency: a task group that raises the first error itself, turns for CPU work, shielded coroutines."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Result = TypeVar("Result")
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Run tasks that live no longer than the block. When one fails the others are cancelled and its error leaves."""
+    """Run tasks until the end of the block. When one fails, the others are cancelled and its error is raised."""
     task = asyncio.current_task()
     pending = task.cancelling() if task else 0
     try:
         async with asyncio.TaskGroup() as group:
             yield group
     except BaseExceptionGroup as error:
-        # Python 3.11 leaves behind the cancellation by which the group left its block; a time-out around us would take
-        # it for somebody else's.
+        # Python 3.11 does not undo the cancellation with which the group left its block; a surrounding timeout would
+        # mistake it for an outside cancellation.
         while task and task.cancelling() > pending:
             task.uncancel()
         first_error: BaseException = error
@@ -34,7 +34,7 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def capture_error(awaitable: Awaitable[Result]) -> Result | KimasError:
-    """Return a result, or the error that prevented it: what runs in the same task group goes on."""
+    """Return the result or the `KimasError` of an awaitable, so that its task group goes on."""
     try:
         return await awaitable
     except KimasError as error:
@@ -42,10 +42,10 @@ async def capture_error(awaitable: Awaitable[Result]) -> Result | KimasError:
 
 
 class CpuTurnstile:
-    """Lets steps that take some milliseconds without a pause begin one after the other, in the order that they came.
+    """Lets CPU-bound steps of some milliseconds start one by one, first come, first served.
 
-    When hundreds of answers are at the same point, everything else still has its turn between any two of them: sockets
-    are read, and time-outs are noticed in time.
+    When hundreds of answers reach the same point, the event loop still runs between any two of them: it reads sockets
+    and notices timeouts.
     """
 
     def __init__(self) -> None:
@@ -53,27 +53,27 @@ class CpuTurnstile:
         self._thread_lock = asyncio.Lock()
 
     async def yield_turn(self) -> None:
-        """Return when it is the caller's turn: no other step has begun in this round of the event loop."""
+        """Wait for the caller's turn: one step per round of the event loop."""
         async with self._lock:
             await asyncio.sleep(0)
 
     async def run_in_thread(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Return what the work returns, done in a thread when the caller's turn has come.
+        """Run a longer step in a thread, one at a time, and return its result.
 
-        For longer steps. Every thread that has some would get the interpreter in turn with the event loop: with six of
-        them the loop stood still six times as long whenever it had let go of it.
+        Threads share the interpreter with the event loop: with six busy threads the loop waits six times as long each
+        time that it releases the interpreter.
         """
         await self._thread_lock.acquire()
         thread_task = asyncio.create_task(asyncio.to_thread(function, *args, **kwargs))
-        # A thread works on when its caller is cut off: the next one's turn comes after it all the same.
+        # A thread continues when its caller is cancelled, so the lock is held until the thread ends.
         thread_task.add_done_callback(lambda _: self._thread_lock.release())
         return await asyncio.shield(thread_task)
 
 
 def uncancellable(function: Callable[P, Coroutine[Any, Any, Result]]) -> Callable[P, Coroutine[Any, Any, Result]]:
-    """Make a coroutine function come to its end even when its caller is cancelled; the caller is cancelled after it.
+    """Let a coroutine function finish even if its caller is cancelled; the cancellation follows.
 
-    For transactions: SQLAlchemy cut off in the middle of one leaves a connection behind that keeps the database locked.
+    For transactions: a cancelled one would leave a SQLAlchemy connection that keeps the database locked.
     """
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""When recurring work is due, and what rings then, over APScheduler."""
+"""Recurring work and timers, with APScheduler."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def run_periodically(minutes: float, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Run `work` now and then every `minutes`, up to a tenth later, for as long as the block lasts.
+    """Run `work` at once and then every `minutes`, up to a tenth later, until the block ends.
 
-    One run at a time; a run that falls due while another is on, or while the machine slept, happens once, later.
-    A run that fails is logged and the next one comes all the same. Leaving the block cancels a run that is still on.
-    0 minutes means once, now.
+    There is one run at a time; runs that were due during another run or while the machine slept are made up for by
+    one. A failed run is logged, and the next one follows. Leaving the block cancels a run. 0 minutes: only one run.
     """
     due = asyncio.Event()
     due.set()
@@ -36,10 +35,10 @@ async def run_periodically(minutes: float, work: Callable[[], Awaitable[None]]) 
             try:
                 await work()
             except Exception as error:
-                # Whatever it is: what recurs must not end for good because it went wrong once.
+                # Any error: one failure must not end the recurring work.
                 get_logger(__name__).exception("recurring_work.failed", error=str(error) or type(error).__name__)
 
-    # The scheduler only rings: work that it ran itself would be neither awaited nor quietly cancelled at its shutdown.
+    # The scheduler only sets an event: at its shutdown it neither awaits nor quietly cancels work that it runs itself.
     scheduler = _start_scheduler() if minutes else None
     if scheduler:
         from apscheduler.triggers.interval import IntervalTrigger
@@ -58,20 +57,20 @@ async def run_periodically(minutes: float, work: Callable[[], Awaitable[None]]) 
 
 
 class Timers:
-    """Rings once at a time that is set by name; setting a name again moves its alarm."""
+    """Calls a function once at a set time; setting the timer of a name again moves it."""
 
     def __init__(self, scheduler: AsyncIOScheduler) -> None:
         self._scheduler = scheduler
 
     def set(self, name: str, run_at: datetime, callback: Callable[[], None]) -> None:
-        """Call `ring` at `when`, at once where that is past. A machine that slept through it rings when it wakes up."""
+        """Call `callback` at `run_at`, or at once if that has passed, also during the machine's sleep."""
         from apscheduler.triggers.date import DateTrigger
 
         async def run_callback() -> None:
             # The library runs plain functions in a thread.
             callback()
 
-        # The library's default drops a run that is a second late.
+        # By default the library drops a run that is a second late.
         self._scheduler.add_job(
             run_callback, DateTrigger(run_at), id=name, replace_existing=True, misfire_grace_time=None
         )
@@ -79,7 +78,7 @@ class Timers:
 
 @asynccontextmanager
 async def open_timers() -> AsyncIterator[Timers]:
-    """Open alarms that ring for as long as the block lasts."""
+    """Open timers that work until the block ends."""
     scheduler = _start_scheduler()
     try:
         yield Timers(scheduler)

@@ -143,9 +143,9 @@ __all__ = [
 class Settings(Section):
     """The whole configuration."""
 
-    name: str = Field("KIMAs", min_length=1, max_length=64, description="What the bot calls itself")
+    name: str = Field("KIMAs", min_length=1, max_length=64, description="The bot's name")
     data_dir: Path = Field(
-        Path("~/.local/share/kimas"), description="Passages, clones, the journal and the model's cache"
+        Path("~/.local/share/kimas"), description="Folder for passages, clones, the journal and the embedding model"
     )
     sources: dict[Name, SourceSettings] = Field(default_factory=dict)
     agents: dict[Name, AgentSettings] = Field(default_factory=dict, description="Empty: one agent per source")
@@ -159,7 +159,7 @@ class Settings(Section):
     cache: CacheSettings = CacheSettings()
     limits: LimitsSettings = LimitsSettings()
     prompts: dict[Name, Path] = Field(
-        default_factory=dict, description="Templates of your own in place of those in core/prompts, by their name"
+        default_factory=dict, description="Your own prompt templates, by name as in core/llm/prompts"
     )
     gate: GateSettings = GateSettings()
     administration: AdministrationSettings = AdministrationSettings()
@@ -169,7 +169,7 @@ class Settings(Section):
     discord: DiscordSettings | None = None
     slack: SlackSettings | None = None
     http: HttpSettings | None = None
-    bots: dict[Name, BotSettings] = Field(default_factory=dict, description="Further bots, each with a name of its own")
+    bots: dict[Name, BotSettings] = Field(default_factory=dict, description="Further bots by name")
     auto_comment: AutoCommentSettings = AutoCommentSettings()
     run: RunSettings = RunSettings()
     journal: JournalSettings = JournalSettings()
@@ -207,7 +207,7 @@ class Settings(Section):
         return dict(_secrets(self, ()))
 
     def get_bots(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
-        """Return the bots (of one platform) as name, platform and section; those without a name, which is "", first."""
+        """Return the bots (of one platform) as name, platform and section; those with the name "" come first."""
         default_bot = BotSettings.model_construct(
             telegram=self.telegram, discord=self.discord, slack=self.slack, http=self.http
         )
@@ -218,7 +218,7 @@ class Settings(Section):
         return [entry for entry in entries if platform in ("", entry[1])]
 
     def evidence_tokens(self, role: Literal["main", "light"] = "main") -> int:
-        """Return the room for evidence in the prompt of the model that writes, or of the light one, in tokens."""
+        """Return the room for evidence in a prompt of the main or the light model, in tokens."""
         models = self.models
         candidates = (models.main, models.light) if role == "main" else (models.light, models.main)
         model = candidates[0] or candidates[1] or ModelSettings(base_url="-", model="-")
@@ -227,7 +227,7 @@ class Settings(Section):
     def retrieval_agents(self) -> dict[str, AgentSettings]:
         """Return the configured agents, or one agent per source where none are configured.
 
-        Standing queries then belong to the agent of the live source that they are asked of.
+        Standing queries then belong to the agent of their live source.
         """
         if self.agents:
             return dict(self.agents)

@@ -1,4 +1,4 @@
-"""What every section of the configuration is made with."""
+"""The base classes and types of the configuration's sections."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
-# Capitals only: a key pasted in place of a variable's name does not pass, so that no message repeats it.
+# Capitals only: a secret pasted in place of a variable's name does not match, so that no message repeats it.
 ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
 class Section(BaseModel):
-    """The base of every part: unknown keys are faults, values do not change after loading."""
+    """The base of every section: unknown keys are errors, values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -25,7 +25,7 @@ class Secret(Section):
     """Where a secret comes from: an environment variable or a file. Never the configuration itself."""
 
     env: str | None = Field(None, pattern=ENV_VARIABLE_PATTERN, description="Name of an environment variable")
-    file: Path | None = Field(None, description="A file that holds nothing but the secret")
+    file: Path | None = Field(None, description="A file that contains only the secret")
 
     @model_validator(mode="after")
     def _check_exactly_one(self) -> Secret:
@@ -34,7 +34,7 @@ class Secret(Section):
         return self
 
     def missing_reason(self, environment: Mapping[str, str] = os.environ) -> str:
-        """Say what is missing, or return an empty string."""
+        """Return what is missing, or an empty string."""
         if self.env is not None:
             return "" if environment.get(self.env) else f"environment variable {self.env} is not set"
         try:
@@ -43,7 +43,7 @@ class Secret(Section):
             return f"file {self.file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
 
     def value(self) -> str:
-        """Return the secret. Raises `KeyError` or `OSError` when it is missing (`configuration` checks that first)."""
+        """Return the secret. Raises `KeyError` or `OSError` when it is missing (the loader checks that first)."""
         return os.environ[self.env] if self.env is not None else Path(self.file or "").read_text("utf-8").strip()
 
 

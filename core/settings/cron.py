@@ -14,25 +14,19 @@ if TYPE_CHECKING:
 
 
 DEFAULT_JITTER = 0.1
-
-
 CRON_FIELDS = ("minute", "hour", "day", "month", "day_of_week")
-
-
-# As cron counts them; 7 is Sunday too.
+# In cron's numbering; 7 is Sunday too.
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-
-
-# Whoever writes a larger number means never, and no calendar goes that far.
+# A larger number means never: dates do not reach that far.
 MAX_MINUTES = 100 * 366 * 24 * 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshSchedule:
-    """When something recurs: `minutes` after it began last (0: never), or at the times of a cron expression.
+    """A schedule: every `minutes` after the last start (0: never), or at the times of a cron expression.
 
-    `jitter` is the latest delay, as a share of the time to the next (with cron: of the time between the next two).
-    `timezone` is for cron; "" means the machine's own.
+    `jitter` is the maximum delay, as a share of the interval (with cron: of the interval between the next two times).
+    `timezone` is for cron; "" is the machine's.
     """
 
     minutes: float = 0
@@ -41,7 +35,7 @@ class RefreshSchedule:
     jitter: float = DEFAULT_JITTER
 
     def next_after(self, last: datetime, jitter_fraction: float = 0.0) -> datetime | None:
-        """Return the next time after `last` (with a time zone), or None; `jitter_fraction` is the delay's, 0 to 1."""
+        """Return the next time after `last` (time-zone aware), or None; `jitter_fraction` (0 to 1) scales the delay."""
         if not self.cron:
             minutes = min(self.minutes, MAX_MINUTES) * (1 + self.jitter * jitter_fraction)
             return last + timedelta(minutes=minutes) if minutes else None
@@ -55,10 +49,10 @@ class RefreshSchedule:
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """The times of a cron expression in a time zone: those of any of the triggers, which count in UTC.
+    """The times of a cron expression in a time zone: those of all triggers, which count in UTC.
 
-    A time that a change of clocks leaves out comes an hour later. One that it repeats comes once, unless the expression
-    names no hour or no minute (`is_frequent`): work that recurs all the time goes on in the hour that is repeated.
+    A time that a clock change skips comes an hour later. A time that it repeats comes once, unless the expression
+    fixes no hour or no minute (`is_frequent`): frequent work continues in the repeated hour.
     """
 
     triggers: Sequence[CronTrigger]
@@ -66,9 +60,9 @@ class CronSchedule:
     is_frequent: bool
 
     def next_after(self, last: datetime) -> datetime | None:
-        """Return the next time after `last` (with a time zone), or None for never."""
+        """Return the next time after `last` (time-zone aware), or None for never."""
         local_time = last.astimezone(self.zone)
-        # The library misses the midnight after a change of clocks: so it is asked by clocks that never change.
+        # The library misses the midnight after a clock change, so it computes in a zone without changes.
         fire_time = _next_fire_time(self.triggers, local_time.replace(tzinfo=UTC))
         next_time = None if fire_time is None else _from_wall_time(fire_time, self.zone, last)
         later_offset = (last + timedelta(days=1)).astimezone(self.zone).utcoffset() or timedelta()
@@ -84,10 +78,10 @@ class CronSchedule:
 
 
 def parse_cron(expression: str, timezone: str) -> CronSchedule:
-    """Return what an expression of five fields stands for.
+    """Return the schedule of an expression of five fields.
 
-    As cron has it, 0 and 7 are Sunday, and where both a day of the month and a weekday are named, either is enough.
-    Raises `ValueError` for an expression that means nothing or never comes, and for an unknown time zone.
+    As in cron, 0 and 7 are Sunday, and if both a day of the month and a weekday are set, either one matches. Raises
+    `ValueError` for an invalid expression, for one without any time, and for an unknown time zone.
 
     >>> from datetime import UTC, datetime
     >>> parse_cron("30 6 * * mon-fri", "UTC").next_after(datetime(2026, 1, 2, 7, tzinfo=UTC)).isoformat()
@@ -129,13 +123,13 @@ def _local_zone() -> tzinfo:
 
 
 def _from_wall_time(wall_time: datetime, zone: tzinfo, last: datetime) -> datetime:
-    """Return when the clock of a zone shows a time after `last`: in an hour that is repeated, rather the first time."""
+    """Return when a zone's clock shows a time after `last`: in a repeated hour the first time, if possible."""
     first = wall_time.replace(tzinfo=zone, fold=0).astimezone(UTC)
     return first if first > last else wall_time.replace(tzinfo=zone, fold=1).astimezone(UTC)
 
 
 def _next_fire_time(triggers: Sequence[CronTrigger], last: datetime) -> datetime | None:
-    # The library counts the moment itself in.
+    # The library's result includes the moment itself.
     moment = last + timedelta(microseconds=1)
     fire_times = [
         fire_time for trigger in triggers if (fire_time := trigger.get_next_fire_time(None, moment)) is not None
@@ -144,7 +138,7 @@ def _next_fire_time(triggers: Sequence[CronTrigger], last: datetime) -> datetime
 
 
 def _convert_weekdays(field: str) -> str:
-    """Return a field of weekdays in the library's numbers, which begin with Monday."""
+    """Return a field of weekdays in the library's numbering, which begins with Monday."""
     if field in ("*", "?"):
         return "*"
     days: set[int] = set()
@@ -154,7 +148,7 @@ def _convert_weekdays(field: str) -> str:
             raise ValueError(f"{part!r} is no weekday")
         first, last = ("0", "6") if match[1] else (match[2], match[3] or match[2])
         begin, end = _weekday_number(first), _weekday_number(last)
-        # fri-mon goes over the end of the week, and so does fri-7.
+        # fri-mon and fri-7 cross the end of the week.
         end += 7 if end < begin else 0
         days.update((day - 1) % 7 for day in range(begin, end + 1, int(match[4] or 1)))
     return ",".join(map(str, sorted(days)))

@@ -11,30 +11,30 @@ from core.settings.base import Name, Secret, Section
 
 
 class RoutingSettings(Section):
-    """How questions find their agents."""
+    """How a question is routed to agents."""
 
-    agents: PositiveInt = Field(3, description="Agents asked per question at most")
+    agents: PositiveInt = Field(3, description="Maximum number of agents per question")
     centroids: PositiveInt = Field(
-        32, description="k-means centroids per agent at most; of n passages there are about the root of 8 n"
+        32, description="Maximum number of k-means centroids per agent; n passages give about sqrt(8 n)"
     )
-    threshold: float = Field(0.0, ge=-1, le=1, description="Agents scoring below this are not asked")
+    threshold: float = Field(0.0, ge=-1, le=1, description="Agents with a lower score are not used")
     kind_scales: dict[Name, PositiveFloat] = Field(
         default_factory=dict,
-        description="By kind of source (files, git, faq, ...): multiplies its agents' scores, beside their own scale",
+        description="By kind of source (files, git, faq, ...): factor for the scores of its agents, besides scale",
     )
 
 
 class EmbeddingSettings(Section):
-    """Which model makes the vectors: the built-in MiniLM, or an OpenAI-compatible endpoint."""
+    """The embedding model: the built-in MiniLM, or an OpenAI-compatible endpoint."""
 
-    provider: Literal["local", "openai"] = Field("local", description="local needs nothing and knows English only")
+    provider: Literal["local", "openai"] = Field("local", description="local needs no service and is for English")
     base_url: str = Field("", description="For openai: the endpoint, for example http://localhost:11434/v1")
     model: str = Field("", description="For openai: the model's name")
-    dimension: PositiveInt | None = Field(None, description="For openai: the vectors' length")
+    dimension: PositiveInt | None = Field(None, description="For openai: length of a vector")
     api_key: Secret | None = None
     batch: PositiveInt = Field(64, description="For openai: texts per request")
-    timeout_s: PositiveFloat = Field(30, description="For openai: longest time for one request, seconds")
-    query_timeout_s: PositiveFloat = Field(1.5, description="Longest wait for a question's vector; then words alone do")
+    timeout_s: PositiveFloat = Field(30, description="For openai: time limit for one request, seconds")
+    query_timeout_s: PositiveFloat = Field(1.5, description="Maximum wait for a question's vector, seconds")
 
     @model_validator(mode="after")
     def _check_endpoint(self) -> EmbeddingSettings:
@@ -44,30 +44,30 @@ class EmbeddingSettings(Section):
 
 
 class ChunkingSettings(Section):
-    """How long passages are, in words-and-symbols tokens as the local model counts them (about 4 characters each)."""
+    """The length of passages in tokens of the local embedding model (about 4 characters each)."""
 
-    tokens: int = Field(200, ge=50, le=2000, description="Length of a passage at most")
+    tokens: int = Field(200, ge=50, le=2000, description="Maximum length of a passage, tokens")
 
 
 class RerankerSettings(Section):
-    """What a reranker works with that needs more than the scores of the search."""
+    """The service or model of a reranker that needs one."""
 
     url: str = Field(
         "",
         pattern=r"^(https?://[^/\s]+\S*)?$",
-        description="For api: address, such as https://api.cohere.com/v2/rerank",
+        description="For api: the endpoint, such as https://api.cohere.com/v2/rerank",
     )
-    model: str = Field("", description="For api: the model's name, where the service asks for one")
-    api_key: Secret | None = Field(None, description="For api: leave it out where the service asks for none")
+    model: str = Field("", description="For api: the model's name, if the service needs one")
+    api_key: Secret | None = Field(None, description="For api: omit it if the service needs none")
     texts_key: Literal["documents", "texts"] = Field(
         "documents", description="For api: texts for Text Embeddings Inference, documents for all others"
     )
     path: Path | None = Field(
         None, description="For cross_encoder: a folder with an ONNX model (model.onnx) and its tokenizer.json"
     )
-    timeout_s: PositiveFloat = Field(2.0, description="For api: longest wait for an order, seconds")
+    timeout_s: PositiveFloat = Field(2.0, description="For api: time limit for one call, seconds")
     top_n: int = Field(
-        24, ge=1, le=200, description="For all of them: passages ordered anew at most, the best of the search"
+        24, ge=1, le=200, description="For all: maximum number of passages to rerank, the best of the search"
     )
 
 
@@ -75,17 +75,17 @@ class SearchSettings(Section):
     """Hybrid search and reranking."""
 
     alpha: float = Field(0.5, ge=0, le=1, description="Weight of the dense score against the lexical one")
-    candidates: PositiveInt = Field(100, description="Taken from each side before fusion")
+    candidates: PositiveInt = Field(100, description="Candidates from each search (dense, lexical) before fusion")
     rerank: Literal["embedding", "api", "model", "cross_encoder", "none"] = Field(
-        "embedding", description="What orders the passages of all agents"
+        "embedding", description="How the passages of all agents are reranked"
     )
     reranker: RerankerSettings = RerankerSettings()
     kind_weights: dict[Name, Annotated[float, Field(gt=0, le=10)]] = Field(
         default_factory=dict,
-        description="By kind of document, code for all languages: what its passages' scores are multiplied with",
+        description="By kind of document (code for all languages): factor for the scores of its passages",
     )
     min_similarity: float = Field(
-        0.25, ge=-1, le=1, description="Without a language model: weaker evidence is no answer"
+        0.25, ge=-1, le=1, description="Without a language model: minimum similarity of the evidence for an answer"
     )
 
     @model_validator(mode="after")
@@ -101,34 +101,34 @@ class WeaviateSettings(Section):
     """A Weaviate server or cluster, for passages that several machines share."""
 
     host: str = Field("localhost", min_length=1, description="The server's name or address")
-    http_port: int = Field(8080, ge=1, le=65535, description="Its port for HTTP")
-    grpc_port: int = Field(50051, ge=1, le=65535, description="Its port for gRPC")
-    secure: bool = Field(False, description="Speak TLS on both ports")
-    api_key: Secret | None = Field(None, description="Leave out where the server asks for none")
+    http_port: int = Field(8080, ge=1, le=65535, description="Its HTTP port")
+    grpc_port: int = Field(50051, ge=1, le=65535, description="Its gRPC port")
+    secure: bool = Field(False, description="Use TLS on both ports")
+    api_key: Secret | None = Field(None, description="Omit it if the server needs none")
     collection: str = Field(
-        "Kimas", pattern=r"^[A-Z][A-Za-z0-9]{0,60}$", description="How the names of its two collections begin"
+        "Kimas", pattern=r"^[A-Z][A-Za-z0-9]{0,60}$", description="Prefix of the names of its two collections"
     )
     tenant: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_-]{0,64}$",
-        description="Own part of shared collections, for several deployments; empty: the collections are not shared",
+        description="Tenant in collections that several deployments share; empty: the collections are not shared",
     )
-    replicas: PositiveInt = Field(1, description="Machines that hold each passage; counts when a collection is made")
+    replicas: PositiveInt = Field(1, description="Number of replicas; used when a collection is created")
     consistency: Literal["one", "quorum", "all"] = Field("quorum", description="Replicas that must confirm a write")
     batch: int = Field(200, ge=1, le=5000, description="Passages sent in one request")
-    connect_timeout_s: PositiveFloat = Field(5, description="Longest wait for the server at the start, seconds")
-    read_timeout_s: PositiveFloat = Field(20, description="Longest time for one search or reading, seconds")
-    write_timeout_s: PositiveFloat = Field(60, description="Longest time for one request that writes, seconds")
+    connect_timeout_s: PositiveFloat = Field(5, description="Maximum wait for the server at the start, seconds")
+    read_timeout_s: PositiveFloat = Field(20, description="Time limit for one search or read, seconds")
+    write_timeout_s: PositiveFloat = Field(60, description="Time limit for one write request, seconds")
 
     @model_validator(mode="after")
     def _check_distinct_ports(self) -> WeaviateSettings:
         if self.http_port == self.grpc_port:
-            raise ValueError("http_port and grpc_port are two different ports")
+            raise ValueError("http_port and grpc_port must differ")
         return self
 
 
 class StoreSettings(Section):
-    """Where passages live."""
+    """Where passages are stored."""
 
     provider: Literal["lance", "weaviate"] = Field("lance", description="lance: in data_dir; weaviate: on a server")
     weaviate: WeaviateSettings = WeaviateSettings()
@@ -145,5 +145,5 @@ class KnowledgeSettings(Section):
     refresh_minutes: float = Field(
         60,
         ge=0,
-        description="How often `kimas run` refreshes a source whose `refresh` says nothing else; 0: at each start only",
+        description="Minutes between two refreshes of a source without its own `refresh`; 0: only at the start",
     )

@@ -1,6 +1,6 @@
-"""Loads the configuration: defaults, then files, then the environment, then `--set`; what comes later wins.
+"""Loads the configuration: defaults, then files, then the environment, then `--set`; the last one wins.
 
-Everything that is wrong is collected and told at once, one line per fault with its place:
+All errors are collected and reported at once, one line each with its place:
 `kimas.yaml:12: sources.docs.max_file_kb: must be an integer, not 'many'`.
 """
 
@@ -25,12 +25,12 @@ from core.settings.yaml_file import KeyPath, YamlFileError, read_yaml
 
 ENV_PREFIX = "KIMAS_"
 TEST_ENV_PREFIX = "KIMAS_TEST_"
-# What holds a secret for one configuration is no mistake while another one is used. No setting has such a name.
+# A variable may hold a secret of another configuration, so it is no error. No setting has such a name.
 SECRET_ENV_NAME = re.compile(r"KIMAS_(?!.*__).*_(TOKEN|KEY|SECRET|PASSWORD)")
 
 
 def find_default_files(environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """Return the configuration that is used when none is named: the first that exists of three well-known places.
+    """Return the default configuration file: the first of three well-known places that exists.
 
     Raises `ConfigurationError` when there is none.
     """
@@ -55,8 +55,8 @@ def load_settings(
     """Load and check the whole configuration.
 
     `overrides` are `path.to.key=value` texts. Paths in a file are relative to that file's folder, others to the current
-    folder; in the result all are absolute. Without `require_secrets` a secret that is not there is no fault (until it
-    is used). Raises `ConfigurationError` with one line per fault.
+    folder; in the result all are absolute. Without `require_secrets` a missing secret is no error until it is used.
+    Raises `ConfigurationError` with one line per error.
     """
     draft = _Draft(tuple(iter_setting_keys()))
     for rank, file in enumerate(files):
@@ -75,13 +75,13 @@ def load_settings(
     settings = draft.validate()
     draft.raise_errors()
     if settings is None:
-        raise AssertionError("a configuration without faults must be valid")
+        raise AssertionError("a configuration without errors must be valid")
     return settings
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Where values came from. `place` says where in it a key is: a line number for sorting, and words for the user."""
+    """Where values come from. `locate` returns the place of a key: a line number for sorting, and text for the user."""
 
     rank: int
     base: Path
@@ -90,7 +90,7 @@ class _Layer:
 
 @dataclass(slots=True)
 class _Draft:
-    """The configuration while it is put together: raw data, where each key came from, and what is wrong so far."""
+    """The configuration while it is built: raw data, the origin of each key, and the errors so far."""
 
     keys: tuple[SettingKey, ...]
     data: dict[str | int, Any] = field(default_factory=dict)
@@ -116,20 +116,20 @@ class _Draft:
         self.merge(parsed.data or {}, _Layer(rank, Path(os.path.abspath(file)).parent, locate))
 
     def add_variable(self, rank: int, name: str, text: str) -> bool:
-        """Merge a variable of the environment. Returns false when it is one of ours but names no key."""
+        """Merge an environment variable. Return false when it has our prefix but names no key."""
         if not name.startswith(ENV_PREFIX) or name.startswith(TEST_ENV_PREFIX):
             return True
         path = self.resolve_spelling(tuple(name.removeprefix(ENV_PREFIX).lower().split("__")))
         key = next((key for key in self.keys if key.matches(path)), None)
         if key is None:
             return False
-        # A secret may stand in the environment itself: then its variable is where it comes from.
+        # A secret may be in the environment itself: then this variable is its source.
         value = {"env": name} if key.is_secret() else text if key.is_text() else parse_value(text)
         self.merge(_nest_value(path, value), _Layer(rank, Path.cwd(), lambda _: (0, f"environment variable {name}")))
         return True
 
     def add_override(self, rank: int, override: str) -> None:
-        """Merge a `path.to.key=value`."""
+        """Merge a `path.to.key=value` of `--set`."""
         dotted, separator, text = override.partition("=")
         path = tuple(dotted.strip().split("."))
         if not separator or not all(path):
@@ -140,7 +140,7 @@ class _Draft:
         self.merge(_nest_value(path, text if is_text else parse_value(text)), layer)
 
     def resolve_spelling(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Use the spelling of the files for names that a variable cannot spell (`MY_DOCS` for `my-docs`)."""
+        """Return a path with the files' spelling of names that a variable cannot spell (MY_DOCS for my-docs)."""
         resolved: list[str] = []
         node: object = self.data
         for step in path:
@@ -150,7 +150,7 @@ class _Draft:
         return tuple(resolved)
 
     def report_unknown_variables(self, rank: int, names: Sequence[str]) -> None:
-        """Note variables of ours that name no key, unless the configuration takes a secret from them."""
+        """Add an error for variables with our prefix that name no key, unless they hold a configured secret."""
         secret_variables = {value for _, path, value in self.leaves() if path[-1] == "env" and isinstance(value, str)}
         for name in names:
             if name not in secret_variables and not SECRET_ENV_NAME.fullmatch(name):
@@ -162,7 +162,7 @@ class _Draft:
                 )
 
     def merge(self, values: Mapping[str | int, Any], layer: _Layer) -> None:
-        """Lay values over what is there: mappings are joined, everything else (and a secret as a whole) is replaced."""
+        """Merge values into the data: mappings are merged, everything else (also a whole secret) is replaced."""
         self._merge(self.data, values, (), layer)
 
     def _merge(
@@ -180,18 +180,18 @@ class _Draft:
                 target[name] = value
 
     def leaves(self) -> Iterator[tuple[dict[str | int, Any], KeyPath, Any]]:
-        """Yield every value that is no mapping, with the mapping that holds it and its path."""
+        """Yield every value that is not a mapping, with its mapping and its path."""
         return _leaves(self.data, ())
 
     def find_layer(self, path: KeyPath) -> _Layer | None:
-        """Return where a key, or else its nearest parent, came from."""
+        """Return the origin of a key, or else of its nearest parent."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
         return None
 
     def add_error(self, path: KeyPath, text: str, *, is_missing: bool = False) -> None:
-        """Note what is wrong at a path; `is_missing` says that a key should be there."""
+        """Add an error at a path; with `is_missing` the key is absent."""
         layer = self.find_layer(path[:-1] if is_missing else path)
         line, location = layer.locate(path) if layer else (0, "configuration")
         rank = layer.rank if layer else 0
@@ -199,21 +199,21 @@ class _Draft:
         self.errors.append((rank, line, ": ".join(part for part in (location, dotted, text) if part)))
 
     def raise_errors(self) -> None:
-        """Raise what was found so far, in the order of the files and their lines."""
+        """Raise the errors so far, in the order of the files and their lines."""
         if self.errors:
             raise ConfigurationError(list(dict.fromkeys(text for _, _, text in sorted(self.errors))))
 
     def resolve_paths(self) -> None:
-        """Make every path absolute, seen from the file that names it."""
+        """Make every path absolute, relative to the file that contains it."""
         for container, path, value in self.leaves():
             layer = self.find_layer(path)
             base = layer.base if layer else Path.cwd()
             if isinstance(value, str) and self.is_path(path, value, base):
-                # Not Path.resolve: a link to a folder that moves later must stay a link.
+                # Not Path.resolve, which follows symbolic links: their targets may change later.
                 container[path[-1]] = os.path.abspath(base / os.path.expanduser(value))
 
     def is_path(self, path: KeyPath, value: str, base: Path) -> bool:
-        """Say whether a value is a path of this machine. A git URL is one when it looks so or is a folder here."""
+        """Return whether a value is a local path. A git URL is one if it looks like one or is a folder here."""
         kind = find_kind(self.data, path)
         if path[0] == "sources" and path[-1] == "url" and kind == "git":
             return value.startswith((".", "/", "~")) or (bool(value) and os.path.isdir(base / value))
@@ -223,7 +223,7 @@ class _Draft:
         )
 
     def check_missing(self, environment: Mapping[str, str], *, check_secrets: bool) -> None:
-        """Note files that do not exist and, if asked, secrets that are not there."""
+        """Add errors for files that do not exist and, with `check_secrets`, for missing secrets."""
         for _, path, value in self.leaves():
             is_secret = any(key.is_secret() and key.matches(path[:-1]) for key in self.keys)
             if not isinstance(value, str) or (is_secret and not check_secrets) or path[0] == "data_dir":
@@ -236,7 +236,7 @@ class _Draft:
                 self.add_error(path, f"does not exist: {value}")
 
     def check_sources(self) -> None:
-        """Note sources that agents name but nobody configured."""
+        """Add errors for sources of agents that are not configured."""
         sources, agents = self.data.get("sources") or {}, self.data.get("agents")
         if not isinstance(agents, dict) or not isinstance(sources, dict):
             return
@@ -248,13 +248,13 @@ class _Draft:
                     self.add_error(("agents", name, "sources", index), f"no source is named {source!r}{hint}")
 
     def validate(self) -> Settings | None:
-        """Return the settings, or note every fault that the model finds."""
+        """Return the settings, or add every error of the validation and return None."""
         try:
             return Settings.model_validate(self.data)
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 path = error_path(detail, self.data)
-                # The model as a whole repeats what was already found, with less of a place.
+                # Errors of the whole model repeat earlier ones, with a less exact place.
                 if path or not self.errors:
                     self.add_error(
                         path, describe_error(detail, path, self.data, self.keys), is_missing=detail["type"] == "missing"
@@ -263,12 +263,12 @@ class _Draft:
 
 
 def get_secret_values(settings: Settings) -> tuple[str, ...]:
-    """Return the values of all secrets that are there, for the log to hide."""
+    """Return the values of all secrets that are set, for the log to redact."""
     return tuple(secret.value() for secret in settings.secrets().values() if not secret.missing_reason())
 
 
 def parse_value(text: str) -> Any:
-    """Read the value of a variable or a `--set`: JSON, `[a, b]`, `null`; anything else is text as it stands.
+    """Parse the value of a variable or a `--set`: JSON, `[a, b]`, `null`; anything else is plain text.
 
     >>> parse_value("0.5"), parse_value("[a, b]"), parse_value("text")
     (0.5, ['a', 'b'], 'text')
@@ -283,7 +283,7 @@ def parse_value(text: str) -> Any:
 
 
 def _describe_missing_secret(key: str, value: str, environment: Mapping[str, str]) -> str:
-    """Say what is missing, or nothing; a name that is none is the model's to complain about."""
+    """Return what is missing, or an empty string; the validation reports malformed names."""
     if key == "env" and re.match(ENV_VARIABLE_PATTERN, value):
         return Secret(env=value).missing_reason(environment)
     return Secret(file=Path(value)).missing_reason() if key == "file" else ""
@@ -304,6 +304,6 @@ def _leaves(container: dict[str | int, Any], parent: KeyPath) -> Iterator[tuple[
 
 
 def _variable_name(key: SettingKey, names: Sequence[str]) -> str:
-    """Return the variable of a key, with the names that the user gave in place of `*`."""
+    """Return the variable of a key, with the user's names in place of `*`."""
     steps = [names[index] if step == "*" and index < len(names) else step for index, step in enumerate(key.path)]
     return ENV_PREFIX + "__".join(step.replace("*", "NAME") for step in steps).upper()

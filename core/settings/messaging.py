@@ -10,51 +10,49 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 
 from core.settings.base import Name, Secret, Section, Strategy
 
-# A person: a number or a code. Telegram's ids of groups and channels begin with a minus and stand for many people.
+# A person's id. Telegram's ids of groups and channels begin with a minus: they are no person.
 PlatformUserId = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]
 
 
 class AdministrationSettings(Section):
-    """Who may give the commands that change the bot, and how often it can be sent for news."""
+    """Who may use the commands that change the bot."""
 
-    owners: tuple[PlatformUserId, ...] = Field((), description="Who may do everything, as platform:user id")
-    platform_admins: bool = Field(False, description="A chat's administrators may look after the bot in that chat")
-    refresh_minutes: PositiveFloat = Field(5, description="Least time between two /refresh of one source, minutes")
-    audit_days: PositiveFloat | None = Field(365, description="How long the audit keeps its entries; null: for ever")
+    owners: tuple[PlatformUserId, ...] = Field((), description="People who may do everything, as platform:user id")
+    platform_admins: bool = Field(False, description="A chat's administrators may manage the bot in that chat")
+    refresh_minutes: PositiveFloat = Field(5, description="Minimum time between two /refresh of one source, minutes")
+    audit_days: PositiveFloat | None = Field(365, description="Days to keep entries of the audit log; null: for ever")
 
 
 class FeedbackSettings(Section):
     """Thumbs under answers (docs/feedback.md)."""
 
     thumbs: bool = Field(True, description="Offer thumbs under every answer to a question")
-    ask_why: bool = Field(True, description="Ask who pressed thumbs down what was wrong")
-    try_harder: bool = Field(
-        True, description="Let the asker have an unhelpful answer made once more, with more effort"
-    )
-    strategy: Strategy = Field("planning", description="For that: the search strategy, where a model is configured")
-    effort: float = Field(2, ge=1, le=10, description="For that: how many times budget.deadline_s it may take")
+    ask_why: bool = Field(True, description="After thumbs down, ask what was wrong")
+    try_harder: bool = Field(True, description="Let the asker request a second, more thorough answer")
+    strategy: Strategy = Field("planning", description="Strategy of that answer, if a model is configured")
+    effort: float = Field(2, ge=1, le=10, description="Time limit of that answer, as a multiple of budget.deadline_s")
 
 
-# A person of a platform: an id, or a name where the platform mentions people by it.
+# A person on a platform: an id, or a name where the platform mentions people by name.
 EscalationContact = Annotated[str, Field(pattern=r"^[a-z]+:@?[A-Za-z0-9_.]{1,64}$")]
 EscalationReason = Literal["nothing_found", "unsupported", "quoted"]
 
 
 class HandoffSettings(Section):
-    """Who is called when the bot cannot help, and whose answers it learns (docs/feedback.md)."""
+    """Who is notified when the bot cannot help, and whose answers it learns (docs/feedback.md)."""
 
-    people: tuple[EscalationContact, ...] = Field((), description="Who is called, as platform:id or telegram:@name")
+    people: tuple[EscalationContact, ...] = Field((), description="Who is notified, as platform:id or telegram:@name")
     when: tuple[EscalationReason, ...] = Field(
-        (), description="Besides /escalate: nothing was found, no statement was supported, no model could answer"
+        (), description="When, besides /escalate: nothing was found, no statement was supported, no model could answer"
     )
-    cooldown_minutes: NonNegativeFloat = Field(10, description="Least time between two calls in one chat, minutes")
+    cooldown_minutes: NonNegativeFloat = Field(10, description="Minimum time between two calls in one chat, minutes")
     trusted: tuple[PlatformUserId, ...] = Field(
-        (), description="Whose replies become answers to be reviewed, as platform:user id; those who look after it, too"
+        (), description="Whose replies become answers for review, as platform:user id; besides those who manage the bot"
     )
 
 
 TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
-# A chat as each platform numbers it, with the name of a further bot where that one is to write there.
+# A chat by its id on the platform, with `@name` where a further bot should write there.
 CHAT_PATTERN = re.compile(r"(?:telegram:-?\d+|discord:\d+|slack:[A-Z0-9]+|http:[^\s@]\S*?)(?:@[a-z0-9][a-z0-9_-]*)?")
 
 
@@ -62,8 +60,8 @@ class FollowedFeedSettings(Section):
     """A feed whose new entries are posts."""
 
     url: str = Field(pattern=r"^https?://[^/\s]+", description="The feed's address: RSS or Atom")
-    chat: str = Field(description="Where its entries are commented on, as platform:chat")
-    every_minutes: float = Field(5, ge=1, le=1440, description="Time between two looks at it")
+    chat: str = Field(description="The chat for the comments, as platform:chat")
+    every_minutes: float = Field(5, ge=1, le=1440, description="Minutes between two polls")
     allow_private: tuple[str, ...] = Field((), description="Host names that may have private addresses")
 
     @field_validator("chat")
@@ -78,27 +76,29 @@ class FollowedFeedSettings(Section):
 
 
 class AutoCommentSettings(Section):
-    """The auto-comment mode: posts in these chats and feeds are answered though nobody addressed the bot."""
+    """Auto-comments: the bot answers posts in these chats and feeds although nobody addressed it."""
 
-    chats: tuple[str, ...] = Field((), description="Whose posts are commented on, as platform:chat")
+    chats: tuple[str, ...] = Field((), description="Chats whose posts get a comment, as platform:chat")
     feeds: dict[Name, FollowedFeedSettings] = Field(
-        default_factory=dict, description="Feeds whose new entries are commented on in a chat, each with a name"
+        default_factory=dict, description="Feeds whose new entries get a comment in a chat, by name"
     )
-    include: tuple[str, ...] = Field((), description="Only posts with one of these words or phrases; none: all posts")
-    exclude: tuple[str, ...] = Field((), description="No posts with one of these")
+    include: tuple[str, ...] = Field((), description="Only posts with one of these words or phrases; empty: all posts")
+    exclude: tuple[str, ...] = Field((), description="Skip posts with one of these words or phrases")
     min_relevance: float | None = Field(
-        None, ge=-1, le=1, description="Least routing score of the best agent; null asks none"
+        None, ge=-1, le=1, description="Minimum routing score of the best agent; null: no minimum"
     )
-    needs_citation: bool = Field(True, description="Keep back comments that cite nothing")
-    replies_per_post: PositiveInt = Field(2, description="Replies of bots below a post at most, ours included")
-    per_hour: PositiveInt | None = Field(12, description="Comments per chat in an hour at most; null sets no limit")
+    needs_citation: bool = Field(True, description="Suppress comments without a citation")
+    replies_per_post: PositiveInt = Field(2, description="Maximum number of replies by bots below a post")
+    per_hour: PositiveInt | None = Field(12, description="Maximum number of comments per chat and hour; null: no limit")
     quiet_hours: str = Field(
-        "", pattern=rf"^(?:{TIME_PATTERN}-{TIME_PATTERN})?$", description="No comments then, as 22:00-07:00, local time"
+        "",
+        pattern=rf"^(?:{TIME_PATTERN}-{TIME_PATTERN})?$",
+        description="No comments at these local times, such as 22:00-07:00",
     )
-    deadline_s: PositiveFloat = Field(10, description="After so many seconds from the post on nothing is posted")
+    deadline_s: PositiveFloat = Field(10, description="A comment must be posted this soon after the post, seconds")
 
     def get_chats(self, platform: str) -> frozenset[str]:
-        """Return those of the chats that are on one platform, by their names there."""
+        """Return the chats on one platform, without the platform's name."""
         chat_parts = (entry.partition(":") for entry in self.chats)
         return frozenset(chat for chat_platform, _, chat in chat_parts if chat_platform == platform)
 
@@ -106,29 +106,31 @@ class AutoCommentSettings(Section):
 class RunSettings(Section):
     """The daemon."""
 
-    workers: PositiveInt = Field(64, description="Answers in the making at the same time")
-    grace_s: PositiveFloat = Field(20, description="After SIGTERM: time to finish what is in flight")
+    workers: PositiveInt = Field(64, description="Maximum number of answers at the same time")
+    grace_s: PositiveFloat = Field(20, description="After SIGTERM: time to finish messages in flight, seconds")
 
 
 class MetricsSettings(Section):
-    """Where numbers and health are asked for over HTTP. Nothing is counted without a port."""
+    """The HTTP endpoint for metrics and health. Without a port nothing is counted."""
 
     host: str = Field("127.0.0.1", description="The address to listen on")
-    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; null: none")
+    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; null: no endpoint")
 
 
 class JournalSettings(Section):
-    """How long the journal keeps what people said and were told. null keeps it for ever."""
+    """How long the journal keeps messages and replies. null: for ever."""
 
-    keep_days: PositiveFloat | None = Field(90, description="Texts and names of settled messages; whose usage it was")
-    keep_unanswered_days: PositiveFloat | None = Field(7, description="The same of messages that got no answer")
+    keep_days: PositiveFloat | None = Field(90, description="Days to keep texts, names and usage of finished messages")
+    keep_unanswered_days: PositiveFloat | None = Field(7, description="The same for messages without an answer")
 
 
 class LogSettings(Section):
-    """Where the log goes is standard error; this is how it looks. auto: console in a terminal, JSON in a service."""
+    """The log, which goes to standard error. auto: console in a terminal, JSON in a service."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="From which level up")
-    format: Literal["auto", "json", "console"] = Field("auto", description="One JSON object or one coloured line each")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log")
+    format: Literal["auto", "json", "console"] = Field(
+        "auto", description="json: one object per event; console: a coloured line"
+    )
 
 
 GateMode = Literal["off", "mention", "auto"]
@@ -140,47 +142,47 @@ class TelegramSettings(Section):
     """One Telegram bot."""
 
     token: Secret = Field(description="From @BotFather")
-    api_url: str = Field("https://api.telegram.org", description="Another Bot API server, for a local one")
+    api_url: str = Field("https://api.telegram.org", description="Address of the Bot API server")
 
 
 class GateWeightSettings(Section):
-    """What the signs of a question for the bot weigh (logistic regression). `kimas eval gate --fit` finds others."""
+    """Weights of the gate's signals (logistic regression). `kimas eval gate --fit` fits them."""
 
-    base: float = Field(-2.5, description="Where the sum begins")
-    personal: float = Field(-2.0, description="1 where it is about people, plans or opinions")
-    match: float = Field(16.5, description="Cosine of the best passage times the share of the words that it has")
-    foreign: float = Field(-5.5, description="Share of the names in it that the nearest passages do not know")
+    base: float = Field(-2.5, description="The intercept")
+    personal: float = Field(-2.0, description="For messages about people, plans or opinions")
+    match: float = Field(16.5, description="For the best passage's cosine times the share of the words in it")
+    foreign: float = Field(-5.5, description="For the share of names that the nearest passages do not contain")
 
 
 class GateSettings(Section):
-    """Where and when the bot may speak. Elsewhere it is silent, and the journal says why."""
+    """Where and when the bot may answer. Otherwise it is silent, and the journal records the reason."""
 
     private: bool = Field(True, description="Answer in private chats")
-    chats: tuple[str, ...] = Field((), description="Groups where the bot answers, as platform:chat; none means all")
-    mode: GateMode = Field("mention", description="In groups: off, when mentioned, or also unasked (auto)")
-    modes: dict[ChatName, GateMode] = Field(default_factory=dict, description="Another mode by platform:chat")
-    threshold: Probability = Field(0.5, description="For auto: how sure it must be that it can help")
+    chats: tuple[str, ...] = Field((), description="Groups where the bot answers, as platform:chat; empty: all")
+    mode: GateMode = Field("mention", description="In groups: off, only when mentioned, or also without (auto)")
+    modes: dict[ChatName, GateMode] = Field(default_factory=dict, description="Mode of single chats, by platform:chat")
+    threshold: Probability = Field(0.5, description="For auto: minimum probability that the bot can help")
     thresholds: dict[ChatName, Probability] = Field(
-        default_factory=dict, description="Another threshold by platform:chat"
+        default_factory=dict, description="Threshold of single chats, by platform:chat"
     )
     grey: Literal["silent", "suggest", "clarify"] = Field(
-        "silent", description="For auto: just below the threshold, be silent, offer an answer, or ask for details"
+        "silent", description="For auto: just below the threshold be silent, offer an answer, or ask for details"
     )
-    grey_width: Probability = Field(0.15, description="How far below the threshold that reaches")
-    wait_s: float = Field(15, ge=0, le=600, description="For auto: how long people have to answer first, seconds")
-    cooldown_s: NonNegativeFloat = Field(60, description="For auto: time between two answers in one chat, seconds")
+    grey_width: Probability = Field(0.15, description="How far below the threshold grey applies")
+    wait_s: float = Field(15, ge=0, le=600, description="For auto: how long people may answer first, seconds")
+    cooldown_s: NonNegativeFloat = Field(60, description="For auto: pause after an answer in the chat, seconds")
     repeated: Literal["silent", "point"] = Field(
-        "silent", description="For auto: when it was answered in the chat before, be silent or point there"
+        "silent", description="For auto: when the chat has the answer already, be silent or point to it"
     )
-    repeated_hours: NonNegativeFloat = Field(24, description="How long ago that may be; 0: never")
+    repeated_hours: NonNegativeFloat = Field(24, description="How old that answer may be, hours; 0: never")
     follow_up_minutes: NonNegativeFloat = Field(
-        30, description="In a thread: how long after an answer a question needs no mention; 0: always needs one"
+        30, description="In a thread: minutes after an answer in which a question needs no mention; 0: always needs one"
     )
     answers_in_10_min: int = Field(20, ge=1, le=200, description="Answers to one account in one chat; more is a loop")
     weights: GateWeightSettings = GateWeightSettings()
 
     def get_mode(self, chat: str, *, private: bool) -> GateMode:
-        """Return the mode of a chat (`platform:chat`); a private one is off only where it is named."""
+        """Return the mode of a chat (`platform:chat`). A private chat is off only if `modes` names it."""
         return self.modes.get(chat, "mention" if private else self.mode)
 
     def get_threshold(self, chat: str) -> float:
@@ -192,23 +194,23 @@ class DiscordSettings(Section):
     """One Discord bot."""
 
     token: Secret = Field(description="From the developer portal")
-    api_url: str = Field("https://discord.com/api/v10", description="Another API server, for a proxy or tests")
+    api_url: str = Field("https://discord.com/api/v10", description="Address of the API server, for a proxy or tests")
     catch_up_hours: float = Field(
-        24, ge=0, le=336, description="After a break, read what was written in so many hours; 0 reads nothing"
+        24, ge=0, le=336, description="After a lost connection, read the messages of up to this many hours; 0: none"
     )
     follow_threads: bool = Field(True, description="In a thread where the bot has answered, follow-ups need no mention")
 
 
 class SlackSettings(Section):
-    """One Slack app in one workspace. Exactly one of `app_token` and `signing_secret` says how events arrive."""
+    """One Slack app in one workspace. Events arrive by `app_token` or `signing_secret`: exactly one is set."""
 
     bot_token: Secret = Field(description="Begins with xoxb-")
-    app_token: Secret | None = Field(None, description="Begins with xapp-: events come through Socket Mode")
-    signing_secret: Secret | None = Field(None, description="Slack sends the events to us over HTTP, signed with it")
+    app_token: Secret | None = Field(None, description="Begins with xapp-: events arrive through Socket Mode")
+    signing_secret: Secret | None = Field(None, description="Signs Slack's requests: events arrive over HTTP")
     host: str = Field("127.0.0.1", description="For HTTP: the address to listen on")
     port: int = Field(3000, ge=0, le=65535, description="For HTTP: the port to listen on")
     path: str = Field("/slack/events", pattern="^/", description="For HTTP: the path of the request URLs")
-    api_url: str = Field("https://slack.com/api/", description="Another Web API server, for a gateway or tests")
+    api_url: str = Field("https://slack.com/api/", description="Address of the Web API server, for a gateway or tests")
 
     @model_validator(mode="after")
     def _check_event_transport(self) -> SlackSettings:
@@ -218,15 +220,15 @@ class SlackSettings(Section):
 
 
 class HttpSettings(Section):
-    """A network that posts its messages to us and takes the replies at an address of its own."""
+    """Another network: it posts messages to the bot and receives replies at its callback URL."""
 
-    secret: Secret = Field(description="Shared with the network: it signs what it sends, we sign what we send")
+    secret: Secret = Field(description="Shared with the network: both sides sign their requests with it")
     callback_url: str = Field(pattern=r"^https?://", description="Where replies are posted")
     host: str = Field("127.0.0.1", description="The address to listen on")
     port: int = Field(8088, ge=0, le=65535, description="The port to listen on")
-    max_kb: PositiveInt = Field(64, description="Larger events are refused")
-    partials: bool = Field(False, description="Send the reply while it is being written, too")
-    timeout_s: PositiveFloat = Field(10, description="Longest time for one callback, seconds")
+    max_kb: PositiveInt = Field(64, description="Larger events are rejected, KB")
+    partials: bool = Field(False, description="Also send the reply while it is being written")
+    timeout_s: PositiveFloat = Field(10, description="Time limit for one callback, seconds")
     allow_private: tuple[str, ...] = Field((), description="Host names of the callback that may have private addresses")
 
 

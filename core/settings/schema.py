@@ -27,14 +27,14 @@ def json_schema() -> str:
 
 @dataclass(frozen=True, slots=True)
 class SettingKey:
-    """One key. In `path`, `*` stands for a name that the user gives; `kind` is set below sections that have a kind."""
+    """One key. In `path`, `*` is a name that the user chooses; `kind` is set below sections that have a kind."""
 
     path: tuple[str, ...]
     field: FieldInfo
     kind: str = ""
 
     def matches(self, path: Sequence[str | int], kind: str = "") -> bool:
-        """Say whether a path of the configuration is this key; `kind` narrows it, empty takes any."""
+        """Return whether a path of the configuration is this key; an empty `kind` matches any."""
         return (
             len(path) == len(self.path)
             and all(expected in ("*", step) for expected, step in zip(self.path, path, strict=True))
@@ -42,19 +42,19 @@ class SettingKey:
         )
 
     def is_path(self) -> bool:
-        """Say whether the value names a file or folder."""
+        """Return whether the value is the path of a file or folder."""
         return Path in _union_members(self.field.annotation)
 
     def is_path_mapping(self) -> bool:
-        """Say whether the value is a mapping from names to files or folders."""
+        """Return whether the value maps names to paths of files or folders."""
         return get_origin(self.field.annotation) is dict and get_args(self.field.annotation)[1] is Path
 
     def is_text(self) -> bool:
-        """Say whether the value is plain text, to be taken as it stands."""
+        """Return whether the value is plain text, which is not parsed."""
         return set(_union_members(self.field.annotation)) <= {str, type(None)}
 
     def is_secret(self) -> bool:
-        """Say whether the value is a `Secret`."""
+        """Return whether the value is a `Secret`."""
         return Secret in _union_members(self.field.annotation)
 
 
@@ -68,7 +68,7 @@ def iter_setting_keys(
 
 
 def find_kind(data: object, path: Sequence[str | int]) -> str:
-    """Return the kind of the section of a raw configuration that encloses this path, or nothing."""
+    """Return the kind of the innermost section around a path of the raw configuration, or an empty string."""
     kind = ""
     for step in path:
         if not isinstance(data, Mapping):

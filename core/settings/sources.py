@@ -12,54 +12,52 @@ from core.settings.base import Name, Secret, Section
 
 
 class LiveSource(Section):
-    """What sources that are asked at question time share."""
+    """The settings that all live sources share: they are queried for each question."""
 
-    limit: int = Field(8, ge=1, le=50, description="Results taken at most")
-    timeout_s: PositiveFloat = Field(4, description="Longest time for one call, seconds")
-    cache_s: float = Field(300, ge=0, description="How long the results of a query are used again, seconds; 0: never")
+    limit: int = Field(8, ge=1, le=50, description="Maximum number of results")
+    timeout_s: PositiveFloat = Field(4, description="Time limit for one call, seconds")
+    cache_s: float = Field(300, ge=0, description="How long the results of a query are cached, seconds; 0: not at all")
     allow_private: tuple[str, ...] = Field((), description="Host names that may have private addresses")
-    api_key: Secret | None = Field(None, description="Put in where a template says {api_key}")
+    api_key: Secret | None = Field(None, description="Replaces {api_key} in the templates")
     ask: Literal["always", "when_needed"] = Field(
-        "always", description="when_needed: not where stored passages of the same agent already answer the question"
+        "always", description="when_needed: only if the stored passages of the same agent do not answer the question"
     )
     enough: float = Field(
-        0.6, ge=0, le=1, description="For when_needed: how similar to the question a stored passage must be for that"
+        0.6, ge=0, le=1, description="For when_needed: minimum similarity of a stored passage that answers the question"
     )
-    requests_per_day: PositiveInt | None = Field(
-        None, description="Requests sent from midnight to midnight at most; null sets no limit"
-    )
+    requests_per_day: PositiveInt | None = Field(None, description="Maximum number of requests per day; null: no limit")
 
 
 class HttpApiSource(LiveSource):
-    """Any HTTP API that answers a query with JSON, asked at question time: request templates and a response mapping.
+    """Any HTTP API with JSON replies, queried for each question by request templates and a response mapping.
 
-    Templates may hold {query}, {limit}, {page} and {api_key}. The mapping is written in JMESPath.
+    Templates may contain {query}, {limit}, {page} and {api_key}. The mapping is written in JMESPath.
     """
 
     kind: Literal["http_api"]
     url: str = Field(min_length=1, description="Address; placeholders in it are percent-encoded")
-    method: Literal["GET", "POST"] = Field("GET", description="How it is asked")
-    params: dict[str, str] = Field(default_factory=dict, description="Query parameters; empty ones are left out")
+    method: Literal["GET", "POST"] = Field("GET", description="Method of the request")
+    params: dict[str, str] = Field(default_factory=dict, description="Query parameters; empty ones are omitted")
     headers: dict[str, str] = Field(default_factory=dict, description="Headers")
     body: dict[str, Any] = Field(default_factory=dict, description="JSON body for POST; templates at any depth")
-    results: str = Field("results", description="JMESPath to the list of results; @ for the whole reply")
-    title: str = Field("title", description="JMESPath within a result to its title")
-    text: str = Field("text", description="JMESPath within a result to its text; lists are joined")
-    link: str = Field("url", description="JMESPath within a result to its address")
-    date: str = Field("date", description="JMESPath within a result to its date")
-    pages: int = Field(1, ge=1, le=5, description="Pages asked for, all at once, where {page} is used")
+    results: str = Field("results", description="JMESPath of the list of results; @ for the whole reply")
+    title: str = Field("title", description="JMESPath of the title within a result")
+    text: str = Field("text", description="JMESPath of the text within a result; lists are joined")
+    link: str = Field("url", description="JMESPath of the URL within a result")
+    date: str = Field("date", description="JMESPath of the date within a result")
+    pages: int = Field(1, ge=1, le=5, description="Number of pages to request at once, where {page} is used")
     first_page: int = Field(1, ge=0, description="Number of the first page")
 
 
 class SearchApiSource(LiveSource):
-    """A web search service, asked at question time."""
+    """A web search service, queried for each question."""
 
     kind: Literal["search_api"]
-    provider: Literal["tavily", "brave", "searxng", "google", "bing"] = Field(description="Whose API it is")
-    base_url: str = Field("", description="Another address of the API; needed for searxng and bing")
-    engine: str = Field("", description="For google: the search engine's id")
+    provider: Literal["tavily", "brave", "searxng", "google", "bing"] = Field(description="The provider of the API")
+    base_url: str = Field("", description="Address of the API; required for searxng and bing")
+    engine: str = Field("", description="For google: id of the search engine")
     sites: tuple[str, ...] = Field((), description="Only results from these domains")
-    fresh: Literal["day", "week", "month", "year"] | None = Field(None, description="Only results as new as this")
+    fresh: Literal["day", "week", "month", "year"] | None = Field(None, description="Maximum age of the results")
     language: str = Field("", pattern=r"^([a-z]{2}(-[A-Z]{2})?)?$", description="Preferred language, such as en or zh")
 
     @model_validator(mode="after")
@@ -74,33 +72,30 @@ class SearchApiSource(LiveSource):
 
 
 class RemoteRagSource(LiveSource):
-    """Knowledge bases of a remote retrieval service, asked at question time."""
+    """Knowledge bases of a remote retrieval service, queried for each question."""
 
     kind: Literal["remote_rag"]
-    base_url: str = Field(pattern=r"^https?://[^/\s]+", description="Address above /bases/ID/search")
+    base_url: str = Field(pattern=r"^https?://[^/\s]+", description="Address of the service, without /bases/ID/search")
     bases: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        min_length=1, description="Ids of its knowledge bases, each with what its scores are multiplied with"
+        min_length=1, description="Ids of its knowledge bases, each with a factor for its scores"
     )
-    enhanced: bool = Field(True, description="Ask /retrieve, and /search where there is none; false: /search only")
-    use_rerank: bool = Field(True, description="Let /retrieve rerank what it found")
-    use_compression: bool = Field(False, description="Let /retrieve shorten what it found")
-    body: dict[str, Any] = Field(default_factory=dict, description="More for the JSON body beside query and limit")
+    enhanced: bool = Field(True, description="Use /retrieve, or /search if it does not exist; false: only /search")
+    use_rerank: bool = Field(True, description="Let /retrieve rerank its results")
+    use_compression: bool = Field(False, description="Let /retrieve shorten its results")
+    body: dict[str, Any] = Field(default_factory=dict, description="Further fields of the JSON body")
     api_key: Secret | None = Field(None, description="Sent as a bearer token")
 
 
 class RefreshSettings(Section):
-    """When `kimas run` refreshes a source: every so many minutes, or at the times of a cron expression."""
+    """When `kimas run` refreshes a source: at an interval or at the times of a cron expression."""
 
     minutes: float | None = Field(
-        None, ge=0, description="Time between two refreshes; null: knowledge.refresh_minutes; 0: at each start only"
+        None, ge=0, description="Minutes between two refreshes; null: knowledge.refresh_minutes; 0: only at the start"
     )
     cron: str = Field("", description="Instead: minute, hour, day, month and weekday, such as 30 6 * * mon-fri")
-    timezone: str = Field("", description="Of cron: a name such as Europe/Berlin; empty means the machine's own")
+    timezone: str = Field("", description="Time zone of cron, such as Europe/Berlin; empty: the machine's")
     jitter: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="Latest delay, as a share of the time to the next refresh; null: 0.1, with cron none",
+        None, ge=0, le=1, description="Maximum random delay, as a share of the interval; null: 0.1, or none with cron"
     )
 
     @model_validator(mode="after")
@@ -117,18 +112,18 @@ class RefreshSettings(Section):
 
 
 class StoredSource(Section):
-    """What sources that are read into the store share."""
+    """The settings that all stored sources share."""
 
     refresh: RefreshSettings = RefreshSettings()
 
 
 class LinkedSource(StoredSource):
-    """What file-like sources share."""
+    """The settings that sources of files share."""
 
-    include: tuple[str, ...] = Field((), description="Git-style globs of the paths to take; none means all")
-    exclude: tuple[str, ...] = Field((), description="Git-style globs of the paths to leave out")
-    link: str = Field("", description="Link template with {path}, {start}, {end} and, for git, {commit}")
-    max_file_kb: PositiveInt = Field(1024, description="Larger files are skipped and counted")
+    include: tuple[str, ...] = Field((), description="Git-style globs of the paths to read; empty: all")
+    exclude: tuple[str, ...] = Field((), description="Git-style globs of the paths to skip")
+    link: str = Field("", description="Template of links with {path}, {start}, {end} and, for git, {commit}")
+    max_file_kb: PositiveInt = Field(1024, description="Larger files are skipped and counted, KB")
     max_document_kb: PositiveInt = Field(20480, description="The same for PDF, office documents, HTML and notebooks")
 
 
@@ -144,17 +139,17 @@ class GitSource(LinkedSource):
 
     kind: Literal["git"]
     url: str = Field(min_length=1, description="Remote URL or local path")
-    branch: str = Field("", description="Branch or tag; empty means the default branch")
+    branch: str = Field("", description="Branch or tag; empty: the default branch")
     branches: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        (), description="Several branches or tags in place of branch, the most important first"
+        (), description="Several branches or tags instead of branch, the most important first"
     )
-    timeout_s: PositiveFloat = Field(300, description="Longest time a clone or fetch may take, seconds")
-    token: Secret | None = Field(None, description="An access token that may read, for an https address")
-    username: str = Field("git", pattern=r"^[^\s:]+$", description="Name that goes with the token, where it matters")
+    timeout_s: PositiveFloat = Field(300, description="Time limit for a clone or fetch, seconds")
+    token: Secret | None = Field(None, description="Access token with read permission, for an https address")
+    username: str = Field("git", pattern=r"^[^\s:]+$", description="User name for the token, if the server checks it")
     ssh_key: Path | None = Field(None, description="A private key without passphrase, for an SSH address")
-    known_hosts: Path | None = Field(None, description="Keys of servers; none: those that ssh knows")
+    known_hosts: Path | None = Field(None, description="File with the keys of servers; null: those of ssh")
     host_keys: Literal["strict", "accept_new"] = Field(
-        "strict", description="Whether an SSH server that is not known yet is refused, or learned"
+        "strict", description="An unknown SSH server: strict refuses it, accept_new remembers it"
     )
 
     @model_validator(mode="after")
@@ -162,73 +157,73 @@ class GitSource(LinkedSource):
         if self.branch and self.branches:
             raise ValueError("give branch or branches, not both")
         if len(set(self.branches)) < len(self.branches):
-            raise ValueError("branches names one twice")
+            raise ValueError("branches contains a name twice")
         scheme = self.url.partition("://")[0] if "://" in self.url else ""
         if self.token and not (scheme == "https" or re.match(r"http://(127\.0\.0\.1|localhost)[:/]", self.url)):
-            raise ValueError("token needs an https address, so that nobody reads it on its way")
+            raise ValueError("token needs an https address, so that it travels encrypted")
         if self.token and "@" in self.url.partition("://")[2].partition("/")[0]:
-            raise ValueError("give token, or a name in url, not both")
+            raise ValueError("give token or a user name in url, not both")
         if scheme in ("http", "https", "file") and (self.ssh_key or self.known_hosts):
             raise ValueError("ssh_key and known_hosts need an SSH address (git@HOST:PATH or ssh://)")
         return self
 
 
 class FaqSource(StoredSource):
-    """Questions with answers, from YAML, CSV or JSON Lines."""
+    """Questions and answers from YAML, CSV or JSON Lines."""
 
     kind: Literal["faq"]
     path: Path = Field(description="A file ending in .yaml, .yml, .csv or .jsonl")
-    link: str = Field("", description="Link template with {path}, {start} and {end}")
+    link: str = Field("", description="Template of links with {path}, {start} and {end}")
 
 
 class LearnedSource(StoredSource):
-    """Answers that trusted people gave and somebody approved (docs/feedback.md)."""
+    """Approved answers of trusted people (docs/feedback.md)."""
 
     kind: Literal["learned"]
 
 
 class WebSource(StoredSource):
-    """What sources that are fetched over the web share."""
+    """The settings that sources on the web share."""
 
-    timeout_s: PositiveFloat = Field(20, description="Longest time for one request, seconds")
-    max_page_kb: PositiveInt = Field(2048, description="Larger pages are skipped and counted")
+    timeout_s: PositiveFloat = Field(20, description="Time limit for one request, seconds")
+    max_page_kb: PositiveInt = Field(2048, description="Larger pages are skipped and counted, KB")
     allow_private: tuple[str, ...] = Field((), description="Host names that may have private addresses")
 
 
 class WebsiteSource(WebSource):
-    """The pages of one web site: those that its sitemap lists, and those that its first page leads to."""
+    """The pages of one web site: from its sitemap, and by links from its first page."""
 
     kind: Literal["website"]
     url: str = Field(pattern=r"^https?://[^/\s]+", description="The first page")
-    sitemap: bool = Field(True, description="Use the site's sitemap where it has one")
-    include: tuple[str, ...] = Field((), description="Git-style globs of the paths to take; none means all")
-    exclude: tuple[str, ...] = Field((), description="Git-style globs of the paths to leave out")
-    depth: int = Field(3, ge=0, le=20, description="Links followed from the first page, one after the other, at most")
-    max_pages: PositiveInt = Field(500, description="Pages taken at most")
-    delay_s: float = Field(0.5, ge=0, description="Pause between two requests, seconds; robots.txt may ask for more")
+    sitemap: bool = Field(True, description="Use the site's sitemap if it has one")
+    include: tuple[str, ...] = Field((), description="Git-style globs of the paths to read; empty: all")
+    exclude: tuple[str, ...] = Field((), description="Git-style globs of the paths to skip")
+    depth: int = Field(3, ge=0, le=20, description="Maximum number of links from the first page to a page")
+    max_pages: PositiveInt = Field(500, description="Maximum number of pages")
+    delay_s: float = Field(0.5, ge=0, description="Pause between two requests, seconds; robots.txt may demand more")
 
 
 class FeedSource(WebSource):
-    """A feed: RSS or Atom."""
+    """An RSS or Atom feed."""
 
     kind: Literal["feed"]
     url: str = Field(pattern=r"^https?://[^/\s]+", description="The feed's address")
-    max_entries: PositiveInt = Field(200, description="Entries kept at most, the newest first")
-    keep_days: PositiveInt = Field(365, description="Older entries are forgotten")
+    max_entries: PositiveInt = Field(200, description="Maximum number of entries; the newest stay")
+    keep_days: PositiveInt = Field(365, description="Older entries are removed, days")
 
 
 class ForgeSource(WebSource):
-    """What the items of a repository's host share: issues, discussions, releases, read through its API."""
+    """The settings that GitHub and GitLab share: issues, discussions and releases, read through the API."""
 
-    token: Secret | None = Field(None, description="An access token that may read; public projects do without")
-    state: Literal["open", "closed", "all"] = Field("all", description="Issues and discussions in this state only")
-    labels: tuple[str, ...] = Field((), description="Only issues and discussions with one of these labels; none: all")
-    exclude_labels: tuple[str, ...] = Field((), description="Issues and discussions with one of these are left out")
-    max_items: PositiveInt = Field(1000, description="Items of each kind taken at most, those changed last first")
-    max_comments: int = Field(50, ge=0, le=100, description="Comments taken of an item at most, the first ones")
-    skip_authors: tuple[str, ...] = Field((), description="Whose comments are left out; those of bots always are")
-    full_days: PositiveFloat = Field(7, description="How often all is read anew, days: what was deleted goes then")
-    max_page_kb: PositiveInt = Field(16384, description="A larger reply is refused")
+    token: Secret | None = Field(None, description="Access token with read permission; public projects need none")
+    state: Literal["open", "closed", "all"] = Field("all", description="Only issues and discussions in this state")
+    labels: tuple[str, ...] = Field((), description="Only issues and discussions with one of these labels; empty: all")
+    exclude_labels: tuple[str, ...] = Field((), description="Skip issues and discussions with one of these labels")
+    max_items: PositiveInt = Field(1000, description="Maximum number of items of each kind, the last changed first")
+    max_comments: int = Field(50, ge=0, le=100, description="Maximum number of comments per item, the first ones")
+    skip_authors: tuple[str, ...] = Field((), description="Skip the comments of these people, besides bots")
+    full_days: PositiveFloat = Field(7, description="Days between two complete reads, which also remove deleted items")
+    max_page_kb: PositiveInt = Field(16384, description="Larger replies are rejected, KB")
 
 
 class GithubSource(ForgeSource):
@@ -237,16 +232,18 @@ class GithubSource(ForgeSource):
     kind: Literal["github"]
     repository: str = Field(pattern=r"^[A-Za-z0-9_-]+/[A-Za-z0-9._-]+$", description="owner/name")
     api_url: str = Field(
-        "https://api.github.com", pattern=r"^https?://[^/\s]+", description="Of your own server: https://HOST/api/v3"
+        "https://api.github.com",
+        pattern=r"^https?://[^/\s]+",
+        description="Address of the API; on your own server https://HOST/api/v3",
     )
     take: tuple[Literal["issues", "discussions", "releases"], ...] = Field(
-        ("issues", "releases"), min_length=1, description="What is taken; discussions need a token"
+        ("issues", "releases"), min_length=1, description="What to read; discussions need a token"
     )
 
     @model_validator(mode="after")
     def _check_token(self) -> GithubSource:
         if "discussions" in self.take and self.token is None:
-            raise ValueError("take: discussions need token, for GitHub gives them to nobody without")
+            raise ValueError("take: discussions need token; GitHub requires one for them")
         return self
 
 
@@ -256,27 +253,27 @@ class GitlabSource(ForgeSource):
     kind: Literal["gitlab"]
     project: str = Field(pattern=r"^[A-Za-z0-9._/-]+$", description="group/name, or the project's number")
     api_url: str = Field(
-        "https://gitlab.com/api/v4", pattern=r"^https?://[^/\s]+", description="Of your own server: https://HOST/api/v4"
+        "https://gitlab.com/api/v4",
+        pattern=r"^https?://[^/\s]+",
+        description="Address of the API; on your own server https://HOST/api/v4",
     )
     take: tuple[Literal["issues", "releases"], ...] = Field(
-        ("issues", "releases"), min_length=1, description="What is taken"
+        ("issues", "releases"), min_length=1, description="What to read"
     )
 
 
 class StandingSource(StoredSource):
-    """Standing queries: asked of a live source at each refresh, their results stored for a while."""
+    """Standing queries: sent to a live source at each refresh; their results are stored for a while."""
 
     kind: Literal["standing"]
-    of: Name = Field(description="Name of the live source that is asked")
+    of: Name = Field(description="Name of the live source")
     queries: tuple[Annotated[str, Field(min_length=1, max_length=400)], ...] = Field(
-        (), max_length=1000, description="What it is asked"
+        (), max_length=1000, description="The queries"
     )
-    queries_file: Path | None = Field(None, description="More queries: a text file with one in each line")
-    keep_hours: PositiveFloat = Field(
-        48, description="A result that was not found again for so long is no longer shown"
-    )
-    limit: int = Field(8, ge=1, le=50, description="Results kept of each query at most")
-    timeout_s: PositiveFloat = Field(20, description="Longest time for one query, seconds")
+    queries_file: Path | None = Field(None, description="More queries: a text file with one per line")
+    keep_hours: PositiveFloat = Field(48, description="Hours after which a result that no longer appears is removed")
+    limit: int = Field(8, ge=1, le=50, description="Maximum number of results per query")
+    timeout_s: PositiveFloat = Field(20, description="Time limit for one query, seconds")
 
     @model_validator(mode="after")
     def _check_queries(self) -> StandingSource:
@@ -286,12 +283,12 @@ class StandingSource(StoredSource):
 
 
 class OwnSource(StoredSource):
-    """A source of your own, which an installed package offers."""
+    """A source of your own, which an installed package provides."""
 
     kind: Literal["own"]
     plugin: str = Field(min_length=1, description="Name of its entry point in the group kimas.sources")
-    options: dict[str, Any] = Field(default_factory=dict, description="What it is told, as it wants it")
-    timeout_s: PositiveFloat = Field(300, description="Longest time for its list and for each document, seconds")
+    options: dict[str, Any] = Field(default_factory=dict, description="Options that are passed to it")
+    timeout_s: PositiveFloat = Field(300, description="Time limit for its list and for each document, seconds")
 
 
 SourceSettings = Annotated[

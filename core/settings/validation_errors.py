@@ -1,4 +1,4 @@
-"""Words for what pydantic finds wrong: one sentence per fault, in the terms of the configuration file."""
+"""Turns pydantic's validation errors into sentences, in the terms of the configuration file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TYPE_NAMES = {dict: "a mapping", list: "a list", str: "text", type(None): "noth
 
 
 def error_path(error: ErrorDetails, data: Mapping[Any, Any]) -> KeyPath:
-    """Return the path in the configuration that an error is about, without what pydantic puts in between."""
+    """Return the path of an error in the configuration, without the steps that pydantic adds."""
     path: list[str | int] = []
     node: object = data
     is_kind_tag = False
@@ -54,7 +54,7 @@ def error_path(error: ErrorDetails, data: Mapping[Any, Any]) -> KeyPath:
 
 
 def describe_error(error: ErrorDetails, path: KeyPath, data: Mapping[Any, Any], keys: Collection[SettingKey]) -> str:
-    """Return what is wrong at a path, in words. Never repeats a value that may be a secret."""
+    """Return a sentence about the error at a path. It never repeats a value that may be a secret."""
     context = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
@@ -90,7 +90,7 @@ def _describe_wrong_value(error: ErrorDetails, *, is_secret: bool) -> str:
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """Return `; did you mean x?`, or the list of what is known where nothing is near."""
+    """Return `; did you mean x?`, or the list of candidates if none is similar."""
     names = sorted(set(candidates))
     matches = get_close_matches(name, names, n=1, cutoff=0.6)
     if matches:
@@ -99,7 +99,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
 
 
 def sibling_keys(path: KeyPath, data: Mapping[Any, Any], keys: Collection[SettingKey]) -> list[str]:
-    """Return the names of the keys that may stand at the level of a path."""
+    """Return the names of the keys that are valid at the level of a path."""
     kind = find_kind(data, path)
     return [
         key.path[-1]
@@ -122,7 +122,7 @@ def _get_child(value: object, step: str | int) -> object:
 
 
 def _format_value(value: object, expected_type: str = "") -> str:
-    """Show a value; where a whole section or list was expected, only its type (it may be a misplaced secret)."""
+    """Return a value for display; only its type where a section or list was expected (it may be a misplaced secret)."""
     if isinstance(value, bool):
         return str(value).lower()
     if type(value) in (dict, list, type(None)) or expected_type in ("a mapping", "a list"):

@@ -1,6 +1,6 @@
 """YAML as plain data with line numbers. The one module that imports `yaml`.
 
-Scalars follow the core schema of YAML 1.2: only `true` and `false` are booleans (`no` and `on` are words), `12:30` and
+Scalars follow the core schema of YAML 1.2: only true and false are booleans (no and on are text), `12:30` and
 `2024-05-01` stay text. Keys are words or whole numbers. Tags beyond that schema and merge keys (`<<`) are not
 supported; anchors and aliases are.
 """
@@ -35,7 +35,7 @@ _RESOLVERS = (
 
 
 class YamlFileError(ValueError):
-    """A file that is not usable YAML. The message starts with `file:line:column`, or with `file` where no line fits."""
+    """A file is not usable YAML. The message starts with file:line:column, or with the file if no line applies."""
 
     def __init__(self, path: Path, problem: str, line: int = 0, column: int = 0) -> None:
         self.path = path
@@ -47,14 +47,14 @@ class YamlFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
-    """What a YAML file says. `lines` maps the path of every key and list item to its 1-based line."""
+    """The content of a YAML file. `lines` maps the path of every key and list item to its 1-based line."""
 
     path: Path
     data: Any
     lines: Mapping[KeyPath, int]
 
     def get_line(self, keys: Sequence[str | int]) -> int:
-        """Return the line of a key or item, or of its nearest ancestor that the file has; 1 when there is none."""
+        """Return the line of a key or item, or of its nearest ancestor in the file; 1 if there is none."""
         for length in range(len(keys), 0, -1):
             line = self.lines.get(tuple(keys[:length]))
             if line is not None:
@@ -76,7 +76,7 @@ def read_yaml(path: Path) -> YamlFile:
 
 
 def parse_yaml(raw: bytes, path: Path) -> YamlFile:
-    """Read the content of a file as `read_yaml` does; `path` is what faults name."""
+    """Parse the content of a file as `read_yaml` does; `path` is for the error messages."""
     builder = _Builder(path)
     try:
         loader_class = _loader_class()
@@ -104,7 +104,7 @@ def _loader_class() -> Any:
 
 
 def _check_depth(path: Path, raw: bytes, loader_class: Any) -> None:
-    """Look at the nesting before composing, which is recursive: in the C library a deep file ends the process."""
+    """Check the nesting before composing, which is recursive: a deep file crashes the C library."""
     depth = 0
     for event in yaml.parse(raw, loader_class):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -123,7 +123,7 @@ def _compose(raw: bytes, loader_class: Any) -> yaml.Node | None:
 
 
 class _Builder:
-    """Turns nodes into data and notes the lines on the way."""
+    """Turns nodes into data and records their lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -205,7 +205,7 @@ def _join_lines(text: str) -> str:
 
 
 def _find_invalid_line(raw: bytes) -> int:
-    """Return the 1-based line of the first byte that is not UTF-8, or 0 when all of them are."""
+    """Return the 1-based line of the first byte that is not UTF-8, or 0 if there is none."""
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
