@@ -1,19 +1,20 @@
 """Every error that KIMAs raises on purpose.
 
     KimasError
-    ├── ConfigurationError       the configuration is wrong; carries one line per fault       (exit 2)
-    ├── UsageError               what the user asked for does not exist or makes no sense     (exit 2)
-    ├── ServiceError             something outside did not do its part                        (exit 69)
+    ├── ConfigurationError       the configuration is wrong; has one line per error           (exit 2)
+    ├── UsageError               the user named something unknown, or an invalid argument     (exit 2)
+    ├── ServiceError             a service outside the process failed                         (exit 69)
     │   ├── ModelError           a language model endpoint failed, refused or timed out
     │   ├── EmbeddingError       an embeddings endpoint failed, or the local model is damaged
     │   └── PlatformError        a chat platform refused or could not be reached
-    │       └── MessageGone      the message to reply to no longer exists
+    │       ├── MessageDeleted   the message to reply to no longer exists
+    │       └── CommentSuppressed  a comment was suppressed before it was posted
     ├── SourceError              a source cannot be read; its old knowledge stays             (exit 1)
     └── StoreError               the passage store cannot be used                             (exit 1)
-        ├── StoreMismatch        it was built by another embedding model
+        ├── StoreMismatch        another embedding model built it
         └── StoreLocked          another process is refreshing it
 
-Every message names the thing and the way out. Errors of other libraries are chained with `from`.
+Every message names the cause and what to do. Errors of libraries are chained with `from`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class KimasError(Exception):
 
 
 class ConfigurationError(KimasError):
-    """The configuration cannot be used. `faults` holds one line per fault, each with the place in the file."""
+    """The configuration is wrong. `errors` has one line per error, each with its place in the file."""
 
     exit_code = 2
 
@@ -40,13 +41,13 @@ class ConfigurationError(KimasError):
 
 
 class UsageError(KimasError):
-    """The user named something that does not exist, or gave an argument that makes no sense."""
+    """The user named something that does not exist, or gave an invalid argument."""
 
     exit_code = 2
 
 
 class ServiceError(KimasError):
-    """A service outside the process failed. Optional stages answer it with their stand-in."""
+    """A service outside the process failed. Optional stages then use their fallback."""
 
     exit_code = 69
 
@@ -54,8 +55,7 @@ class ServiceError(KimasError):
 class ModelError(ServiceError):
     """A language model endpoint failed, refused or timed out.
 
-    `status` is the HTTP status that it answered with and `retry_after` the seconds that it asked to be left alone;
-    None where it said nothing of the kind.
+    `status` is the HTTP status of its response, `retry_after` its Retry-After in seconds; None if there was none.
     """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
@@ -73,11 +73,11 @@ class PlatformError(ServiceError):
 
 
 class MessageDeleted(PlatformError):
-    """The message to reply to was deleted in the meantime: there is nobody left to answer."""
+    """The message to reply to was deleted in the meantime."""
 
 
 class SourceError(KimasError):
-    """A source cannot be listed or read. What was known of it before is kept."""
+    """A source cannot be listed or read. Its stored passages stay."""
 
 
 class StoreError(KimasError):
@@ -85,15 +85,15 @@ class StoreError(KimasError):
 
 
 class StoreMismatch(StoreError):
-    """The store holds vectors of another embedding model."""
+    """The store contains vectors of another embedding model."""
 
 
 class StoreLocked(StoreError):
-    """Another process refreshes the same data, or already answers on it."""
+    """Another process refreshes the same data directory, or answers from it."""
 
 
 class CommentSuppressed(PlatformError):
-    """A comment was kept back; `skip` is the reason that the journal keeps. Nothing was posted."""
+    """A comment was suppressed and not posted; `skip` is the reason for the journal."""
 
     def __init__(self, skip: Skip) -> None:
         super().__init__(str(skip))

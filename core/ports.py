@@ -1,6 +1,6 @@
-"""What core needs from outside, as Protocols that core owns.
+"""The interfaces that core needs from outside. Core owns them.
 
-Every implementation runs the contract suite of its Protocol (`tests/contracts`).
+Every implementation passes the contract suite of its interface (`tests/contracts`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ModelRole = Literal["main", "light", "vision"]
 
 
 class RequestBudget(Protocol):
-    """What one call of a language model may take, and where its consumption is counted."""
+    """The time that a call of a language model may take, and the count of its tokens and cost."""
 
     @property
     def tokens(self) -> Mapping[str, int]:
@@ -45,21 +45,21 @@ class RequestBudget(Protocol):
         ...
 
     def add_usage(self, agent: str, prompt_tokens: int, completion_tokens: int, cost: float = 0.0) -> None:
-        """Add what one call consumed: tokens, and the cost in the currency of the configured prices."""
+        """Add the tokens of one call, and its cost in the currency of the configured prices."""
         ...
 
 
 class ChatModel(Protocol):
     """A language model behind named roles.
 
-    Both calls end by the budget's deadline and add the tokens they used to it, under the name of the agent that asks
-    (its role where it has none). Both raise `ModelError`.
+    Both calls end by the budget's deadline and add their tokens to the budget, under the name of the calling agent (or
+    the role). Both raise `ModelError`.
     """
 
     def stream(
         self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:
-        """Yield the reply piece by piece; the pieces joined are the whole reply. Never retried after the first."""
+        """Yield the reply in chunks; joined they are the whole reply. There is no retry after the first chunk."""
         ...
 
     async def complete(
@@ -77,7 +77,7 @@ class ChatModel(Protocol):
 
 
 class Library(Protocol):
-    """All knowledge, seen from the agents."""
+    """All knowledge, as the agents see it."""
 
     async def route(self, query: str) -> Sequence[AgentScore]:
         """Return the retrieval agents to ask, best first (KIMAs 3.2.2)."""
@@ -86,56 +86,56 @@ class Library(Protocol):
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Return at most `limit` passages of one agent's sources, best first.
 
-        `dense` is what is compared by meaning in place of the query, whose words then count alone. Raises `UsageError`
-        for an unknown agent.
+        `dense_query`, if not empty, replaces the query in the dense search; the lexical search always uses the query.
+        Raises `UsageError` for an unknown agent.
         """
         ...
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return how close each text is to the query (cosine, -1 to 1), for picking sentences."""
+        """Return the cosine similarity of each text with the query (-1 to 1), to select sentences."""
         ...
 
 
 class SourceRefresher(Protocol):
-    """What keeps the stored sources up to date, seen from those who look after the bot.
+    """Keeps the stored sources up to date, as the bot's administrators see it.
 
     `refresh`, `pause` and `resume` raise `UsageError` for an unknown source.
     """
 
     async def states(self) -> Sequence[SourceState]:
-        """Return how every stored source stands, in the order of the configuration."""
+        """Return the state of every stored source, in the order of the configuration."""
         ...
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
-        """Ask for a refresh of the named sources (all when none is named), as soon as may be; does not wait for it."""
+        """Request a refresh of these sources (by default all) as soon as possible, without waiting for it."""
         ...
 
     async def pause(self, name: str) -> None:
-        """Refresh a source only when asked, until it is resumed; that survives a restart."""
+        """Refresh a source only on request until it is resumed, also after a restart."""
         ...
 
     async def resume(self, name: str) -> None:
-        """Refresh a source by its plan again; what was missed meanwhile is made up for once."""
+        """Refresh a source by its schedule again; one refresh makes up for the missed ones."""
         ...
 
 
 class Reranker(Protocol):
-    """Orders passages of several searches by their use for one query."""
+    """Orders the passages of several searches by relevance to one query."""
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """Return the same passages, best first, with comparable scores. Never loses one."""
+        """Return all passages, best first, with comparable scores."""
         ...
 
 
 class Sink(Protocol):
-    """Where one reply is written, piece by piece. An implementation throttles; the caller just says what is new.
+    """Shows one reply while it is written. Implementations throttle their updates; callers need not.
 
     The order of calls is `open`, any number of `update`, then exactly one of `finish` or `fail`. All raise
-    `PlatformError`; `MessageGone` when the question was deleted.
+    `PlatformError`; `MessageDeleted` when the question was deleted.
     """
 
     async def open(self) -> None:
-        """Show the first sign of life (typing, a placeholder)."""
+        """Show that an answer is coming: a typing indicator or a placeholder."""
         ...
 
     async def update(self, text: str) -> None:
@@ -147,40 +147,40 @@ class Sink(Protocol):
         ...
 
     async def fail(self, text: str) -> None:
-        """Tell the asker plainly that it went wrong."""
+        """Show the asker that the answer failed, with this text."""
         ...
 
 
 MessageHandler = Callable[[Message], Awaitable[None]]
-# Answers a question into its sink.
+# Answers a question; the sink shows the reply.
 AnswerFunction = Callable[[Question, Sink], Awaitable[Reply]]
 
 
 class Delivery(Protocol):
-    """What a sink tells about the first part of its reply, so that a crash leads to no second one."""
+    """Receives what a sink reports about the first part of its reply, so that a crash leads to no second reply."""
 
     async def mark_posting(self) -> None:
-        """Say that the first part is about to be posted."""
+        """Record that the first part is about to be posted."""
         ...
 
     async def mark_rejected(self) -> None:
-        """Say that the platform took nothing of what was about to be posted; `posting` comes again before a retry."""
+        """Record that the platform rejected it; `mark_posting` comes again before a retry."""
         ...
 
     async def mark_posted(self, reply_id: str) -> None:
-        """Say that the platform has posted it under this id."""
+        """Record that the platform posted it with this id."""
         ...
 
 
-# In the command of a field: where its value goes.
+# Stands for the value in the command of a form field.
 VALUE_PLACEHOLDER = "{}"
 
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One value: the command that sets it, with `VALUE_PLACEHOLDER` in the place of the value, and how it stands.
+    """A field: the command that sets its value, with `VALUE_PLACEHOLDER` for the value, and the current value.
 
-    `choices` are values with their labels; without any the value is written freely, and `hint` says how.
+    `choices` are values with their labels; without choices the value is free text, and `hint` explains it.
     """
 
     command: str
@@ -192,9 +192,9 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class SettingsForm:
-    """What its reader may change, and in `notes`, a line each, what they may only see. All of it is plain text.
+    """The settings that the reader may change, and `notes`: one line per setting that they may only see. Plain text.
 
-    `language` is the code of the language in which it is written.
+    `language` is the language code of the texts.
     """
 
     fields: tuple[FormField, ...]
@@ -203,7 +203,7 @@ class SettingsForm:
 
 
 class ConnectionStatus:
-    """The connection to one platform. `outages` counts how often it was lost, or could not be made."""
+    """The connection to one platform. `outages` counts how often it was lost or could not be made."""
 
     def __init__(self) -> None:
         self.is_connected = False
@@ -211,25 +211,24 @@ class ConnectionStatus:
         self._is_down = False
 
     def mark_connected(self) -> None:
-        """Note that messages can arrive; again and again is once."""
+        """Record that messages can arrive. Idempotent."""
         self.is_connected, self._is_down = True, False
 
     def mark_reconnecting(self) -> None:
-        """Note that the connection is being made anew: an outage only where that fails."""
+        """Record that the connection is being remade, which is an outage only if it fails."""
         self.is_connected = False
 
     def mark_disconnected(self) -> None:
-        """Note that they cannot; again and again is one outage."""
+        """Record that no messages can arrive; repeated calls are one outage."""
         self.outages += not self._is_down
         self.is_connected, self._is_down = False, True
 
 
 class Adapter(ABC):
-    """One bot on one platform: what every adapter does, and what it may do besides, with what holds where it does not.
+    """One bot on one platform. Optional capabilities have default implementations.
 
-    `name` is the platform's name in conversation keys. `connection` is None where messages arrive without one.
-    `can_take_over` says whether the adapter may answer what another bot of its platform received that is no longer
-    configured.
+    `name` is the platform's name in conversation keys. `connection` is None if messages arrive without a connection.
+    With `can_take_over` the adapter may answer messages to a bot of its platform that is no longer configured.
     """
 
     name: str
@@ -239,28 +238,28 @@ class Adapter(ABC):
 
     @property
     def bot_id(self) -> str:
-        """What its messages have as `bot` once it is open; "" where a platform has one bot only."""
+        """The `bot_id` of its messages once it is open; "" on a platform with only one bot."""
         return ""
 
     @property
     def label(self) -> str:
-        """What tells it from all other adapters of the daemon, for example `telegram:support`."""
+        """A name that is unique among the daemon's adapters, for example `telegram:support`."""
         return self.name
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect and learn who the bot is. Raises `PlatformError` for a refused credential."""
+        """Connect and look up the bot's identity. Raises `PlatformError` for a rejected credential."""
 
     @abstractmethod
     async def listen(self, receive: MessageHandler) -> None:
-        """Deliver messages until cancelled. A message is confirmed to the platform only after `receive` returned."""
+        """Deliver messages until cancelled. A message is acknowledged to the platform after `receive` returned."""
 
     @abstractmethod
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; called in the task that owns the answer.
 
-        `delivery` learns of the posting of the first part before anything else is posted. The reply's id that it got,
-        handed back as `previous_reply_id` after a crash, makes the sink edit that reply instead of posting a second.
+        `delivery` records the first part before anything else is posted. After a crash `previous_reply_id` is the id
+        that it recorded: the sink then edits that reply instead of posting a second one.
         """
 
     @abstractmethod
@@ -268,24 +267,24 @@ class Adapter(ABC):
         """Close the connection. Idempotent."""
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Return the content. Raises `PlatformError` for more than `max_bytes` bytes, or where it cannot."""
-        raise PlatformError(f"{self.label} hands over no files")
+        """Return the content. Raises `PlatformError` for more than `max_bytes` bytes, or when it cannot be fetched."""
+        raise PlatformError(f"{self.label} cannot fetch files")
 
     async def is_admin(self, message: Message) -> bool:
-        """Say whether the platform has the author as an administrator of the chat. Raises `PlatformError`."""
+        """Return whether the author is an administrator of the chat on the platform. Raises `PlatformError`."""
         return False
 
     def is_typing(self, key: ConversationKey) -> bool:
-        """Say whether somebody, not a bot, is writing there right now, as far as the platform tells."""
+        """Return whether a person is typing there now, as far as the platform reports it."""
         return False
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
-        """Show a form to the author of a command alone; False where that cannot be. Raises `PlatformError`."""
+        """Show a form only to the author of a command; False if that is not possible. Raises `PlatformError`."""
         return False
 
 
 class ForwardingAdapter(Adapter):
-    """An adapter that does all that another one does: the base of those that change some of it."""
+    """An adapter that forwards everything to another adapter: a base class for wrappers."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter

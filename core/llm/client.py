@@ -1,4 +1,4 @@
-"""One OpenAI-compatible endpoint: the only module that knows the openai package. Its errors become ours here."""
+"""A client of one OpenAI-compatible endpoint. Only this module uses the openai package and maps its errors."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from httpx2 import Response
     from openai import AsyncOpenAI
 
-# The client insists on a key; local servers do not.
+# The client requires a key; local servers do not.
 PLACEHOLDER_API_KEY = "none"
-# What a request may ask for that not every endpoint knows, and how those that do not say so.
+# Request parameters that some endpoints do not support, and the statuses with which they reject them.
 OPTIONAL_PARAMETERS = frozenset({"response_format", "tools"})
 UNSUPPORTED_STATUSES = frozenset({400, 422, 501})
 CHAT_COMPLETIONS_PATH = "/chat/completions"
-# How long the end of a complete reply is waited for, so that its connection can be used again.
+# The wait for the end of a complete reply, so that its connection can be reused.
 DRAIN_TIMEOUT_S = 0.2
-# How long the token counts are waited for behind the last word.
+# The wait for the token counts after the last text.
 USAGE_TIMEOUT_S = 2.0
-# How long a reply rests between two readings, for each that is being read: a few words at once cost hardly more than
-# one, and with hundreds of replies at the same time single words would keep the event loop from everything else.
+# The pause between two reads of a stream, per active stream: several words cost hardly more than one, and with hundreds
+# of streams single words would block the event loop.
 READ_PAUSE_S, MIN_READ_PAUSE_S = 0.001, 0.004
 
 
 class OpenAIClient:
-    """Calls one endpoint. Use as: open, call as often as needed, close."""
+    """Calls one endpoint. Open it, call it as often as needed, close it."""
 
     def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
         self.base_url = base_url
@@ -43,21 +43,21 @@ class OpenAIClient:
 
     @classmethod
     def open(cls, base_url: str, api_key: str, timeout_s: float) -> OpenAIClient:
-        """Prepare an endpoint; nothing is sent. `timeout_s` bounds the wait for each piece of a reply, in seconds."""
+        """Prepare a client without sending anything. `timeout_s` limits the wait for each chunk, in seconds."""
         return cls(base_url, api_key, timeout_s)
 
     async def warm_up(self) -> None:
-        """Load the client ahead of the first call: the package takes about a second."""
+        """Load the client before the first call: importing the package takes about a second."""
         try:
             await self._client()
         except ServiceError as error:
-            # The first call says so again, to whoever asked.
+            # The first call raises the error again, to its caller.
             get_logger(__name__).error("endpoint.unusable", error=str(error))
 
     async def _client(self) -> AsyncOpenAI:
         if self._client_task is None:
             self._client_task = asyncio.create_task(asyncio.to_thread(self._load))
-        # Shielded: a caller whose time is up must not take the client from the others.
+        # Shielded: a caller that is cancelled must not cancel the loading for the others.
         try:
             return await asyncio.shield(self._client_task)
         except Exception as error:
@@ -66,8 +66,8 @@ class OpenAIClient:
     def _load(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
-        # Retries are the caller's decision: it knows what is left of the budget. A token costs a quarter of the time
-        # through aiohttp: that decides how many conversations at once there can be.
+        # The caller decides on retries: it knows the remaining budget. With aiohttp a token takes a quarter of the
+        # time, which determines how many conversations can run at once.
         client = AsyncOpenAI(
             base_url=self.base_url,
             api_key=self._api_key or PLACEHOLDER_API_KEY,
@@ -75,12 +75,12 @@ class OpenAIClient:
             max_retries=0,
             http_client=DefaultAioHttpClient(),
         )
-        # Its resources are loaded on first touch; better here than on the event loop.
+        # Its resources are loaded on first access: here, not on the event loop.
         _ = client.chat.completions, client.embeddings
         return client
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[StreamChunk]:
-        """Yield a chat completion piece by piece. `request` is the body without `stream`. Raises `ModelError`."""
+        """Yield the chunks of a chat completion. `request` is the body without `stream`. Raises `ModelError`."""
         client, decoder = await self._client(), ChatStreamDecoder()
         self._active_streams += 1
         try:
@@ -101,7 +101,7 @@ class OpenAIClient:
                     for chunk in decoder.flush():
                         yield chunk
         except ModelError as error:
-            # The server said that the reply is whole: a connection that breaks then takes nothing from it.
+            # The reply is complete: an error of the connection after it does not matter.
             if not decoder.is_complete:
                 raise
             get_logger(__name__).info("endpoint.ended_badly", error=str(error))
@@ -111,7 +111,7 @@ class OpenAIClient:
             raise ModelError(f"{self.base_url}: the reply of {request.get('model')} broke off before its end")
 
     async def _open_stream(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
-        """Start a stream, with token counts where the endpoint knows of them; a refusal is remembered."""
+        """Start a stream, with token counts if the endpoint supports them; a rejection is remembered."""
         import openai
 
         body = {**request, "stream": True}
@@ -126,12 +126,12 @@ class OpenAIClient:
         return response
 
     async def _post(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
-        """Send the body of a chat completion; a response to a stream is not read yet."""
+        """Post the body of a chat completion; the response of a stream is not read yet."""
         import httpx2
 
         body = {**request, **(request.get("extra_body") or {})}
         body.pop("extra_body", None)
-        # Past the typed method, which would walk through the whole prompt to check what is ours anyway.
+        # Not the typed method, which would validate the whole prompt.
         response: Response = await client.post(
             CHAT_COMPLETIONS_PATH, cast_to=httpx2.Response, body=body, stream=body.get("stream", False)
         )
@@ -140,8 +140,8 @@ class OpenAIClient:
     async def complete(self, request: Mapping[str, Any]) -> StreamChunk:
         """Return a whole chat completion with its token counts. Raises `ModelError`.
 
-        A `response_format` or `tools` that the endpoint refuses is left out, then and from then on. Tool calls become
-        text: `name(arguments)`, one a line.
+        A `response_format` or `tools` that the endpoint rejects is omitted, in this call and all later ones. Tool calls
+        become text: `name(arguments)`, one per line.
         """
         client = await self._client()
         with self._map_errors(ModelError, request.get("model")):
@@ -158,7 +158,7 @@ class OpenAIClient:
             if not optional_names or error.status_code not in UNSUPPORTED_STATUSES:
                 raise
         response = await self._post(client, {name: value for name, value in body.items() if name not in optional_names})
-        # Only now is it certain that the wish was what the endpoint refused.
+        # Only now is it certain that the endpoint rejected the optional parameters.
         self._unsupported_parameters |= optional_names
         return response
 
@@ -198,7 +198,7 @@ class OpenAIClient:
             raise _make_error(error_class, f"{prefix} sent {str(error)[:300]}", error.status) from error
         except (openai.APIConnectionError, httpx2.TransportError, aiohttp.ClientError) as error:
             cause = _root_cause(error)
-            # To openai a connection that the server closes is a time-out too; the first cause tells them apart.
+            # openai reports a connection that the server closes as a timeout too; the root cause tells them apart.
             is_timeout = isinstance(cause, TimeoutError | httpx2.TimeoutException)
             raise error_class(
                 f"{prefix} did not answer in time"
@@ -220,14 +220,14 @@ def _make_error(
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """Return the first cause that says anything."""
+    """Return the first cause with a message, or a timeout without one."""
     while error.__cause__ is not None and str(error.__cause__):
         error = error.__cause__
     return error.__cause__ if isinstance(error.__cause__, TimeoutError) else error
 
 
 def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return for how many seconds a server asks to be left alone; a date is no number and counts as nothing."""
+    """Return the Retry-After header in seconds; None if it is missing or a date."""
     try:
         seconds = float(headers.get("retry-after", ""))
     except ValueError:
@@ -236,7 +236,7 @@ def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 async def _read_next(byte_stream: AsyncIterator[bytes], decoder: ChatStreamDecoder) -> bytes:
-    """Return the next bytes of a reply, none at its end; once it is whole, silence is an end as well."""
+    """Return the next bytes of a reply, b"" at its end; after a complete reply, silence is also the end."""
     if not decoder.is_complete:
         return await anext(byte_stream, b"")
     with suppress(TimeoutError):
@@ -246,7 +246,7 @@ async def _read_next(byte_stream: AsyncIterator[bytes], decoder: ChatStreamDecod
 
 
 async def _drain(byte_stream: AsyncIterator[bytes]) -> None:
-    """Read what follows a complete reply; what goes wrong there concerns nobody any more."""
+    """Read the rest after a complete reply; errors there do not matter any more."""
     import httpx2
 
     with suppress(TimeoutError, httpx2.HTTPError, httpx2.StreamError):

@@ -295,10 +295,10 @@ def _combine_errors(errors: Sequence[ModelError]) -> ModelError:
 
 
 class CircuitBreaker:
-    """The state of one endpoint: closed (used), open (left alone), or open with one call probing it.
+    """The circuit breaker of one endpoint: closed (in use), open (no calls), or open with one call that probes it.
 
-    Use as: `ready` to choose, `begin` when a call starts, then exactly one of `succeeded`, `failed` and `released`, the
-    last two with what `begin` returned. `failed_at` is the time of the last failure, on the monotonic clock.
+    Check `is_available`, call `begin_call` when a call starts, then exactly one of `record_success`, `record_failure`
+    and `release`, the last two with the result of `begin_call`. `last_failure_at` is on the monotonic clock.
     """
 
     def __init__(self, name: str, settings: CircuitSettings) -> None:
@@ -311,17 +311,17 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the endpoint is left alone, or has rested and not yet shown that it is well."""
+        """Whether the endpoint gets no calls, or only a probe."""
         return self._is_open
 
     def is_available(self) -> bool:
-        """Say whether a call may use the endpoint: it is well, or it has rested and nobody probes it yet."""
+        """Return whether a call may use the endpoint: the circuit is closed, or a probe is due."""
         if not self._is_open:
             return True
         return not self._is_probing and time.monotonic() - self.last_failure_at >= self._settings.rest_s
 
     def begin_call(self) -> bool:
-        """Note that a call starts, and say whether it is the probe of an open circuit."""
+        """Record that a call starts; return whether it is the probe of an open circuit."""
         is_probe = self._is_open and self.is_available()
         if is_probe:
             get_logger(__name__).info("circuit.probed", endpoint=self._name)
@@ -329,13 +329,13 @@ class CircuitBreaker:
         return is_probe
 
     def record_success(self) -> None:
-        """Note a good reply: the circuit is closed."""
+        """Record a good reply, which closes the circuit."""
         if self._is_open:
             get_logger(__name__).info("circuit.closed", endpoint=self._name)
         self._consecutive_failures, self._is_open, self._is_probing = 0, False, False
 
     def record_failure(self, is_probe: bool) -> None:
-        """Note a failure: too many in a row open the circuit, and a failed probe lets the endpoint rest again."""
+        """Record a failure: too many in a row, or a failed probe, open the circuit."""
         self._consecutive_failures += 1
         self.last_failure_at = time.monotonic()
         if not self._is_open and self._consecutive_failures >= self._settings.failures:
@@ -346,6 +346,6 @@ class CircuitBreaker:
         self.release(is_probe)
 
     def release(self, is_probe: bool) -> None:
-        """Note the end of a call that says nothing about the endpoint."""
+        """Record the end of a call that says nothing about the endpoint."""
         if is_probe:
             self._is_probing = False

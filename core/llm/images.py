@@ -1,7 +1,7 @@
-"""What a picture is, told by its first bytes alone: nothing is decoded here, and no file name or header is believed.
+"""Validates images by their first bytes: nothing is decoded, and no file name or header is trusted.
 
-PNG, JPEG, WebP and GIF are taken. SVG is not: it is a program. A picture that would unpack to more pixels than allowed
-is refused before anybody unpacks it.
+PNG, JPEG, WebP and GIF are accepted. SVG is not, because it can contain scripts. An image with too many pixels is
+rejected before anything decodes it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ MAX_BYTES = 4 * 2**20
 MAX_PIXELS = 40_000_000
 MAX_SIDE = 16_000
 _PNG = b"\x89PNG\r\n\x1a\n"
-# Start-of-frame markers of JPEG; C4, C8 and CC lie among them and are none.
+# Start-of-frame markers of JPEG; C4, C8 and CC in this range are other markers.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-# A picture of a camera has some dozens before its frame; one made of filling alone would take a second to walk.
+# A photo has some dozens before its frame; a hostile file of nothing but segments would take a second to read.
 MAX_SEGMENTS = 2000
 
 
 class UnusableImage(ServiceError):
-    """What was attached is no picture that can be shown to a model; the text says why."""
+    """An attachment is not an image that a model accepts; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFormat:
-    """A picture's media type and its size in pixels."""
+    """An image's media type and its size in pixels."""
 
     media_type: str
     width: int
@@ -37,7 +37,7 @@ class ImageFormat:
 
 
 def validate_image(data: bytes) -> Image:
-    """Return a picture for a model. Raises `UnusablePicture`. Takes milliseconds: for a worker thread."""
+    """Return an image for a model. Raises `UnusableImage`. It takes milliseconds: call it in a thread."""
     if len(data) > MAX_BYTES:
         raise UnusableImage(f"the picture has {len(data)} bytes, at most {MAX_BYTES} are looked at")
     image_format = detect_format(data)
@@ -51,7 +51,7 @@ def validate_image(data: bytes) -> Image:
 
 
 def detect_format(data: bytes) -> ImageFormat | None:
-    """Return what a picture says of itself in its first bytes, or None for anything else and for what is cut short."""
+    """Return the format in an image's first bytes, or None for other or truncated data."""
     try:
         if data.startswith(_PNG) and data[12:16] == b"IHDR":
             return ImageFormat("image/png", *struct.unpack_from(">II", data, 16))
@@ -81,7 +81,7 @@ def _webp(data: bytes) -> ImageFormat | None:
 
 
 def _jpeg(data: bytes) -> ImageFormat | None:
-    """Walk from segment to segment until a frame says how large the picture is."""
+    """Read segment by segment up to the frame, which has the size."""
     offset = 2
     for _ in range(MAX_SEGMENTS):
         if data[offset] != 0xFF:

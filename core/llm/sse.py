@@ -16,7 +16,7 @@ MAX_TOKEN_COUNT = 1_000_000_000
 
 
 class InvalidReplyError(ValueError):
-    """The response is no reply. `status` is the HTTP status that an error inside the stream names, if any."""
+    """The response is not a reply. `status` is the HTTP status of an error inside the stream, if it has one."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class StreamChunk:
 class ChatStreamDecoder:
     """Turns the bytes of one streamed reply into chunks. Lines may end in LF, CR or both; comments are skipped.
 
-    `finished` is true when the server has sent the reason for the end of the reply, `done` when the stream has ended.
+    `is_complete` is true when the server has sent the finish reason, `is_done` when the stream has ended.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class ChatStreamDecoder:
     def feed(self, data: bytes) -> Iterator[StreamChunk]:
         """Yield the chunks that these bytes complete. Their texts are joined: every chunk costs time.
 
-        Raises `WireError` for an error that the server reports inside the stream, `ValueError` for broken JSON.
+        Raises `InvalidReplyError` for an error inside the stream, `ValueError` for broken JSON.
         """
         if self._ends_with_cr:
             data = data.removeprefix(b"\n")
@@ -94,7 +94,7 @@ class ChatStreamDecoder:
 def parse_completion(body: object) -> StreamChunk:
     """Return a whole chat completion with its token counts; tool calls become text, `name(arguments)`, one per line.
 
-    Raises `WireError`.
+    Raises `InvalidReplyError`.
     """
     completion = _require_reply(body)
     choices = _filter_mappings(completion.get("choices"))

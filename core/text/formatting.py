@@ -1,4 +1,4 @@
-"""Numbers, times and quotations as people read them."""
+"""Formats numbers, times and quotations for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_CODE_CHARS = 200
 
 
 def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = ENGLISH) -> str:
-    """Return a text as inline code, on one line and cut to a length: nothing in it counts as markup or a mention.
+    """Return a text as inline code on one line, cut to a length: it can contain no markup and no mention.
 
     >>> format_code("a `tick` in it")
     "`a 'tick' in it`"
@@ -20,7 +20,7 @@ def format_code(text: str, max_chars: int = MAX_CODE_CHARS, texts: Messages = EN
 
 
 def format_age(moment: datetime, texts: Messages = ENGLISH) -> str:
-    """Return how long ago a moment was, or how far ahead it is: `3 h ago`, `in 5 min`."""
+    """Return the time since or until a moment: "3 h ago", "in 5 min". A time without a zone is UTC."""
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     seconds = (datetime.now(UTC) - zoned).total_seconds()
     template = texts.ago if seconds >= 0 else texts.ahead
@@ -28,7 +28,7 @@ def format_age(moment: datetime, texts: Messages = ENGLISH) -> str:
 
 
 def format_duration(seconds: float, texts: Messages = ENGLISH) -> str:
-    """Return a length of time in its largest fitting unit.
+    """Return a duration in its largest fitting unit.
 
     >>> format_duration(7200)
     '2 h'
@@ -40,7 +40,7 @@ def format_duration(seconds: float, texts: Messages = ENGLISH) -> str:
 
 
 def format_until(until: str, texts: Messages = ENGLISH) -> str:
-    """Return the end of a pause in words."""
+    """Return the end of a pause (ISO time or `INDEFINITELY`) as text."""
     if until == INDEFINITELY:
         return texts.until_resumed
     return texts.until.format(moment=f"{datetime.fromisoformat(until):%Y-%m-%d %H:%M}")
@@ -52,12 +52,12 @@ def format_cost(amount: float, texts: Messages = ENGLISH) -> str:
 
 
 def today() -> date:
-    """Return the local date: limits and usage count by it."""
+    """Return the local date, by which quotas and usage are counted."""
     return datetime.now().astimezone().date()
 
 
 def pluralize(count: int, noun: str) -> str:
-    """Return a number with the name of what is counted, in the singular for one: "1 passage", "2,000 passages".
+    """Return a count with its noun, singular or plural: "1 passage", "2,000 passages".
 
     >>> pluralize(1, "passage"), pluralize(2, "passage")
     ('1 passage', '2 passages')
@@ -69,7 +69,7 @@ DESCRIPTION_HEADER = "The attached picture shows:"
 
 
 def with_image_description(text: str, description: str) -> str:
-    """Return a message's words together with what its pictures show, every line of that quoted."""
+    """Return a message's text with the description of its images, quoted line by line."""
     if not description:
         return text
     quoted_lines = "\n".join(f"> {line}" for line in description.splitlines())
@@ -77,5 +77,5 @@ def with_image_description(text: str, description: str) -> str:
 
 
 INDEFINITELY = "until /resume"
-# The value of a limit that was switched off by a command.
+# The value of a limit that a command switched off.
 NO_LIMIT = "none"

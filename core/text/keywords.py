@@ -1,4 +1,4 @@
-"""Query rewriting without a language model: the stand-in for every model rewrite (AgentKit's rule-based fallback)."""
+"""Query rewriting without a language model: the fallback of every model rewrite (as in AgentKit)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.types import Turn
 
 MAX_CARRIED_TERMS = 8
 
-# A question that leans on the conversation: pronouns, demonstratives, or an opening that continues.
+# A question that depends on the conversation: pronouns, demonstratives, or an opening that continues.
 _ANAPHORA = re.compile(
     r"\b(it|its|that|this|these|those|they|them|their|there|he|she|one|ones|same|else|instead|former|latter)\b"
     r"|^\s*(and|but|or|so|then|also|what about|how about)\b"
@@ -21,10 +21,10 @@ _ANAPHORA = re.compile(
 _LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
 _WORD = re.compile(rf"[{CJK_CHARACTERS}]{{2,}}|(?!\d){_LETTER}(?:(?:{_LETTER}|[.\-])*{_LETTER})?|\d[\d.a-zA-Z_]*")
 _CITATION = re.compile(r"\[\d+\]")
-# With fewer words of content a question says too little alone; with more, a pronoun in it points within the question.
+# With fewer content words a question depends on its context; with more, its pronouns refer to the question itself.
 _SHORT_QUESTION_WORDS = 3
 _LONG_QUESTION_WORDS = 7
-# What people say around a question, and what says nothing about it.
+# Polite phrases around a question, and words without content.
 _FILLERS = re.compile(
     r"\b(?:(?:hi|hello|hey|dear)(?: (?:there|all|everyone|everybody|folks|team|guys))*\b[,!.]*"
     r"|(?:many )?thanks?(?: you)?(?: so much| very much| a lot| in advance)*\b[,!.]*|thx|please|pls|kindly"
@@ -39,7 +39,7 @@ _FILLERS = re.compile(
     re.IGNORECASE,
 )
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
-# Chinese has no spaces: what stands between two noun phrases.
+# Chinese has no spaces: the particles between two noun phrases.
 _CHINESE_PARTICLE = re.compile(
     r"的|了|吗|呢|吧|啊|是|在|和|与|及|或|把|被|对|从|到|中|里|如何|怎么样?|怎样|什么|为什么|哪些?|多少|有没有|是否|可以|能够?|应该|需要"
 )
@@ -57,7 +57,7 @@ _STOPWORDS = frozenset(
 
 
 def depends_on_history(question: str) -> bool:
-    """Say whether a question is probably incomplete without the conversation."""
+    """Return whether a question is probably incomplete without the conversation."""
     word_count = len(content_words(question))
     return word_count < _SHORT_QUESTION_WORDS or (
         word_count < _LONG_QUESTION_WORDS and bool(_ANAPHORA.search(question))
@@ -65,7 +65,7 @@ def depends_on_history(question: str) -> bool:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words that carry meaning, lower-case, in order; runs of Chinese, kana and Hangul as pairs.
+    """Return the content words, lower-case, in order; runs of Chinese, kana and Hangul as pairs.
 
     >>> content_words("How do I configure the rate limit?")
     ['configure', 'rate', 'limit']
@@ -83,16 +83,16 @@ def content_words(text: str) -> list[str]:
 
 
 def strip_fillers(text: str) -> str:
-    """Return a text without greetings, thanks and politeness; as it is when nothing of substance would be left."""
+    """Return a text without greetings, thanks and polite phrases; unchanged if nothing else would be left."""
     content = " ".join(_FILLERS.sub(" ", text).split()).lstrip(",.!;:，。！；： ")
     return content if content_words(content) else text
 
 
 def extract_noun_phrases(text: str) -> list[str]:
-    """Return the noun phrases of a text, as near as rules come: runs of words that carry meaning, as written.
+    """Return the approximate noun phrases of a text: runs of content words, as written, without duplicates.
 
-    A common word or punctuation ends a run. Identifiers keep their spelling; of Chinese, kana and Hangul only what
-    stands between particles is taken. None comes twice.
+    A common word or punctuation ends a run. Identifiers keep their spelling; in Chinese, kana and Hangul particles
+    separate the phrases.
     """
     noun_phrases: list[str] = []
     phrase_words: list[str] = []
@@ -116,10 +116,10 @@ def extract_noun_phrases(text: str) -> list[str]:
 
 
 def expand_with_history(question: str, history: Sequence[Turn], author_id: str = "") -> str:
-    """Complete a question with the weighted terms of the asker's last turns.
+    """Complete a question with the most important terms of the asker's last turns.
 
-    A term weighs by how often it was said, how recently, and by whom: the asker's own words count double, what others
-    in the group asked counts nothing. A question that stands alone is returned as it is.
+    The weight of a term depends on its frequency, recency and speaker: the asker's own words count double, other
+    people's questions count nothing. A self-contained question is returned unchanged.
     """
     turns = get_author_turns(history, author_id)
     if not turns or not depends_on_history(question):
@@ -128,7 +128,7 @@ def expand_with_history(question: str, history: Sequence[Turn], author_id: str =
     question_words = set(content_words(question))
     for age, turn in enumerate(reversed(turns[-4:])):
         factor = (2.0 if turn.role == "user" else 1.0) / (1 + age)
-        # An answer mentions far more than it is about: only its beginning speaks for it.
+        # An answer mentions much besides its topic: only its beginning counts.
         words = content_words(turn.text if turn.role == "user" else _CITATION.sub("", turn.text[:300]))
         for word in set(words) - question_words:
             weights[word] += factor * (1 + 0.25 * (words.count(word) - 1))
@@ -137,7 +137,7 @@ def expand_with_history(question: str, history: Sequence[Turn], author_id: str =
 
 
 def get_author_turns(history: Sequence[Turn], author_id: str) -> list[Turn]:
-    """Return the turns that belong to one asker: what they said and what was answered to it."""
+    """Return the turns of one asker: their messages and the answers to them."""
     if not author_id:
         return list(history)
     turns: list[Turn] = []

@@ -1,6 +1,6 @@
-"""What a message looks like on its own: is it a question, for whom, or nothing to answer at all? English and Chinese.
+"""Classifies a message by rules: is it a question, for whom, or nothing to answer? English and Chinese.
 
-Rules only: most of what is said in a group ends here, after some microseconds and without any call.
+Most messages of a group are decided here, in microseconds and without a model call.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _CODE_LINE = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_][\w'’.-]*")
 _COMMAND = re.compile(r"^\s*[/!.][A-Za-z]\w*(?:@\w+)?(?:\s|$)")
-# "@angular/core" is a package, "@property" after "the" or before "decorator" is code, an address has letters before.
+# No mentions: "@angular/core" (a package), "the @property decorator" (code), and e-mail addresses.
 _MENTION = re.compile(r"(?<![\w.`/@])(?<!the )@(?P<name>\w[\w.-]*+)(?!/)(?!\s*(?:decorator|annotation|装饰器|注解))")
 _GROUP_MENTIONS = frozenset(
     ("all", "everyone", "everybody", "here", "channel", "group", "team", "所有人", "全体成员", "大家")
 )
 
-# Removed word by word: what then is left of a courtesy is nothing.
+# Removed word by word: of a courtesy nothing is left.
 _COURTESY = re.compile(
     r"\b(?:o+k+(?:ay)?|k|ye[spa]h?|yeah|no|nope|sure|right|exactly|agreed?|same|nice|cool|great|awesome|perfect|wow"
     r"|oh|ah"
@@ -139,7 +139,7 @@ _INVERTED_QUESTION = re.compile(
     r"|(?:am|are|were|do|did|can|could|should|would|will|have) (?:i|we|they))\b",
     re.IGNORECASE,
 )
-# What makes a question of a statement, at its beginning.
+# Openings that make a statement a question.
 _QUESTION_WORDS = re.compile(
     r"^(?:(?:what|which|who|where|when|why|how)(?:'s|'re)?(?: (?:much|many|long|often|far))?"
     r"(?: (?:is|are|was|were|do|does|did|can|could|should|would|will|to|exactly))?"
@@ -151,7 +151,7 @@ _QUESTION_WORDS = re.compile(
 
 
 def unanswerable_reason(text: str) -> SkipReason | None:
-    """Return why a message is nothing to answer, whoever was meant: a command, code alone, a courtesy; or None."""
+    """Return why a message needs no answer, whoever it is for (a command, only code, a courtesy), or None."""
     normalized = _normalize(text)
     if _COMMAND.match(normalized):
         return SkipReason.COMMAND_FOR_OTHER_BOT
@@ -166,7 +166,7 @@ def unanswerable_reason(text: str) -> SkipReason | None:
 
 
 def no_question_reason(text: str) -> SkipReason | None:
-    """Return why the words alone say that nobody asks the group something that knowledge answers, or None."""
+    """Return why a message does not ask the group for knowledge, judged by its words alone, or None."""
     if reason := unanswerable_reason(text):
         return reason
     score = question_score(text)
@@ -176,15 +176,15 @@ def no_question_reason(text: str) -> SkipReason | None:
 
 
 def mentions_person(text: str) -> bool:
-    """Say whether a text mentions a person. The bot's own mention was taken out by its adapter."""
+    """Return whether a text mentions a person. The adapter has removed mentions of the bot."""
     text_without_code = _INLINE_CODE.sub(" ", _FENCED_CODE.sub(" ", _normalize(text)))
     return any(match["name"].lower() not in _GROUP_MENTIONS for match in _MENTION.finditer(text_without_code))
 
 
 def question_score(text: str) -> float:
-    """Return how surely a message asks for something: 0 for a statement, 1 for a plain request for help.
+    """Return how clearly a message asks for something: 0 for a statement, 1 for a plain request for help.
 
-    An error report counts as well, more so when it says that somebody met the error.
+    An error report counts as well, more if somebody reports it as their own.
     """
     prose = _extract_prose(_normalize(text))
     has_mark, is_request, has_opening = (
@@ -205,7 +205,7 @@ def question_score(text: str) -> float:
 
 
 def continues_question(text: str) -> bool:
-    """Say whether the words of somebody who was answered want more: a question, an addition to one, or an error."""
+    """Return whether a message after an answer asks for more: a question, an addition to one, or an error."""
     if _BARE_QUESTION.fullmatch(text):
         return True
     if unanswerable_reason(text) or is_small_talk(text):
@@ -219,22 +219,22 @@ def continues_question(text: str) -> bool:
 
 
 def strip_question_words(text: str) -> str:
-    """Return a question as the statement that would answer it: without the words and marks that ask."""
+    """Return a question as a statement: without question words and question marks."""
     return _QUESTION_WORDS.sub("", text, count=1).strip().rstrip("?？ 吗呢")
 
 
 def ends_with_question_mark(text: str) -> bool:
-    """Say whether a text ends as a question does."""
+    """Return whether a text ends like a question."""
     return text.rstrip().endswith(("?", "？"))
 
 
 def is_error_report(text: str) -> bool:
-    """Say whether a message tells of an error."""
+    """Return whether a message reports an error."""
     return bool(_ERROR_REPORT.search(_extract_prose(_normalize(text))))
 
 
 def is_small_talk(text: str) -> bool:
-    """Say whether a message is about people, their plans or opinions: no knowledge answers that.
+    """Return whether a message is about people, their plans or opinions, which no source answers.
 
     >>> is_small_talk("How are you today?")
     True
@@ -245,7 +245,7 @@ def is_small_talk(text: str) -> bool:
 
 
 def is_resolution(text: str) -> bool:
-    """Say whether an asker takes a question back or says that it is solved."""
+    """Return whether an asker withdraws a question or says that it is solved."""
     return bool(_RESOLUTION.search(_normalize(text)))
 
 
@@ -254,6 +254,6 @@ def _normalize(text: str) -> str:
 
 
 def _extract_prose(text: str) -> str:
-    """Return what a person says around code, output and links."""
+    """Return a message without its code, output and links."""
     stripped = _LINK.sub(" ", _INLINE_CODE.sub(" it ", _FENCED_CODE.sub(" ", text)))
     return "\n".join(line for line in stripped.split("\n") if not _CODE_LINE.match(line))

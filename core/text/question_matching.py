@@ -1,8 +1,8 @@
-"""When two questions ask the same, and which questions have the same answer tomorrow.
+"""Decides whether two questions ask the same, and whether an answer stays valid.
 
-Vectors alone cannot tell: "from Redis to Postgres" and "from Postgres to Redis" have a cosine of 0.99, versions 1.2 and
-1.3 one of 0.97. So two questions count as the same only when their words agree as well: the same things in the same
-order, the same numbers, identifiers, negations and question words. What may differ is how it is said.
+Vectors alone cannot decide: "from Redis to Postgres" and "from Postgres to Redis" have a cosine of 0.99, versions 1.2
+and 1.3 one of 0.97. So the words must agree as well: the same things in the same order, the same numbers, identifiers,
+negations and question words. Only the phrasing may differ.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _TIME_REFERENCE = re.compile(
     r"|现在|目前|今天|今日|昨天|明天|刚刚|最新|最近|当前|此刻|本周|本月|今年|去年|几点|星期几|今は|今日|昨日|明日|지금|오늘",
     re.IGNORECASE,
 )
-# With a conversation at hand, these lean on it too: what the asker said of themselves, and what was said before.
+# In a conversation these refer to it as well: to the asker, and to earlier messages.
 _CONVERSATION_REFERENCE = re.compile(
     r"\b(my|mine|our|ours|we|us|i'm|i’m|i am|i have|i've|i’ve|above|earlier|before|previous\w*|sa(?:y|ys|id)|mention\w*"
     r"|wrote|told|again|another|more|other|both|such)\b|我|我们|刚|之前|以上|又|再|还",
     re.IGNORECASE,
 )
 _EDGE_PUNCTUATION = " \t\r\n?!.,;:…。？！，；：、"
-# A capital behind the first letter is looked for from the start alone: a word may be as long as a whole message.
+# The search for a capital after the first letter is anchored: a word may be as long as a whole message.
 _IDENTIFIER_LIKE = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\w.*[A-Z]", re.DOTALL)
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
-# What NFKC would make a plain number or letter of, though it is read as something else: 10⁵, H₂O, ½, ①.
+# NFKC turns these into plain numbers or letters, which changes the meaning: 10⁵, H₂O, ½, ①.
 _SPECIAL_FORMS = ("<super>", "<sub>", "<fraction>", "<circle>")
 
 _NEGATIONS = frozenset(("not", "no", "never", "none", "cannot", "nothing", "nobody", "nowhere"))
-# Common words that still change what is asked.
+# Common words that change the meaning of a question.
 _MEANINGFUL_STOPWORDS = frozenset(
     """
     from than into over under before after by off down between against all only most more less least fewer other same
@@ -51,14 +51,14 @@ _QUESTION_WORDS = {
     "which": "what",
     **{word: word for word in ("what", "who", "whose", "whom", "when", "where", "why", "how")},
 }
-# May, must and should, is, was and will: other questions about the same things.
+# May, must and should, is, was and will make different questions about the same things.
 _MODALITY = {
     **dict.fromkeys(("must", "need", "needs", "needed", "required", "require", "requires", "necessary"), "must"),
     **{"mandatory": "must", "obligatory": "must", "should": "should", "ought": "should"},
     **{"will": "will", "did": "did", "was": "did", "were": "did", "had": "did"},
 }
 _HAVE_TO = re.compile(r"\b(?:have|has|having) to\b")
-# What is denied of one thing and not of the other is told by more than which words there are.
+# Which of two things is negated depends on more than the set of words.
 _CONTRAST = re.compile(r"[,;，；]|\b(?:and|but|while|whereas|although|though|however)\b", re.IGNORECASE)
 _PURPOSE = re.compile(r"\bwhat\b.*\bfor\W*\Z", re.DOTALL)
 _AMOUNT = re.compile(r"\bhow (many|much|long|often|big|large|fast|old|far|soon)\b")
@@ -82,15 +82,15 @@ _SYNONYM_STEMS = {stem(word): action for action, words in _SYNONYMS.items() for 
 
 
 def is_time_sensitive(text: str) -> bool:
-    """Say whether a question is about now or today: its answer is another one later."""
+    """Return whether a question is about now or today, so that its answer changes."""
     return bool(_TIME_REFERENCE.search(text))
 
 
 def is_self_contained(question: Question) -> bool:
-    """Say whether the answer to a question depends on the knowledge only: on no conversation, and on no moment."""
+    """Return whether an answer depends only on the knowledge, not on the conversation or the time."""
     if is_time_sensitive(question.text) or not normalize(question.text):
         return False
-    # A message that this one replies to comes without an author where people have names.
+    # In a group with names, a turn without an author is the message that this one replies to.
     if question.author_id and any(turn.role == "user" and not turn.author_id for turn in question.history):
         return False
     is_dependent = depends_on_history(question.text) or bool(_CONVERSATION_REFERENCE.search(question.text))
@@ -98,7 +98,7 @@ def is_self_contained(question: Question) -> bool:
 
 
 def normalize(text: str) -> str:
-    """Return a question without what never matters: white space, closing punctuation, capitals that mark nothing.
+    """Return a question without irrelevant differences: white space, closing punctuation, capitals without meaning.
 
     >>> normalize("  How do I install it??  ")
     'how do i install it'
@@ -109,7 +109,7 @@ def normalize(text: str) -> str:
 
 
 def canonical_form(text: str) -> str:
-    """Return what a question asks for, as a text that other questions of the same sense have too; "" where unclear."""
+    """Return a canonical form that questions of the same meaning share; "" if it is unclear."""
     if len(text) > MAX_QUESTION_CHARS:
         return ""
     normalized_text = _normalize_unicode(text).replace("’", "'")
@@ -132,7 +132,7 @@ def canonical_form(text: str) -> str:
 
 
 def _normalize_unicode(text: str) -> str:
-    """Return a text in one spelling of its letters: of full and half width, with accents in one piece."""
+    """Return a text with normalized Unicode: one width of letters, composed accents."""
     if text.isascii():
         return text
     return "".join(
@@ -144,20 +144,20 @@ def _normalize_unicode(text: str) -> str:
 
 
 def _get_question_features(text: str) -> list[str]:
-    """Return the question words and the manner, sorted: how, why and when are different questions, must and may too."""
+    """Return the sorted question words and modal verbs: how and why, must and may are different questions."""
     amounts = _AMOUNT.findall(text)
     if _WAY.search(text):
         text = _WAY.sub("how", text)
     tokens = re.findall(r"[a-z]+", _HAVE_TO.sub("must", text))
     question_words = {_QUESTION_WORDS[word] for word in tokens if word in _QUESTION_WORDS}
-    # How something is done and how it should be done is one question.
+    # "How is it done" and "how should it be done" are the same question.
     modality = set() if "how" in question_words else {_MODALITY[word] for word in tokens if word in _MODALITY}
     purpose = {"what for"} if _PURPOSE.search(text) else set()
     return sorted({*question_words, *modality, *purpose, *(f"how {amount}" for amount in amounts)})
 
 
 def _split_entities_and_actions(text: str) -> tuple[list[str], list[str]]:
-    """Return the words for things, and those for deeds, whose place among the things does not matter; both in order."""
+    """Return the nouns and the verbs, each in order; the position of a verb among the nouns does not matter."""
     entities, actions = list[str](), list[str]()
     for raw_word in text.split():
         word = re.sub(r"'s$", "", raw_word.strip("`\"'“”" + _EDGE_PUNCTUATION).removesuffix("()"))
@@ -165,7 +165,7 @@ def _split_entities_and_actions(text: str) -> tuple[list[str], list[str]]:
         if not word:
             continue
         if lower_word in _NEGATIONS:
-            # "Why doesn't it work" and "why does it not work": that it is denied counts, not where.
+            # "Why doesn't it work" and "why does it not work": the position of the negation does not matter.
             actions.append("not")
         elif lower_word in _MEANINGFUL_STOPWORDS:
             entities.append(lower_word)

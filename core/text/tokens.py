@@ -2,7 +2,7 @@
 
 The index gets a text as space-joined tokens, passages and queries in the same way. Identifiers are indexed whole and in
 parts, text without spaces between its words (Chinese, Japanese, Korean) as pairs of characters; accents are folded,
-English stop words left out, English words stemmed. A store splits at the spaces and does nothing else.
+English stop words removed, English words stemmed. A store only splits at the spaces.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from functools import lru_cache
 import snowballstemmer
 
 MAX_TOKEN_LENGTH = 64
-# Of more parts than this, a compound is hardly ever searched as a whole.
+# A compound of more parts is hardly ever searched as a whole.
 MAX_PARTS = 4
 # The one definition of a CJK character, for use inside the brackets of a pattern: Han, kana and Hangul, without their
-# punctuation and lone marks. Every one of them is a word character.
+# punctuation and lone marks. All of them are word characters.
 HAN = (
     "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufa6d\ufa70-\ufad9\U00020000-\U0002a6df\U0002a700-\U0002b738"
     "\U0002b740-\U0002b81d\U0002b820-\U0002cea1\U0002ceb0-\U0002ebe0\U0002f800-\U0002fa1d\U00030000-\U0003134a"
@@ -32,7 +32,7 @@ RUNS = re.compile(rf"[{CJK_CHARACTERS}]+|{LETTER}+(?:(?:_+|[.\-]){LETTER}+){{0,7
 CJK_CHARACTER = re.compile(f"[{CJK_CHARACTERS}]")
 SEPARATORS = re.compile(r"[_.\-]+")
 NON_ASCII = re.compile(r"[^\x00-\x7f]+")
-# Encoded data: long, and of letters, digits, plus and slash only. Paths have dots, hyphens or underscores.
+# Encoded data: long runs of letters, digits, plus and slash. Paths contain dots, hyphens or underscores.
 ENCODED_DATA = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{128,}={0,2}")
 # HTTPServer: HTTP Server; parseURLs: parse URLs; Llama3Model: Llama3 Model.
 CAMEL_CASE_PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
@@ -46,9 +46,9 @@ ENGLISH_STOP_WORDS = (
     "will with would you your"
 )
 STOP_WORDS = frozenset(ENGLISH_STOP_WORDS.split())
-# GPUs, LLMs: the stemmer knows no plural without a vowel or in -us.
+# GPUs, LLMs: the stemmer does not handle plurals without a vowel or in -us.
 ABBREVIATION_PLURAL = re.compile(r"[bcdfghj-np-tv-xz]{2,}[bcdfghj-np-rtv-xz]s|[a-z]pus")
-# Kana and Hangul before the Chinese characters, which Japanese and Korean texts hold as well.
+# Kana and Hangul before Chinese characters, which Japanese and Korean texts contain as well.
 _SCRIPTS = (
     ("ja", re.compile(rf"[{KANA}]")),
     ("ko", re.compile(rf"[{HANGUL}\u1100-\u11ff]")),
@@ -63,34 +63,34 @@ _SCRIPTS = (
 # Words of prose; identifiers such as ReActAgent and GPU belong to no language.
 _WORD = re.compile(r"\b[A-ZÀ-Þ]?[a-zß-ɏ]+\b")
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", re.DOTALL)
-# A character of these scripts says about as much as this many Latin letters.
+# A character of these scripts stands for about this many Latin letters.
 _LETTERS_PER_CHARACTER = {"ja": 3, "ko": 3, "zh": 3}
 
 
 @lru_cache(maxsize=32_768)
 def stem(word: str) -> str:
-    """Return the stem of a lower-case English word, so that configure, configured and configuration are one.
+    """Return the stem of a lower-case English word, the same for configure, configured and configuration.
 
-    What holds other letters or figures is returned as it is, but for the endings that English gives it: gpt4s is gpt4.
+    A word with other letters or digits only loses English endings: gpt4s becomes gpt4.
     """
     if ABBREVIATION_PLURAL.fullmatch(word):
         return word[:-1]
-    # The stemmer takes the end of "embed" for that of a past. It keeps state: a shared one would mix up threads.
+    # The stemmer mistakes the end of "embed" for a past tense. It has state, so threads cannot share one.
     return "embed" if word in ("embed", "embeds") else str(snowballstemmer.stemmer("english").stemWord(word))
 
 
 def cut_into_pairs(run: str) -> list[str]:
-    """Return a run of CJK characters as overlapping pairs: ABC is AB and BC. A lone character stays as it is."""
+    """Return a run of CJK characters as overlapping pairs: ABC gives AB and BC. A single character stays."""
     return [run[start : start + 2] for start in range(len(run) - 1)] or [run]
 
 
 def count_cjk(text: str) -> int:
-    """Return how many CJK characters a text has."""
+    """Return the number of CJK characters in a text."""
     return 0 if text.isascii() else len(CJK_CHARACTER.findall(text))
 
 
 def lexical_tokens(text: str) -> str:
-    """Return the tokens of a passage, space-joined: lower-case word characters only, repetitions kept.
+    """Return the tokens of a passage, space-joined: lower-case word characters only, with repetitions.
 
     >>> lexical_tokens("Running read_file() 向量检索")
     'run readfil read file 向量 量检 检索'
@@ -99,7 +99,7 @@ def lexical_tokens(text: str) -> str:
 
 
 def query_tokens(text: str, limit: int = 64) -> str:
-    """Return the first `limit` different tokens of a query, space-joined; empty when it consists of stop words."""
+    """Return the first `limit` distinct tokens of a query, space-joined; empty if it has only stop words."""
     unique_tokens: dict[str, None] = {}
     for tokens in _tokenize(text):
         unique_tokens.update(dict.fromkeys(tokens.split()))
@@ -109,7 +109,7 @@ def query_tokens(text: str, limit: int = 64) -> str:
 
 
 def _tokenize(text: str) -> Iterator[str]:
-    """Yield the tokens of one run after the other, those of one run space-joined."""
+    """Yield the tokens of each run, space-joined."""
     text = ENCODED_DATA.sub(" ", text)
     if not text.isascii():
         text = NON_ASCII.sub(_fold_accents, text)
@@ -120,7 +120,7 @@ def _tokenize(text: str) -> Iterator[str]:
 
 
 def _fold_accents(match: re.Match[str]) -> str:
-    """Decompose compatibility forms, drop accents and vowel points, compose what is left (Hangul, kana) again."""
+    """Decompose compatibility forms, drop accents and vowel points, and compose the rest (Hangul, kana)."""
     decomposed = unicodedata.normalize("NFKD", match[0])
     base_characters = "".join(
         c for c in decomposed if not unicodedata.category(c).startswith("M") or c in VOICING_MARKS
@@ -128,10 +128,10 @@ def _fold_accents(match: re.Match[str]) -> str:
     return unicodedata.normalize("NFC", base_characters).translate(LETTER_FOLDING)
 
 
-# A text repeats its words, so most of them are found here.
+# A text repeats its words, so the cache holds most of them.
 @lru_cache(maxsize=32_768)
 def _tokenize_identifier(run: str) -> str:
-    """Return the tokens of words joined by underscores, dots or hyphens: all of them as one, and one by one."""
+    """Return the tokens of words joined by underscores, dots or hyphens: the whole, and each word."""
     parts = SEPARATORS.split(run)
     words = [word for part in parts for word in _split_word(part)]
     if 1 < len(parts) <= MAX_PARTS:
@@ -140,7 +140,7 @@ def _tokenize_identifier(run: str) -> str:
 
 
 def _split_word(part: str) -> list[str]:
-    """Return a word whole and, where its case or digits say so, its pieces of more than one letter."""
+    """Return a word and its parts of more than one letter, split by case and digits."""
     word = _casefold(part)
     if len(word) > MAX_TOKEN_LENGTH:
         return []
@@ -151,14 +151,14 @@ def _split_word(part: str) -> list[str]:
 
 
 def _casefold(word: str) -> str:
-    # Folding alone turns Cherokee to capitals; lowering alone keeps two forms of the Greek sigma.
+    # Case folding turns Cherokee into capitals; lower-casing keeps two forms of the Greek sigma.
     return word.casefold().lower()
 
 
 def detect_language(text: str) -> str:
-    """Return a language code (`zh`, `ja`, `ru`, ...), or an empty string for Latin script, which tells too little.
+    """Return a language code (`zh`, `ja`, `ru`, ...), or an empty string for Latin script, which many languages share.
 
-    Names and code in a question about software are Latin in every language: a script needs a part of the text only.
+    Names and code are Latin in every language: another script needs only a part of the text.
 
     >>> detect_language("怎么安装？")
     'zh'
