@@ -133,6 +133,8 @@ def deployment(
             "telegram": {"token": {"env": "BOT_TOKEN"}, "api_url": telegram.api_url},
             "cache": {"enabled": True},
             "metrics": {"port": free_port()},
+            # A stage that a busy machine cuts short makes an answer that is not kept.
+            "budget": {"deadline_s": 120},
         },
     )
 

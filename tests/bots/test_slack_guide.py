@@ -45,7 +45,7 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
 
 
 def test_the_messages_it_explains_exist() -> None:
-    settings = (ROOT / "core" / "settings" / "platforms.py").read_text("utf-8")
+    settings = (ROOT / "core" / "settings" / "messaging.py").read_text("utf-8")
     for said in (
         *("slack.open", "slack.several_connections", "slack.signature_refused", "slack.does_without"),
         *("slack.event_not_taken", "slack.reply_delayed", "Socket Mode is switched off"),
