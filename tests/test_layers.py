@@ -19,11 +19,11 @@ FILES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("
 
 # Where a library may be imported: modules, or a folder that ends in `/`.
 VENDORS = {
-    "PIL": ["bots/evaluation/plots.py"],
+    "PIL": ["bots/evaluation/output.py"],
     "aiogram": ["bots/telegram/"],
     # openai sends through aiohttp, whose exceptions come through.
     "aiohttp": [
-        *("bots/discord/", "bots/http/server.py", "bots/daemon/web/", "bots/slack/", "bots/common/downloads.py"),
+        *("bots/discord/", "bots/http/server.py", "bots/daemon/monitor.py", "bots/slack/", "bots/common/downloads.py"),
         *("core/llm/client.py", "knowledge/web/client.py"),
     ],
     "alembic": ["core/storage/"],

@@ -8,8 +8,13 @@ from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
-from bots.cli.console import print_passages, print_refresh_result, redact_refresh_result
-from bots.cli.explain_output import explanation_as_json, format_explanation_lines
+from bots.cli.console import (
+    explanation_as_json,
+    format_explanation_lines,
+    print_passages,
+    print_refresh_result,
+    redact_refresh_result,
+)
 from bots.common.terminal import SilentSink, ingest_progress, make_console, print_json, strip_control_characters
 from bots.console.render import ConsoleSink
 from bots.daemon.bootstrap import App, open_app, require_knowledge

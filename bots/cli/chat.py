@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from bots.cli.console import print_refresh_result, redact_refresh_result
 from bots.common.open_storage import open_journal, open_refresh_repository
 from bots.common.terminal import ingest_progress, make_console
+from bots.console.adapter import TerminalAdapter
 from bots.console.convert import HINT
 from bots.console.render import ConsoleSink
 from bots.console.sink import OutcomePrinter, with_terminal_owner
-from bots.console.terminal import TerminalAdapter
 from bots.daemon.bootstrap import (
     App,
     make_dispatcher,

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from bots.common.terminal import strip_control_characters
+from bots.common.terminal import format_table, strip_control_characters
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values
 from core.types import Passage
+
+if TYPE_CHECKING:
+    from core.settings import KnowledgeSettings, Settings
+    from knowledge.retrieval.score_explanation import AgentExplanation, PassageExplanation, RoutingMethod
 
 if TYPE_CHECKING:
     from knowledge.ingestion.refresh import RefreshResult
@@ -49,11 +53,17 @@ def print_refresh_result(console: Console, reports: Sequence[SyncReport], failur
         console.print(strip_control_characters(message), style="red", markup=False, soft_wrap=True)
 
 
+def make_table(left_headings: Sequence[str], right_headings: Sequence[str]) -> Table:
+    """Return an empty table with columns of text on the left and columns of numbers on the right."""
+    table = Table(*left_headings, box=None, header_style="bold", pad_edge=False)
+    for heading in right_headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
 def print_reports(console: Console, reports: Sequence[SyncReport]) -> None:
     """Print what a refresh did, one line per source, skips and staleness below."""
-    table = Table("source", box=None, header_style="bold", pad_edge=False)
-    for heading in ("added", "updated", "deleted", "unchanged", "passages", "seconds"):
-        table.add_column(heading, justify="right")
+    table = make_table(["source"], ("added", "updated", "deleted", "unchanged", "passages", "seconds"))
     for report in reports:
         counts = (report.added, report.updated, report.deleted, report.unchanged, report.passages)
         table.add_row(report.name, *map(str, counts), f"{report.seconds:.1f}")
@@ -101,3 +111,141 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
             Text(strip_control_characters(f"{finding.subject}: {finding.text}")),
             soft_wrap=True,
         )
+
+
+MAX_MATCHED_TEXT_CHARS = 90
+
+
+_ROUTING_DESCRIPTIONS = {
+    "vectors": "routed by meaning: score = scale x ((1 - weight) x centroid + weight x mix-in)",
+    "words": "routed by words: the embedding model does not know the query's, or did not answer",
+    "option": "not routed: --agent names the agent",
+}
+
+
+def explanation_as_json(
+    routing_method: RoutingMethod,
+    agents: Sequence[AgentExplanation],
+    passages: Sequence[PassageExplanation],
+    settings: Settings,
+) -> Mapping[str, Any]:
+    """Return what `kimas search --explain --json` prints besides what it prints without (a contract)."""
+    routing = settings.knowledge.routing
+    return {
+        "routing": {
+            "by": routing_method,
+            "limit": routing.agents,
+            "threshold": routing.threshold,
+            "agents": [_agent_as_json(agent) for agent in agents],
+        },
+        "scores": [
+            {
+                "passage_id": explanation.passage.id,
+                "kind": explanation.passage.kind,
+                "similarity": round(explanation.passage.similarity, 4),
+                "lexical": round(explanation.passage.lexical, 4),
+                "agents": {name: round(score, 4) for name, score in explanation.agent_scores.items()},
+                "fused": round(explanation.fused_score, 4),
+                "kind_weight": explanation.kind_weight,
+                "score": round(explanation.passage.score, 4),
+            }
+            for explanation in passages
+        ],
+    }
+
+
+def format_explanation_lines(
+    routing_method: RoutingMethod,
+    agents: Sequence[AgentExplanation],
+    passages: Sequence[PassageExplanation],
+    settings: KnowledgeSettings,
+) -> Sequence[str]:
+    """Return both tables, line by line."""
+    routing, search = settings.routing, settings.search
+    lines = [f"{_ROUTING_DESCRIPTIONS[routing_method]}; {routing.agents} at most, threshold {routing.threshold:g}"]
+    rows = [
+        ("agent", "score", "centroid", "mix-in", "weight", "mixed in", "scale", "asked"),
+        *map(_agent_row, agents),
+    ]
+    lines += ["", *format_table(rows), ""]
+    lines += [_format_matched_text(agent) for agent in agents if agent.routing_score and agent.routing_score.best_text]
+    lines += [""] if lines[-1] else []
+    if passages:
+        lines.append(
+            f"fused = {search.alpha:g} similarity + {1 - search.alpha:g} lexical, each from 0 to 1 over all found"
+        )
+        rows = [
+            ("passage", "score", "fused", "similarity", "lexical", "kind", "found by"),
+            *map(_passage_row, passages),
+        ]
+        lines += ["", *format_table(rows, left_columns=(0, 5, 6))]
+    else:
+        lines.append("nothing is found")
+    return lines
+
+
+def _agent_as_json(agent: AgentExplanation) -> Mapping[str, Any]:
+    routing_score = agent.routing_score
+    matched_text = routing_score.best_text if routing_score else None
+    return {
+        "name": agent.name,
+        "asked": agent.is_selected,
+        "score": _round_score(agent.score),
+        "centroid": _round_score(routing_score.centroid_cosine) if routing_score else None,
+        "mix_in": _round_score(routing_score.mix_in_cosine) if routing_score else None,
+        "mix_in_weight": routing_score.mix_in_weight if routing_score else None,
+        "mix_in_part": _round_score(routing_score.mix_in_contribution) if routing_score else None,
+        "matched": {"kind": matched_text.kind, "text": matched_text.text, "weight": matched_text.weight}
+        if matched_text
+        else None,
+        "scale": routing_score.scale if routing_score else None,
+    }
+
+
+def _agent_row(agent: AgentExplanation) -> Sequence[str]:
+    routing_score = agent.routing_score
+    values = (
+        (
+            routing_score.centroid_cosine,
+            routing_score.mix_in_cosine,
+            routing_score.mix_in_weight,
+            routing_score.mix_in_contribution,
+            routing_score.scale,
+        )
+        if routing_score
+        else (None,) * 5
+    )
+    return agent.name, *map(_format_score, (agent.score, *values)), "yes" if agent.is_selected else "no"
+
+
+def _format_matched_text(agent: AgentExplanation) -> str:
+    """Say which text of the mix-in matched best, shortened to a line."""
+    matched_text = agent.routing_score.best_text if agent.routing_score else None
+    if matched_text is None:
+        return ""
+    text = " ".join(matched_text.text.split())
+    excerpt = text if len(text) <= MAX_MATCHED_TEXT_CHARS else f"{text[:MAX_MATCHED_TEXT_CHARS]}..."
+    return strip_control_characters(
+        f"{agent.name}: best of the mix-in ({matched_text.kind}, weight {matched_text.weight:g}): {excerpt}"
+    )
+
+
+def _passage_row(explanation: PassageExplanation) -> Sequence[str]:
+    passage = explanation.passage
+    lines = f":{passage.start_line}-{passage.end_line}" if passage.start_line else ""
+    weight = "" if explanation.kind_weight == 1 else f" x{explanation.kind_weight:g}"
+    agent_scores = ", ".join(f"{name} {score:.3f}" for name, score in explanation.agent_scores.items())
+    return (
+        strip_control_characters(f"{passage.source}: {passage.path}{lines}"),
+        *map(_format_score, (passage.score, explanation.fused_score, passage.similarity, passage.lexical)),
+        f"{passage.kind}{weight}",
+        agent_scores,
+    )
+
+
+def _format_score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _round_score(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

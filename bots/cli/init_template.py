@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from core.errors import UsageError
 from core.settings.schema import json_schema
 
@@ -64,6 +66,16 @@ sources:
 # telegram:
 #   token: {{env: TELEGRAM_TOKEN}}
 """
+
+
+async def init(path: Path) -> int:
+    """Write the starter configuration and say what to do next. Raises `UsageError`."""
+    write_config_template(path)
+    click.echo(
+        f"{path} is written, and beside it a schema for editors. Next: name your sources in it, then "
+        "`kimas check`, `kimas ingest` and `kimas chat`."
+    )
+    return 0
 
 
 def write_config_template(path: Path) -> None:

@@ -1,49 +1,26 @@
-"""The command line. Results go to standard output, the log and what went wrong to standard error."""
+"""The command line: every command with its options. Results go to standard output, logs and errors to standard error.
+
+A command's function only names what does the work, so that it loads when the command runs and not before.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from bots.cli.options import config_options, import_by_path
+from bots.cli.options import as_json_option, config_options, import_by_path, make_settings_reloader, run, run_command
 
-# Where each command is defined: looking one up loads its module, and no other.
-COMMAND_PATHS = {
-    "ask": "bots.cli.commands:ask",
-    "audit": "bots.cli.maintenance:audit",
-    "chat": "bots.cli.commands:chat",
-    "check": "bots.cli.commands:check",
-    "eval": "bots.cli.evaluate:evaluate",
-    "faq": "bots.cli.maintenance:faq",
-    "feedback": "bots.cli.maintenance:feedback",
-    "ingest": "bots.cli.commands:ingest",
-    "init": "bots.cli.commands:init",
-    "run": "bots.cli.commands:run_daemon",
-    "search": "bots.cli.commands:search",
-    "sources": "bots.cli.maintenance:sources",
-    "store": "bots.cli.commands:store",
-    "usage": "bots.cli.commands:usage",
-}
+days_option = click.option(
+    "--days", default=7, show_default=True, type=click.IntRange(1, 36500), help="Days to show, including today."
+)
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command when somebody asks for it."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of the alphabet."""
-        return sorted(COMMAND_PATHS)
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return a command by its name, or None for another name."""
-        if name not in COMMAND_PATHS:
-            return None
-        command: click.Command = import_by_path(COMMAND_PATHS[name])
-        return command
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @config_options
 @click.version_option(package_name="kimas")
 @click.pass_context
@@ -55,6 +32,307 @@ def main(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, 
     context.obj = (files, overrides)
     # Before NumPy is loaded: our matrix products are small, and threads that wait by spinning slow everything else.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+@main.command()
+@config_options
+@as_json_option
+@click.argument("question")
+def ask(question: str, **options: Any) -> None:
+    """Answer one question, with citations. QUESTION may be - for standard input."""
+    if question == "-":
+        _require_stdin()
+    run_command("bots.cli.ask:ask", question=question, **options)
+
+
+@main.command()
+@config_options
+@click.option("--group", is_flag=True, help="Simulate a group: 'Ben: text' is Ben's message, @kimas means the bot.")
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="With --group: keep the messages in this folder, and continue from them.",
+)
+def chat(group: bool, keep: Path | None, **options: Any) -> None:
+    """Hold a conversation in the terminal."""
+    if keep and not group:
+        raise click.UsageError("--keep belongs to --group")
+    _require_stdin()
+    if group:
+        run_command("bots.cli.group:run_group_chat", folder=keep, **options)
+    else:
+        run_command("bots.cli.chat:chat", **options)
+
+
+@main.command()
+@config_options
+@as_json_option
+@click.option("--agent", default="", metavar="NAME", help="Search this agent's sources only.")
+@click.option("--top-k", default=8, show_default=True, type=click.IntRange(1, 1000), help="Passages to show.")
+@click.option("--explain", is_flag=True, help="Show every score: of all agents, and behind each passage.")
+@click.argument("query")
+def search(**options: Any) -> None:
+    """Retrieve passages, without a language model."""
+    run_command("bots.cli.ask:search", **options)
+
+
+@main.command()
+@config_options
+@as_json_option
+@click.option("--rebuild", is_flag=True, help="Empty the store first: for another embedding model or a damaged store.")
+@click.argument("names", metavar="[SOURCES]...", nargs=-1)
+def ingest(**options: Any) -> None:
+    """Refresh knowledge: all sources, or the named ones."""
+    run_command("bots.cli.ask:ingest", **options)
+
+
+@main.command()
+@config_options
+@as_json_option
+@click.option("--live", is_flag=True, help="Also reach the models and platforms.")
+def check(**options: Any) -> None:
+    """Validate the configuration, credentials and reachability."""
+    run_command("bots.cli.check:run_check", **options)
+
+
+@main.command()
+@config_options
+@as_json_option
+@days_option
+def usage(**options: Any) -> None:
+    """Show the tokens and the cost of answers, by day and by agent."""
+    run_command("bots.cli.records:usage", **options)
+
+
+@main.command()
+@click.argument("path", default="kimas.yaml", type=click.Path(path_type=Path))
+def init(path: Path) -> None:
+    """Write a starter configuration."""
+    run(import_by_path("bots.cli.init_template:init")(path))
+
+
+@main.command("run")
+@config_options
+@click.option("--dry-run", is_flag=True, help="Read and decide as usual, but only log the replies: post nothing.")
+def run_daemon(files: tuple[Path, ...], overrides: tuple[str, ...], **options: Any) -> None:
+    """Run the daemon: answer on all platforms, keep knowledge fresh."""
+    reload_settings = make_settings_reloader(files, overrides)
+    run_command("bots.daemon.runner:run", files, overrides, is_daemon=True, reload_settings=reload_settings, **options)
+
+
+@main.group()
+def store() -> None:
+    """Work on the whole passage store."""
+
+
+@store.command("copy")
+@config_options
+@as_json_option
+@click.option(
+    "--to", "target_provider", required=True, type=click.Choice(["weaviate", "lance"]), help="The store to fill."
+)
+def copy_store(**options: Any) -> None:
+    """Copy knowledge into the other store.
+
+    With its vectors: nothing is embedded again.
+    """
+    run_command("bots.cli.store:copy_knowledge", **options)
+
+
+@main.command()
+@config_options
+@as_json_option
+@click.option(
+    "--entries", "limit", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many to show."
+)
+def audit(**options: Any) -> None:
+    """Show who changed what by a command.
+
+    The newest entries first, including refused commands.
+    """
+    run_command("bots.cli.records:audit", **options)
+
+
+@main.group(invoke_without_command=True)
+@config_options
+@as_json_option
+@click.pass_context
+def sources(context: click.Context, files: tuple[Path, ...], overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show the state of every source.
+
+    What is stored, the last and the next refresh, and what went wrong.
+    """
+    if context.invoked_subcommand is None:
+        run_command("bots.cli.sources:sources", files, overrides, as_json=as_json)
+    # Options between the two names count for the second.
+    root = context.find_root()
+    root.obj = ((*root.obj[0], *files), (*root.obj[1], *overrides))
+
+
+@sources.command()
+@config_options
+@click.argument("name")
+def pause(**options: Any) -> None:
+    """Stop the scheduled refreshes of a source.
+
+    Its knowledge stays in use. A running daemon notices within a minute.
+    """
+    run_command("bots.cli.sources:set_paused", paused=True, **options)
+
+
+@sources.command()
+@config_options
+@click.argument("name")
+def resume(**options: Any) -> None:
+    """Resume the scheduled refreshes of a source; missed ones run once."""
+    run_command("bots.cli.sources:set_paused", paused=False, **options)
+
+
+@main.command()
+@config_options
+@as_json_option
+@days_option
+@click.option("--labels", is_flag=True, help="Print the rated questions as labelled lines for `kimas eval gate`.")
+@click.option("--calibrate", is_flag=True, help="Fit the chat's threshold to its rated questions, and show it.")
+@click.option("--apply", is_flag=True, help="With --calibrate: set the threshold if it does better.")
+@click.option("--chat", default="", metavar="PLATFORM:CHAT", help="With --labels or --calibrate: only this chat.")
+def feedback(days: int, labels: bool, calibrate: bool, apply: bool, **options: Any) -> None:
+    """Show what people said about answers, by day."""
+    if apply and not calibrate:
+        raise click.UsageError("--apply needs --calibrate: it sets the threshold that --calibrate finds")
+    if calibrate and labels:
+        raise click.UsageError("--labels and --calibrate exclude each other: give one of them")
+    if calibrate:
+        run_command("bots.evaluation.gate:calibrate", apply=apply, **options)
+    run_command("bots.cli.records:feedback", days=days, labels=labels, **options)
+
+
+@main.group()
+def faq() -> None:
+    """Review the answers that people gave.
+
+    Approved ones become knowledge, by a source of the kind learned.
+    """
+
+
+@faq.command("list")
+@config_options
+@as_json_option
+@click.option(
+    "--state", default="pending", show_default=True, type=click.Choice(["pending", "approved", "rejected", "all"])
+)
+def list_answers(state: str, **options: Any) -> None:
+    """Show answers, by default those that wait for a review."""
+    run_command("bots.cli.records:list_answers", state=None if state == "all" else state, **options)
+
+
+@faq.command()
+@config_options
+@as_json_option
+@click.argument("number", type=click.IntRange(1))
+def approve(**options: Any) -> None:
+    """Make an answer knowledge, from the next refresh on."""
+    run_command("bots.cli.records:review_answer", state="approved", **options)
+
+
+@faq.command()
+@config_options
+@as_json_option
+@click.argument("number", type=click.IntRange(1))
+def reject(**options: Any) -> None:
+    """Keep an answer from becoming knowledge, or take it out again."""
+    run_command("bots.cli.records:review_answer", state="rejected", **options)
+
+
+@faq.command()
+@config_options
+def export(**options: Any) -> None:
+    """Print the approved answers as JSON Lines.
+
+    A source of the kind faq reads them.
+    """
+    run_command("bots.cli.records:export_answers", **options)
+
+
+@main.group("eval")
+def evaluate() -> None:
+    """Measure parts of the pipeline on labelled data (JSON Lines)."""
+
+
+_Command = Callable[..., None]
+
+
+def _eval_options(fit_help: str = "", *, has_corpus: bool = True) -> Callable[[_Command], _Command]:
+    """Take what the measurements share; `fit_help` says what --fit fits, where there is one."""
+
+    def add_options(command: _Command) -> _Command:
+        command = click.argument("data", type=click.Path(path_type=Path))(command)
+        if fit_help:
+            command = click.option("--fit", is_flag=True, help=f"Also fit {fit_help} as YAML.")(command)
+        png_path = click.Path(path_type=Path)
+        command = click.option("--plot", type=png_path, metavar="F.png", help="Also draw it, as PNG.")(command)
+        if has_corpus:
+            corpus_help = "Documents (JSON Lines) in place of the sources."
+            command = click.option("--corpus", type=click.Path(path_type=Path), metavar="FILE", help=corpus_help)(
+                command
+            )
+        return config_options(as_json_option(command))
+
+    return add_options
+
+
+@evaluate.command()
+@_eval_options(has_corpus=False)
+def citations(**options: Any) -> None:
+    """Measure how well citations are found and false ones removed.
+
+    It measures the look-back and the citation check.
+    """
+    run_command("bots.evaluation.citations:citations", **options)
+
+
+@evaluate.command()
+@_eval_options("the weight of meaning against words, and print it")
+def retrieval(**options: Any) -> None:
+    """Measure how well questions find their documents.
+
+    As asked, rewritten by rule, and rewritten by the light model.
+    """
+    run_command("bots.evaluation.retrieval:retrieval", **options)
+
+
+@evaluate.command()
+@_eval_options("mix, scales and threshold, and print them")
+def routing(**options: Any) -> None:
+    """Measure how well questions find their agents.
+
+    And how many searches that saves.
+    """
+    run_command("bots.evaluation.routing:routing", **options)
+
+
+@evaluate.command()
+@_eval_options("the weights and the threshold, and print them")
+def gate(**options: Any) -> None:
+    """Measure how well the bot knows when to speak unasked."""
+    run_command("bots.evaluation.gate:gate", **options)
+
+
+@evaluate.command()
+@_eval_options()
+def answers(**options: Any) -> None:
+    """Measure whole answers: words, citations, times.
+
+    Every question is asked as `kimas ask` does, which costs what answers cost.
+    """
+    run_command("bots.evaluation.answers:answers", **options)
+
+
+def _require_stdin() -> None:
+    # Python has none where whoever started it closed it.
+    if sys.stdin is None:
+        raise click.UsageError("there is no standard input to read from")
 
 
 if __name__ == "__main__":

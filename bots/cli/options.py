@@ -1,4 +1,4 @@
-"""What every command has in common: its options, its settings, and how it ends."""
+"""What all commands share: options, loading the settings, exit codes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -17,7 +18,7 @@ from core.errors import ConfigurationError, KimasError
 if TYPE_CHECKING:
     from core.settings import Settings
 
-# Where the values of the configured secrets are kept, for `_print_error` to hide.
+# Where click's context keeps the values of the configured secrets, for `_print_error` to hide.
 SECRETS_META_KEY = "kimas.secrets"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -39,25 +40,20 @@ def config_options(function: Function) -> Function:
 
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-corpus_option = click.option(
-    "--corpus", type=click.Path(path_type=Path), metavar="FILE", help="Documents (JSON Lines) in place of the sources."
-)
 
 
-def load_cli_settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, daemon: bool = False) -> Settings:
-    """Load the settings that the options before and behind a command name, and set the log up by them.
+def load_cli_settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, is_daemon: bool = False) -> Settings:
+    """Load the settings that the options before and behind a command name, and configure the log.
 
     Raises `ConfigurationError`.
     """
     from core.observability.logs import configure_logs
-    from core.settings.loader import find_default_files, get_secret_values, load_settings
+    from core.settings.loader import get_secret_values
 
-    root_options: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
-    config_files = (*root_options[0], *files)
-    settings = load_settings(config_files or find_default_files(), (*root_options[1], *overrides))
+    settings = _make_loader(files, overrides)()
     log = settings.log
-    # A command prints its result; of the log only warnings are of interest, unless the configuration asks for more.
-    if not daemon and log.level == "info":
+    # A command prints its result and logs only warnings, unless the configuration asks for more.
+    if not is_daemon and log.level == "info":
         log = log.model_copy(update={"level": "warning"})
     secrets = get_secret_values(settings)
     click.get_current_context().meta[SECRETS_META_KEY] = secrets
@@ -67,36 +63,31 @@ def load_cli_settings(files: tuple[Path, ...], overrides: tuple[str, ...], *, da
 
 def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Awaitable[Settings]]:
     """Return a function that reads the settings again. It raises `ConfigurationError`."""
+    return partial(asyncio.to_thread, _make_loader(files, overrides))
+
+
+def _make_loader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Settings]:
     from core.settings.loader import find_default_files, load_settings
 
-    root_options: tuple[tuple[Path, ...], tuple[str, ...]] = click.get_current_context().find_root().obj
-    config_files, config_overrides = (*root_options[0], *files), (*root_options[1], *overrides)
-
-    async def reload_settings() -> Settings:
-        return await asyncio.to_thread(lambda: load_settings(config_files or find_default_files(), config_overrides))
-
-    return reload_settings
+    root_files, root_overrides = click.get_current_context().find_root().obj
+    config_files, config_overrides = (*root_files, *files), (*root_overrides, *overrides)
+    return lambda: load_settings(config_files or find_default_files(), config_overrides)
 
 
 def run_command(
-    path: str,
-    files: tuple[Path, ...],
-    overrides: tuple[str, ...],
-    *arguments: Any,
-    daemon: bool = False,
-    **options: Any,
-) -> None:
-    """Load the settings and run what does the work, `module:function`, to its exit code.
+    path: str, files: tuple[Path, ...], overrides: tuple[str, ...], *, is_daemon: bool = False, **options: Any
+) -> NoReturn:
+    """Load the settings, run the function at `path` (`module:function`) with the options, and exit with its code.
 
-    It is imported here and no sooner: what one command needs, no other has to load.
+    The module loads here and no sooner: no command loads what only others need.
     """
 
-    async def work() -> int:
-        settings = load_cli_settings(files, overrides, daemon=daemon)
-        exit_code: int = await import_by_path(path)(settings, *arguments, **options)
+    async def run_with_settings() -> int:
+        settings = load_cli_settings(files, overrides, is_daemon=is_daemon)
+        exit_code: int = await import_by_path(path)(settings, **options)
         return exit_code
 
-    run(work())
+    run(run_with_settings())
 
 
 def import_by_path(path: str) -> Any:
@@ -105,9 +96,9 @@ def import_by_path(path: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def run(coroutine: Coroutine[Any, Any, int]) -> None:
-    """Run a command to its exit code; an expected error becomes its message."""
-    # Loading makes many objects that stay: looking for garbage among them costs a tenth of the start. `open_app`
+def run(coroutine: Coroutine[Any, Any, int]) -> NoReturn:
+    """Run a command and exit with its code; an expected error becomes its message."""
+    # Loading creates many objects that stay. Collecting garbage among them takes a tenth of the start; `open_app`
     # switches the collector on again.
     gc.disable()
     try:
@@ -127,7 +118,7 @@ def run(coroutine: Coroutine[Any, Any, int]) -> None:
 
 
 def _print_error(message: str) -> None:
-    """Print what went wrong, without secrets and without characters that the terminal would obey."""
+    """Print an error without secrets and control characters."""
     from bots.common.terminal import strip_control_characters
     from core.observability.logs import make_redactor
 

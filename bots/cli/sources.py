@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from bots.cli.console import strip_source_prefix
-from bots.common.open_storage import open_database, open_refresh_repository
+from bots.cli.console import make_table, strip_source_prefix
+from bots.common.open_storage import open_database, open_existing_database
 from bots.common.terminal import make_console, print_json, strip_control_characters
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
 from core.observability.logs import make_redactor
@@ -39,10 +37,9 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
     if not settings.sources:
         out.print("no sources are configured: docs/sources.md says how to add one")
         return 0
-    table = Table("source", "kind", box=None, header_style="bold", pad_edge=False)
     show_last_try = any(state.error for state in states.values())
-    for heading in ("documents", "passages", "last success", *(("last try",) if show_last_try else ()), "next refresh"):
-        table.add_column(heading, justify="right")
+    last_try_heading = ["last try"] if show_last_try else []
+    table = make_table(["source", "kind"], ["documents", "passages", "last success", *last_try_heading, "next refresh"])
     for name in settings.sources:
         table.add_row(*_make_row(name, settings, states.get(name), now, show_last_try=show_last_try))
     out.print(table)
@@ -94,11 +91,10 @@ async def _save_paused(database: Database, settings: Settings, name: str, paused
 
 async def read_states(settings: Settings) -> Mapping[str, SourceState]:
     """Return how the stored sources stand, by name. Raises `StoreError`."""
-    refresh_states = {}
-    # Looking makes nothing: before the first refresh there is no database.
-    if await asyncio.to_thread((settings.data_dir / "journal.db").exists):
-        async with open_refresh_repository(settings) as refresh_repository:
-            refresh_states = dict(await refresh_repository.get_states())
+    from core.storage.refresh_state import RefreshStateRepository
+
+    async with open_existing_database(settings) as database:
+        refresh_states = dict(await RefreshStateRepository(database).get_states()) if database else {}
     return {state.name: state for state in await asyncio.to_thread(source_states, settings, refresh_states)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -20,6 +21,19 @@ async def open_database(settings: Settings, name: str = "journal.db") -> Databas
     from core.storage.engine import Database
 
     return await Database.open(settings.data_dir / name)
+
+
+@asynccontextmanager
+async def open_existing_database(settings: Settings) -> AsyncIterator[Database | None]:
+    """Open the database for the length of the block; None before the first message, which creates it."""
+    if not await asyncio.to_thread((settings.data_dir / "journal.db").exists):
+        yield None
+        return
+    database = await open_database(settings)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from core.errors import StoreError
+from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.ports import Adapter, AnswerFunction, ConnectionStatus, SourceRefresher
@@ -144,7 +144,6 @@ async def open_monitor(settings: Settings) -> AsyncIterator[Monitor]:
     if port is None:
         yield Monitor()
         return
-    from bots.daemon.web.server import serve_metrics
     from core.observability.metrics import PrometheusMetrics
 
     # Its package takes a moment to load.
@@ -156,3 +155,45 @@ async def open_monitor(settings: Settings) -> AsyncIterator[Monitor]:
             yield monitor
         finally:
             lag_task.cancel()
+
+
+@asynccontextmanager
+async def serve_metrics(monitor: Monitor, metrics: PrometheusMetrics, host: str, port: int) -> AsyncIterator[int]:
+    """Answer `/metrics`, `/healthz` and `/readyz` inside the block, which receives the port.
+
+    Raises `UsageError` for an address that cannot be listened on.
+    """
+    from aiohttp import web
+
+    from core.observability.metrics import CONTENT_TYPE
+
+    def health_response(problems: Sequence[str]) -> web.Response:
+        body = {"state": "unwell" if problems else "ok", "reasons": list(problems)}
+        return web.json_response(body, status=503 if problems else 200)
+
+    async def handle_metrics(_request: web.Request) -> web.Response:
+        return web.Response(body=await monitor.render_metrics(metrics), headers={"Content-Type": CONTENT_TYPE})
+
+    async def handle_health(_request: web.Request) -> web.Response:
+        return health_response(monitor.get_problems())
+
+    async def handle_readiness(_request: web.Request) -> web.Response:
+        return health_response([] if monitor.stage == "ready" else [monitor.stage])
+
+    application = web.Application()
+    application.router.add_get("/metrics", handle_metrics)
+    application.router.add_get("/healthz", handle_health)
+    application.router.add_get("/readyz", handle_readiness)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            message = f"metrics.host and metrics.port cannot be listened on: {host}:{port}: {error}"
+            raise UsageError(message) from error
+        bound_port = int(runner.addresses[0][1])
+        get_logger(__name__).info("metrics.listening", host=host, port=bound_port)
+        yield bound_port
+    finally:
+        await runner.cleanup()

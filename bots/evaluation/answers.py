@@ -13,19 +13,21 @@ from typing import Any
 import numpy as np
 
 from bots.common.terminal import SilentSink, format_table, print_json
-from bots.evaluation.datasets import RecordReader, read_cases, read_question
+from bots.evaluation.datasets import RecordReader, open_knowledge, read_cases, read_corpus_entries, read_question
 from bots.evaluation.metrics import mean_with_interval
 from bots.evaluation.output import (
+    INTERVALS_NOTE,
+    Chart,
+    Series,
+    check_plot,
     figure_as_json,
     format_figure,
     format_title,
-    open_knowledge,
+    interval_points,
     print_lines,
-    read_corpus_entries,
     save_charts,
     scores_as_json,
 )
-from bots.evaluation.plots import INTERVALS_NOTE, Chart, Series, check_plot, interval_points
 from core.errors import KimasError
 from core.messaging.gate.scores import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
 from core.observability.logs import make_redactor

@@ -12,8 +12,15 @@ from typing import Any
 from bots.common.terminal import print_json
 from bots.daemon.bootstrap import open_app
 from bots.evaluation.datasets import RecordReader, read_cases
-from bots.evaluation.output import format_title, print_lines, save_charts, score_table, scores_as_json
-from bots.evaluation.plots import check_plot, score_charts
+from bots.evaluation.output import (
+    check_plot,
+    format_title,
+    print_lines,
+    save_charts,
+    score_charts,
+    score_table,
+    scores_as_json,
+)
 from core.answering.agents.look_back import find_support
 from core.answering.context.dependencies import AnswerDependencies
 from core.grounding.citation_check import find_unsupported

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bots.evaluation.datasets import (
+    QueryCase,
+)
+from core.errors import UsageError
 from core.messaging.gate.scores import _SEED, CONFIDENCE_LEVEL, FEWER_RESAMPLES, MANY_CASES, RESAMPLES, Estimate
 
+T = TypeVar("T")
 MetricValues = NDArray[np.float64]
 
 # Recall is the share of the relevant documents among the first k, a hit any of them. MRR looks at all that is found.
@@ -93,3 +100,56 @@ def compute_routing_metrics(
 def summarize(values: Mapping[str, MetricValues]) -> Mapping[str, Estimate]:
     """Return the means with their intervals."""
     return {name: mean_with_interval(metric_values) for name, metric_values in values.items()}
+
+
+Indices = NDArray[np.int64]
+
+
+FOLDS = 5
+
+
+MIN_CASES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TuningComparison:
+    """A measure as configured and as fitted, both over questions that the fit had not seen, and what they differ by."""
+
+    configured: Estimate
+    tuned: Estimate
+    difference: Estimate
+
+    @property
+    def is_worse(self) -> bool:
+        """Tell whether the fitted values do worse than the configured ones, on average."""
+        return (self.difference.value or 0.0) < 0
+
+
+def compare_values(configured: MetricValues, tuned: MetricValues) -> TuningComparison:
+    """Compare what the same cases are worth in both ways."""
+    return TuningComparison(
+        mean_with_interval(configured), mean_with_interval(tuned), mean_with_interval(tuned - configured)
+    )
+
+
+def cross_validate(
+    count: int, tune: Callable[[Indices], T], evaluate: Callable[[T, Indices], Mapping[str, MetricValues]]
+) -> Mapping[str, MetricValues]:
+    """Return what every case is worth with what was fitted to the other folds, by measure, shape (count,)."""
+    folds = [(fold, evaluate(tune(np.setdiff1d(np.arange(count), fold)), fold)) for fold in split_folds(count)]
+    values = {name: np.full(count, np.nan) for name in folds[0][1]}
+    for fold, fold_values in folds:
+        for name, metric_values in fold_values.items():
+            values[name][fold] = metric_values
+    return values
+
+
+def split_folds(count: int, folds: int = FOLDS) -> Sequence[Indices]:
+    """Return the cases in folds of about the same size, drawn the same way every time."""
+    return np.array_split(np.random.default_rng(_SEED).permutation(count), folds)
+
+
+def check_enough_cases(cases: Sequence[QueryCase]) -> None:
+    """Raise `UsageError` for fewer questions than anything can be fitted to."""
+    if len(cases) < MIN_CASES:
+        raise UsageError(f"--fit needs {MIN_CASES} questions at least; there are {len(cases)}. Label more of them.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,43 +15,56 @@ from bots.daemon.bootstrap import App
 from bots.evaluation.datasets import (
     PASSAGES_PER_AGENT,
     RAW,
+    RULE,
     QueryCase,
     make_queries,
+    open_knowledge,
     read_cases,
+    read_corpus_entries,
     read_retrieval,
     run_concurrently,
     to_document_ids,
+    without_live_sources,
 )
 from bots.evaluation.metrics import (
     CUTOFFS,
     MAIN_METRIC,
     METRICS,
     PLOTTED_METRICS,
+    Indices,
     MetricValues,
+    TuningComparison,
+    check_enough_cases,
+    compare_values,
     compute_metrics,
+    cross_validate,
     mean_with_interval,
 )
 from bots.evaluation.output import (
+    INTERVALS_NOTE,
+    Chart,
+    Series,
+    check_plot,
     comparison_as_json,
     figures_as_json,
     format_difference,
     format_figure,
     format_fit_lines,
     format_title,
-    open_knowledge,
+    interval_points,
     print_lines,
-    read_corpus_entries,
     save_charts,
-    without_live_sources,
 )
-from bots.evaluation.plots import INTERVALS_NOTE, Chart, Series, check_plot, interval_points
-from bots.evaluation.tuning import AlphaTuning, check_enough_cases, tune_alpha
 from core.answering.agents.reranker import rerank
 from core.answering.context.dependencies import AnswerDependencies
+from core.grounding.fusion import apply_kind_weights, fuse
 from core.messaging.gate.scores import CONFIDENCE_LEVEL, Estimate
 from core.runtime.budget import Budget
-from core.settings import Settings
+from core.settings import SearchSettings, Settings
+from core.text.tokens import query_tokens
 from core.types import Passage
+from knowledge.ports import Embedder, Store
+from knowledge.retrieval.library import MIN_VOCABULARY_COVERAGE
 
 RETRIEVAL_LINE_FORMAT = '{"id", "question", "relevant": [document id or path], "history"?} (docs/evaluate.md)'
 
@@ -274,3 +287,76 @@ def retrieval_charts(measurement: RetrievalReport) -> Sequence[Chart]:
         )
         for name in PLOTTED_METRICS
     ]
+
+
+ALPHAS = tuple(round(number / 20, 2) for number in range(21))
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaTuning:
+    """The fitted weight of the dense score, and nDCG@10 with it."""
+
+    alpha: float
+    comparison: TuningComparison
+
+
+async def tune_alpha(
+    cases: Sequence[QueryCase], deps: AnswerDependencies, store: Store, embedder: Embedder
+) -> AlphaTuning:
+    """Fit `knowledge.search.alpha` to nDCG@10 of the rule's queries. Raises `UsageError` for too few questions."""
+    check_enough_cases(cases)
+    queries_by_variant, _ = await make_queries(cases, replace(deps, model=None))
+    search = deps.settings.knowledge.search
+    candidates_by_query: dict[str, Sequence[Passage]] = {}
+
+    async def fetch_candidates(query: str) -> str:
+        candidates_by_query[query] = await _search_candidates(query, deps, store, embedder)
+        return query
+
+    await run_concurrently(fetch_candidates, sorted(set(queries_by_variant[RULE])))
+    values_by_alpha = await asyncio.to_thread(
+        _compute_alpha_values, [candidates_by_query[query] for query in queries_by_variant[RULE]], cases, search
+    )
+    # Before all others stands the configured one: of equals it is kept.
+    alphas = sorted(values_by_alpha, key=lambda alpha: abs(alpha - search.alpha))
+
+    def find_best_alpha(case_indices: Indices) -> float:
+        return max(alphas, key=lambda alpha: round(float(values_by_alpha[alpha][case_indices].mean()), 6))
+
+    held_out_values = cross_validate(
+        len(cases), find_best_alpha, lambda alpha, case_indices: {MAIN_METRIC: values_by_alpha[alpha][case_indices]}
+    )
+    configured_values = values_by_alpha[search.alpha]
+    return AlphaTuning(
+        find_best_alpha(np.arange(len(cases))), compare_values(configured_values, held_out_values[MAIN_METRIC])
+    )
+
+
+async def _search_candidates(
+    query: str, deps: AnswerDependencies, store: Store, embedder: Embedder
+) -> Sequence[Passage]:
+    """Return all candidates of the agents that a query goes to, with both true scores."""
+    agents = deps.settings.retrieval_agents()
+    sources = {source for agent in await deps.library.route(query) for source in agents[agent.name].sources}
+    if not sources:
+        return ()
+    is_in_vocabulary = embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE
+    vector = (await embedder.embed([query]))[0] if is_in_vocabulary else None
+    return await store.search(query_tokens(query), vector, sources, deps.settings.knowledge.search.candidates)
+
+
+def _compute_alpha_values(
+    candidates: Sequence[Sequence[Passage]], cases: Sequence[QueryCase], search: SearchSettings
+) -> Mapping[float, MetricValues]:
+    expected_ids = [case.expected_ids for case in cases]
+    values_by_alpha = {}
+    for alpha in {*ALPHAS, search.alpha}:
+        rankings = [
+            apply_kind_weights(fuse(passages, alpha, PASSAGES_PER_AGENT), search.kind_weights)
+            for passages in candidates
+        ]
+        values_by_alpha[alpha] = compute_metrics(
+            [to_document_ids(ranking, case_ids) for ranking, case_ids in zip(rankings, expected_ids, strict=True)],
+            expected_ids,
+        )[MAIN_METRIC]
+    return values_by_alpha

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bots.evaluation.datasets import RULE, QueryCase, make_queries
-from bots.evaluation.metrics import ROUTING_METRICS, MetricValues, compute_routing_metrics
-from bots.evaluation.tuning import (
+from bots.evaluation.metrics import (
+    ROUTING_METRICS,
     Indices,
+    MetricValues,
     TuningComparison,
     check_enough_cases,
     compare_values,
+    compute_routing_metrics,
     cross_validate,
-    without_model,
 )
 from core.answering.context.dependencies import AnswerDependencies
 from core.errors import UsageError
@@ -87,7 +88,7 @@ async def compare_agents(
 
     Raises `StoreError`, `EmbeddingError`.
     """
-    queries_by_variant, _ = await make_queries(cases, without_model(deps))
+    queries_by_variant, _ = await make_queries(cases, replace(deps, model=None))
     case_numbers = [
         number
         for number, text in enumerate(queries_by_variant[RULE])

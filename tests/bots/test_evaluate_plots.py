@@ -10,7 +10,7 @@ from PIL import Image
 
 from bots.evaluation.citations import citations
 from bots.evaluation.gate import gate, precision_recall_curve
-from bots.evaluation.plots import COLOURS, Chart, Point, Series, check_plot, draw, score_charts
+from bots.evaluation.output import COLOURS, Chart, Point, Series, check_plot, draw, score_charts
 from bots.evaluation.retrieval import RetrievalReport, VariantResult, retrieval, retrieval_charts
 from bots.evaluation.routing import RoutingCurve, ThresholdPoint, routing, routing_charts
 from core.errors import UsageError

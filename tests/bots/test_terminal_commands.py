@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 from sqlalchemy import select
 
-from bots.cli.audit import audit
 from bots.cli.chat import Conversation
+from bots.cli.records import audit
+from bots.console.adapter import parse_line
 from bots.console.convert import NO_ANSWER
-from bots.console.terminal import parse_line
 from core.messaging.policy.command_table import is_question
 from core.ports import Sink, SourceRefresher
 from core.settings import Settings

@@ -15,7 +15,7 @@ from rich.console import Console
 from sqlalchemy import text as sql
 
 from bots.cli.chat import Conversation
-from bots.console.terminal import parse_line
+from bots.console.adapter import parse_line
 from core.messaging.processor import MessageProcessor
 from core.ports import AnswerFunction, Sink
 from core.storage.messages import Journal

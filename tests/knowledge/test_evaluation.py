@@ -19,10 +19,18 @@ from bots.evaluation.datasets import (
     to_document_ids,
     with_corpus,
 )
-from bots.evaluation.metrics import METRICS, compute_metrics, compute_routing_metrics, mean_with_interval
+from bots.evaluation.metrics import (
+    METRICS,
+    MIN_CASES,
+    check_enough_cases,
+    compute_metrics,
+    compute_routing_metrics,
+    cross_validate,
+    mean_with_interval,
+    split_folds,
+)
 from bots.evaluation.retrieval import RETRIEVAL_LINE_FORMAT
 from bots.evaluation.routing import ROUTING_LINE_FORMAT
-from bots.evaluation.tuning import MIN_CASES, check_enough_cases, cross_validate, split_folds
 from bots.evaluation.tuning_routing import (
     MIX_IN_KINDS,
     Cosines,

@@ -1,0 +1,232 @@
+"""What the journal's database has on record: `kimas audit`, `usage`, `feedback` and `faq`.
+
+These commands work beside a running daemon. They only read, except for a review; without a database there is nothing
+to show.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from bots.cli.console import make_table
+from bots.common.open_storage import open_existing_database
+from bots.common.terminal import make_console, print_json, strip_control_characters
+from core.errors import UsageError
+from core.messaging.feedback.rating_buttons import REASONS
+from core.observability.logs import make_redactor
+from core.settings import Settings
+from core.settings.loader import get_secret_values
+from core.types import DOWN, UP
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from core.storage.feedback import DailyRatings, LabelledQuestion
+    from core.storage.lessons import ReviewState, TaughtAnswer
+    from core.storage.overrides import AuditEntry
+    from core.storage.usage import AgentUsage, DailyUsage, TokenUsage
+
+# Who reviews answers on the command line.
+OPERATOR = "the operator"
+_TOKEN_COLUMNS = ("tokens read", "written", "together", "cost")
+
+
+async def audit(settings: Settings, limit: int, *, as_json: bool) -> int:
+    """Show the newest entries of all chats. Raises `StoreError`."""
+    from core.storage.overrides import Audit
+
+    async with open_existing_database(settings) as database:
+        entries = await Audit(database).get_newest(limit) if database else ()
+    if as_json:
+        print_json({"entries": [asdict(entry) | {"at": entry.at.isoformat()} for entry in entries]})
+        return 0
+    redact = make_redactor(get_secret_values(settings))
+    for entry in entries:
+        _print_line(redact(_format_audit_entry(entry)))
+    if not entries:
+        _print_line("the audit is empty")
+    return 0
+
+
+async def usage(settings: Settings, days: int, *, as_json: bool) -> int:
+    """Show what the answers of the last days consumed, by day and by agent. Raises `StoreError`."""
+    from core.storage.usage import UsageRepository
+
+    daily_usage: Sequence[DailyUsage] = ()
+    agent_usage: Sequence[AgentUsage] = ()
+    async with open_existing_database(settings) as database:
+        if database:
+            repository, since = UsageRepository(database), _start_of_period(days).date()
+            daily_usage, agent_usage = await repository.get_daily_usage(since), await repository.get_agent_usage(since)
+    if as_json:
+        print_json(_usage_as_json(daily_usage, agent_usage))
+    else:
+        _print_usage(daily_usage, agent_usage)
+    return 0
+
+
+async def feedback(settings: Settings, days: int, *, as_json: bool, labels: bool, chat: str = "") -> int:
+    """Show the ratings by day, or print labelled lines for `kimas eval gate`, of one chat or of all.
+
+    Raises `StoreError`, and `UsageError` for a chat without `labels`: the days are those of all chats together.
+    """
+    from core.storage.feedback import FeedbackRepository
+
+    if chat and not labels:
+        raise UsageError("--chat chooses rated questions: give --labels or --calibrate with it")
+    daily_ratings: Sequence[DailyRatings] = ()
+    questions: Sequence[LabelledQuestion] = ()
+    async with open_existing_database(settings) as database:
+        if database:
+            repository = FeedbackRepository(database)
+            daily_ratings = await repository.get_daily_ratings(_start_of_period(days))
+            questions = await repository.get_labelled_questions()
+    if labels:
+        for question in questions:
+            question_chat = f"{question.platform}:{question.chat}"
+            if chat in ("", question_chat):
+                question_id = f"{question_chat}:{question.id}"
+                _print_json_line({"id": question_id, "text": question.text, "should_answer": question.is_good})
+    elif as_json:
+        print_json({"days": [asdict(day) | {"day": str(day.day)} for day in daily_ratings]})
+    elif daily_ratings:
+        make_console().print(_make_ratings_table(daily_ratings))
+    else:
+        _print_line("nobody has said anything about answers in these days")
+    return 0
+
+
+async def list_answers(settings: Settings, state: ReviewState | None, *, as_json: bool) -> int:
+    """Show the taught answers of a state, or all. Raises `StoreError`."""
+    answers = await _read_taught_answers(settings, state)
+    if as_json:
+        print_json({"answers": [_taught_answer_as_json(answer) for answer in answers]})
+        return 0
+    for answer in answers:
+        text = " ".join(answer.answer.split())
+        _print_line(f"{answer.number}. [{answer.state}] {answer.question}\n   {answer.teacher}: {text}")
+    if not answers:
+        _print_line("no answers wait for a review" if state == "pending" else "there are no such answers")
+    return 0
+
+
+async def review_answer(settings: Settings, number: int, state: ReviewState, *, as_json: bool) -> int:
+    """Approve or reject a taught answer. Raises `UsageError` for an unknown number, and `StoreError`."""
+    from core.storage.lessons import TaughtAnswerRepository
+
+    async with open_existing_database(settings) as database:
+        if database is None:
+            raise UsageError("nobody has taught anything yet")
+        repository = TaughtAnswerRepository(database)
+        if number not in {answer.number for answer in await repository.list_answers(None)}:
+            raise UsageError(f"There is no answer {number}. `kimas faq list --state all` shows those that there are.")
+        answer = await repository.decide(number, state, OPERATOR)
+    if as_json:
+        print_json(_taught_answer_as_json(answer))
+    else:
+        _print_line(f"answer {number} is {state}")
+    return 0
+
+
+async def export_answers(settings: Settings) -> int:
+    """Print the approved answers as JSON Lines, which a source of the kind `faq` reads. Raises `StoreError`."""
+    for answer in await _read_taught_answers(settings, "approved"):
+        _print_json_line({"question": answer.question, "answer": answer.answer})
+    return 0
+
+
+async def _read_taught_answers(settings: Settings, state: ReviewState | None) -> Sequence[TaughtAnswer]:
+    from core.storage.lessons import TaughtAnswerRepository
+
+    async with open_existing_database(settings) as database:
+        return await TaughtAnswerRepository(database).list_answers(state) if database else ()
+
+
+def _start_of_period(days: int) -> datetime:
+    """Return the local midnight at which a period of so many days began, today included."""
+    midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight - timedelta(days=days - 1)
+
+
+def _format_audit_entry(entry: AuditEntry) -> str:
+    change = f": {entry.before} -> {entry.after}" if entry.before or entry.after else ""
+    details = f", {entry.what}" if entry.what else ""
+    command = " ".join(entry.command.split())
+    chat = f"{entry.platform}:{entry.chat}"
+    return f"{entry.at:%Y-%m-%d %H:%M} UTC  {entry.outcome:8} {entry.author_id} in {chat}  /{command}{details}{change}"
+
+
+def _usage_as_json(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[AgentUsage]) -> Mapping[str, Any]:
+    """Return the object that `kimas usage --json` prints (a contract)."""
+    days = [
+        {
+            "day": day.day,
+            "answers": day.answers,
+            "cached": day.cached,
+            "failed": day.failed,
+            **_tokens_as_json(day.usage),
+        }
+        for day in daily_usage
+    ]
+    agents = [{"agent": agent.agent, "answers": agent.answers, **_tokens_as_json(agent.usage)} for agent in agent_usage]
+    return {"days": days, "agents": agents}
+
+
+def _tokens_as_json(usage: TokenUsage) -> Mapping[str, Any]:
+    return {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cost": round(usage.cost, 6)}
+
+
+def _print_usage(daily_usage: Sequence[DailyUsage], agent_usage: Sequence[AgentUsage]) -> None:
+    """Print the days, newest first, and the agents, most tokens first."""
+    out = make_console()
+    if not daily_usage:
+        out.print("nothing has been answered with a language model in these days")
+        return
+    table = make_table(["day"], ("answers", "cached", "failed", *_TOKEN_COLUMNS))
+    for day in daily_usage:
+        table.add_row(day.day, str(day.answers), str(day.cached), str(day.failed), *_format_tokens(day.usage))
+    out.print(table)
+    out.print()
+    table = make_table(["agent"], ("answers", *_TOKEN_COLUMNS))
+    for agent in agent_usage:
+        table.add_row(strip_control_characters(agent.agent), str(agent.answers), *_format_tokens(agent.usage))
+    out.print(table)
+
+
+def _format_tokens(usage: TokenUsage) -> tuple[str, ...]:
+    cost = f"{usage.cost:,.4f}" if usage.cost else "-"
+    return f"{usage.prompt_tokens:,}", f"{usage.completion_tokens:,}", f"{usage.total_tokens:,}", cost
+
+
+def _make_ratings_table(daily_ratings: Sequence[DailyRatings]) -> Table:
+    """Return the days, newest first."""
+    table = make_table(["day"], (UP, DOWN, *REASONS))
+    for day in reversed(daily_ratings):
+        table.add_row(str(day.day), *map(str, (day.up, day.down, *(day.reasons.get(name, 0) for name in REASONS))))
+    return table
+
+
+def _taught_answer_as_json(answer: TaughtAnswer) -> Mapping[str, Any]:
+    """Return an answer as `kimas faq --json` prints it (a contract)."""
+    return {
+        "number": answer.number,
+        "state": answer.state,
+        "chat": f"{answer.platform}:{answer.chat}",
+        "question": answer.question,
+        "answer": answer.answer,
+        "teacher": answer.teacher,
+        "reviewer": answer.reviewer,
+    }
+
+
+def _print_line(text: str) -> None:
+    make_console().print(strip_control_characters(text), markup=False, soft_wrap=True)
+
+
+def _print_json_line(value: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

@@ -1,1 +1,0 @@
-"""HTTP endpoints of the daemon: metrics and health."""
