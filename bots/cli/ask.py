@@ -1,14 +1,15 @@
-"""What the commands do, once their arguments are read: each returns its exit code."""
+"""What `kimas ask`, `search` and `ingest` do: each returns its exit code."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bots.cli.console import (
+    SearchExplanation,
     explanation_as_json,
     format_explanation_lines,
     print_passages,
@@ -31,7 +32,7 @@ from knowledge.retrieval.score_explanation import explain_passages, explain_rout
 
 
 async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
-    """Answer one question; `-` stands for standard input."""
+    """Answer one question; `-` reads it from standard input."""
     if question == "-":
         question = sys.stdin.read()
     async with open_app(settings) as app:
@@ -45,63 +46,56 @@ async def ask(settings: Settings, question: str, *, as_json: bool) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search returned: the agents asked, the best passages, and why an agent failed, by its name."""
+
+    query: str
+    agents: Sequence[AgentScore]
+    passages: Sequence[Passage]
+    errors_by_agent: Mapping[str, str]
+    explanation: SearchExplanation | None
+
+
 async def search(
     settings: Settings, query: str, agent: str, top_k: int, *, as_json: bool, explain: bool = False
 ) -> int:
-    """Retrieve without a language model: route, search, rerank. `explain` shows every score on the way.
+    """Retrieve without a language model: route, search, rerank. `explain` shows every score.
 
-    An agent that fails is named beside what the others found; when all fail the first failure is raised.
+    The output names an agent that failed beside the passages of the others. When all fail, the first error is raised.
     """
     if not query.strip():
         raise UsageError("the query is empty")
     async with open_app(settings, with_answers=False) as app:
         require_knowledge(app)
-        agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query))
-        passages_by_agent, errors_by_agent = await _search_agents(
-            app, query, [agent_score.name for agent_score in agents], top_k
-        )
-        candidates = [passage for passages in passages_by_agent.values() for passage in passages]
-        # No language model here, whatever orders the passages of answers.
-        deps = replace(app.deps, model=None)
-        top_passages = list(await rerank(query, candidates, deps, Budget(settings.budget)))[:top_k]
-        if explain:
-            routing_method, agent_explanations = await explain_routing(query, agents, settings, app.store, app.embedder)
-            passage_explanations = explain_passages(top_passages, passages_by_agent, settings)
-    agents_json = [{"name": agent_score.name, "score": round(agent_score.score, 4)} for agent_score in agents]
+        result = await _search(app, query, agent, top_k, explain=explain)
     if as_json:
-        result: dict[str, Any] = {
-            "query": query,
-            "agents": agents_json,
-            "passages": [passage_as_json(passage) for passage in top_passages],
-        }
-        if errors_by_agent:
-            result["failed"] = [{"name": name, "error": reason} for name, reason in errors_by_agent.items()]
-        if explain:
-            result |= explanation_as_json(
-                "option" if agent else routing_method, agent_explanations, passage_explanations, settings
-            )
-        print_json(result)
-        return 0
-    out = make_console()
-    if explain:
-        lines = format_explanation_lines(
-            "option" if agent else routing_method, agent_explanations, passage_explanations, settings.knowledge
-        )
-        out.print("\n".join(lines), markup=False, soft_wrap=True)
+        print_json(_search_result_as_json(result, settings))
     else:
-        out.print(
-            "agents: " + ", ".join(f"{agent_score.name} {agent_score.score:.3f}" for agent_score in agents), style="dim"
-        )
-        print_passages(out, top_passages)
-    for name, reason in errors_by_agent.items():
-        out.print(strip_control_characters(f"agent {name} failed: {reason}"), style="red", markup=False, soft_wrap=True)
+        _print_search_result(result, settings)
     return 0
+
+
+async def _search(app: App, query: str, agent: str, top_k: int, *, explain: bool) -> SearchResult:
+    settings = app.settings
+    agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query))
+    passages_by_agent, errors_by_agent = await _search_agents(app, query, [score.name for score in agents], top_k)
+    candidates = [passage for passages in passages_by_agent.values() for passage in passages]
+    # Without a language model, even where one ranks the passages of answers.
+    deps = replace(app.deps, model=None)
+    top_passages = list(await rerank(query, candidates, deps, Budget(settings.budget)))[:top_k]
+    explanation = None
+    if explain:
+        routing_method, agent_explanations = await explain_routing(query, agents, settings, app.store, app.embedder)
+        passage_explanations = explain_passages(top_passages, passages_by_agent, settings)
+        explanation = SearchExplanation("option" if agent else routing_method, agent_explanations, passage_explanations)
+    return SearchResult(query, agents, top_passages, errors_by_agent, explanation)
 
 
 async def _search_agents(
     app: App, query: str, agents: Sequence[str], limit: int
 ) -> tuple[Mapping[str, Sequence[Passage]], Mapping[str, str]]:
-    """Return the passages of the agents that could search, and why the others could not. Raises when none could."""
+    """Return the passages by agent, and why an agent failed, by its name. Raises the first error when all fail."""
     async with task_group() as tasks:
         search_tasks = [tasks.create_task(capture_error(app.library.search(name, query, limit))) for name in agents]
     outcomes = [task.result() for task in search_tasks]
@@ -118,7 +112,7 @@ async def _search_agents(
 
 
 async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_json: bool) -> int:
-    """Refresh sources. Exit code 1 when one of them failed; the others are refreshed all the same."""
+    """Refresh sources. The exit code is 1 when one of them failed; the others are refreshed nevertheless."""
     if not settings.sources:
         raise UsageError("no sources are configured: docs/sources.md says how to add one")
     out = make_console(stderr=as_json)
@@ -143,17 +137,7 @@ def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
         "strategy": reply.trace.strategy,
         "agents": list(reply.trace.agents),
         "answer": reply.text,
-        "citations": [
-            {
-                "n": citation.n,
-                "passage_id": citation.passage_id,
-                "source": citation.source,
-                "title": citation.title,
-                "path": citation.path,
-                "url": citation.url,
-            }
-            for citation in reply.citations
-        ],
+        "citations": [asdict(citation) for citation in reply.citations],
         "passages": [passage_as_json(passage) for passage in reply.passages],
         "timings_ms": dict(reply.trace.timings_ms),
         "cut": list(reply.trace.cut),
@@ -166,6 +150,32 @@ def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
         },
         "extractive": reply.is_extractive,
     }
+
+
+def _search_result_as_json(result: SearchResult, settings: Settings) -> Mapping[str, Any]:
+    """Return the object that `kimas search --json` prints (a contract)."""
+    values: dict[str, Any] = {
+        "query": result.query,
+        "agents": [{"name": agent.name, "score": round(agent.score, 4)} for agent in result.agents],
+        "passages": [passage_as_json(passage) for passage in result.passages],
+    }
+    if result.errors_by_agent:
+        values["failed"] = [{"name": name, "error": reason} for name, reason in result.errors_by_agent.items()]
+    if result.explanation:
+        values.update(explanation_as_json(result.explanation, settings.knowledge))
+    return values
+
+
+def _print_search_result(result: SearchResult, settings: Settings) -> None:
+    out = make_console()
+    if result.explanation:
+        lines = format_explanation_lines(result.explanation, settings.knowledge)
+        out.print("\n".join(lines), markup=False, soft_wrap=True)
+    else:
+        out.print("agents: " + ", ".join(f"{agent.name} {agent.score:.3f}" for agent in result.agents), style="dim")
+        print_passages(out, result.passages)
+    for name, reason in result.errors_by_agent.items():
+        out.print(strip_control_characters(f"agent {name} failed: {reason}"), style="red", markup=False, soft_wrap=True)
 
 
 def passage_as_json(passage: Passage) -> Mapping[str, Any]:

@@ -123,46 +123,46 @@ _ROUTING_DESCRIPTIONS = {
 }
 
 
-def explanation_as_json(
-    routing_method: RoutingMethod,
-    agents: Sequence[AgentExplanation],
-    passages: Sequence[PassageExplanation],
-    settings: Settings,
-) -> Mapping[str, Any]:
-    """Return what `kimas search --explain --json` prints besides what it prints without (a contract)."""
-    routing = settings.knowledge.routing
+@dataclass(frozen=True, slots=True)
+class SearchExplanation:
+    """How a query was routed, and the scores of all agents and of the passages shown."""
+
+    routing_method: RoutingMethod
+    agents: Sequence[AgentExplanation]
+    passages: Sequence[PassageExplanation]
+
+
+def explanation_as_json(explanation: SearchExplanation, settings: KnowledgeSettings) -> Mapping[str, Any]:
+    """Return what `--explain` adds to the object that `kimas search --json` prints (a contract)."""
+    routing = settings.routing
     return {
         "routing": {
-            "by": routing_method,
+            "by": explanation.routing_method,
             "limit": routing.agents,
             "threshold": routing.threshold,
-            "agents": [_agent_as_json(agent) for agent in agents],
+            "agents": [_agent_as_json(agent) for agent in explanation.agents],
         },
         "scores": [
             {
-                "passage_id": explanation.passage.id,
-                "kind": explanation.passage.kind,
-                "similarity": round(explanation.passage.similarity, 4),
-                "lexical": round(explanation.passage.lexical, 4),
-                "agents": {name: round(score, 4) for name, score in explanation.agent_scores.items()},
-                "fused": round(explanation.fused_score, 4),
-                "kind_weight": explanation.kind_weight,
-                "score": round(explanation.passage.score, 4),
+                "passage_id": scores.passage.id,
+                "kind": scores.passage.kind,
+                "similarity": round(scores.passage.similarity, 4),
+                "lexical": round(scores.passage.lexical, 4),
+                "agents": {name: round(score, 4) for name, score in scores.agent_scores.items()},
+                "fused": round(scores.fused_score, 4),
+                "kind_weight": scores.kind_weight,
+                "score": round(scores.passage.score, 4),
             }
-            for explanation in passages
+            for scores in explanation.passages
         ],
     }
 
 
-def format_explanation_lines(
-    routing_method: RoutingMethod,
-    agents: Sequence[AgentExplanation],
-    passages: Sequence[PassageExplanation],
-    settings: KnowledgeSettings,
-) -> Sequence[str]:
-    """Return both tables, line by line."""
-    routing, search = settings.routing, settings.search
-    lines = [f"{_ROUTING_DESCRIPTIONS[routing_method]}; {routing.agents} at most, threshold {routing.threshold:g}"]
+def format_explanation_lines(explanation: SearchExplanation, settings: KnowledgeSettings) -> Sequence[str]:
+    """Return the tables of the agents and of the passages, line by line."""
+    routing, search, agents = settings.routing, settings.search, explanation.agents
+    description = _ROUTING_DESCRIPTIONS[explanation.routing_method]
+    lines = [f"{description}; {routing.agents} at most, threshold {routing.threshold:g}"]
     rows = [
         ("agent", "score", "centroid", "mix-in", "weight", "mixed in", "scale", "asked"),
         *map(_agent_row, agents),
@@ -170,13 +170,13 @@ def format_explanation_lines(
     lines += ["", *format_table(rows), ""]
     lines += [_format_matched_text(agent) for agent in agents if agent.routing_score and agent.routing_score.best_text]
     lines += [""] if lines[-1] else []
-    if passages:
+    if explanation.passages:
         lines.append(
             f"fused = {search.alpha:g} similarity + {1 - search.alpha:g} lexical, each from 0 to 1 over all found"
         )
         rows = [
             ("passage", "score", "fused", "similarity", "lexical", "kind", "found by"),
-            *map(_passage_row, passages),
+            *map(_passage_row, explanation.passages),
         ]
         lines += ["", *format_table(rows, left_columns=(0, 5, 6))]
     else:
@@ -204,17 +204,10 @@ def _agent_as_json(agent: AgentExplanation) -> Mapping[str, Any]:
 
 def _agent_row(agent: AgentExplanation) -> Sequence[str]:
     routing_score = agent.routing_score
-    values = (
-        (
-            routing_score.centroid_cosine,
-            routing_score.mix_in_cosine,
-            routing_score.mix_in_weight,
-            routing_score.mix_in_contribution,
-            routing_score.scale,
-        )
-        if routing_score
-        else (None,) * 5
-    )
+    values: Sequence[float | None] = (None,) * 5
+    if routing_score:
+        mix_in = (routing_score.mix_in_cosine, routing_score.mix_in_weight, routing_score.mix_in_contribution)
+        values = (routing_score.centroid_cosine, *mix_in, routing_score.scale)
     return agent.name, *map(_format_score, (agent.score, *values)), "yes" if agent.is_selected else "no"
 
 

@@ -68,9 +68,8 @@ async def run_group_chat(settings: Settings, file_descriptor: int | None = None,
         app = await stack.enter_async_context(open_app(settings, database=journal.database, live=live))
         require_knowledge(app)
         out.print(_format_welcome(settings, folder), style="dim", markup=False, soft_wrap=True)
-        adapter = ConsoleGroupAdapter(
-            sys.stdin.fileno() if file_descriptor is None else file_descriptor, out, journal.complete_deleted
-        )
+        input_descriptor = sys.stdin.fileno() if file_descriptor is None else file_descriptor
+        adapter = ConsoleGroupAdapter(input_descriptor, out, journal.complete_deleted)
         library = app.deps.library
         dispatcher = make_dispatcher(live, journal, refresher=ReadOnlySourceRefresher(settings), library=library)
         processor = make_message_processor(journal, app.answer, dispatcher, library=library)

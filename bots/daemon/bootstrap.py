@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from core.storage.usage import TokenUsage
     from knowledge.ingestion.sync import Progress
 
-
-__all__ = ["App", "open_app", "open_database", "open_journal", "open_refresh_repository"]
-
 # How long a thread may keep the interpreter from the event loop, in seconds; Python's own is five times as long. With
 # 200 conversations at once that made 41 ms of processor time an answer 31, and the longest stall a third shorter.
 THREAD_SWITCH_INTERVAL_S = 0.001
@@ -149,63 +146,67 @@ async def open_app(
     async with AsyncExitStack() as stack:
         await asyncio.to_thread(make_data_dir, settings.data_dir)
         if embedder is None:
-            embedder = await open_embedder(settings.knowledge.embedding, settings.data_dir / "models")
-            stack.push_async_callback(embedder.close)
+            embedder = await _open_embedder(settings, stack)
         if store is None:
-            store = await _open_store(settings, embedder, rebuild=rebuild)
-            stack.push_async_callback(store.close)
+            store = await _open_store(settings, embedder, stack, rebuild=rebuild)
         models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
         if models:
             stack.push_async_callback(models.close)
-        library = await _open_library(settings, store, embedder, metrics_recorder, stack)
-        if reranker is None:
-            reranker = make_reranker(settings.knowledge.search)
-            stack.push_async_callback(reranker.close)
+        library = await _open_library(KnowledgeLibrary(settings, store, embedder, meter=metrics_recorder), stack)
         model = model or models
         if with_answers and not database:
             database = await _open_database_if_needed(settings, model, stack)
-        if database and not live:
-            live = make_live_settings(settings, database)
+        live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live) if live else library
-        prompts = await _read_prompts(settings)
-        deps = AnswerDependencies(settings, answer_library, reranker, model, prompts, REWRITES)
+        deps = await _make_deps(settings, answer_library, reranker, model, stack)
         answer_service = AnswerService(deps)
         if with_answers and database and live and (model or settings.cache.enabled):
-            # An answer made from results that are no longer shown must not be given again.
-            unexpired_store = ExpiryFilteringStore(store, settings.sources, settings.data_dir)
-            answer_service = make_answer_service(deps, SourceVersions(unexpired_store).get_versions, database, live)
-        sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-        gc.freeze()
-        gc.enable()
+            # An answer from results that are no longer shown must not be reused.
+            versions = SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir))
+            answer_service = make_answer_service(deps, versions.get_versions, database, live)
+        _tune_interpreter()
         yield App(settings, deps, library, store, embedder, models, answer_service)
 
 
-async def _open_library(
-    settings: Settings,
-    store: Store,
-    embedder: Embedder,
-    metrics_recorder: MetricsRecorder | None,
-    stack: AsyncExitStack,
-) -> KnowledgeLibrary:
-    library = KnowledgeLibrary(settings, store, embedder, meter=metrics_recorder)
+def _tune_interpreter() -> None:
+    """Let the event loop run often beside threads, and collect no garbage among what was loaded."""
+    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+    gc.freeze()
+    gc.enable()
+
+
+async def _open_embedder(settings: Settings, stack: AsyncExitStack) -> Embedder:
+    embedder = await open_embedder(settings.knowledge.embedding, settings.data_dir / "models")
+    stack.push_async_callback(embedder.close)
+    return embedder
+
+
+async def _open_library(library: KnowledgeLibrary, stack: AsyncExitStack) -> KnowledgeLibrary:
     stack.push_async_callback(library.close)
     await library.load()
     return library
 
 
-async def _read_prompts(settings: Settings) -> Prompts:
+async def _make_deps(
+    settings: Settings, library: Library, reranker: Reranker | None, model: ChatModel | None, stack: AsyncExitStack
+) -> AnswerDependencies:
+    if reranker is None:
+        reranker = make_reranker(settings.knowledge.search)
+        stack.push_async_callback(reranker.close)
     agent_prompts = {name: agent.prompts for name, agent in settings.agents.items()}
-    return await asyncio.to_thread(Prompts.read, settings.prompts, agent_prompts)
+    prompts = await asyncio.to_thread(Prompts.read, settings.prompts, agent_prompts)
+    return AnswerDependencies(settings, library, reranker, model, prompts, REWRITES)
 
 
-async def _open_store(settings: Settings, embedder: Embedder, *, rebuild: bool) -> Store:
+async def _open_store(settings: Settings, embedder: Embedder, stack: AsyncExitStack, *, rebuild: bool) -> Store:
     if rebuild:
-        # Before anything is emptied: can this model fill it again?
+        # Before the store is emptied: can this model fill it again?
         await embedder.embed(["ready?"])
     with refresh_lock(settings.data_dir) if rebuild else nullcontext():
         store = await open_store(
             settings.knowledge.store, settings.data_dir, embedder.name, embedder.dimension, rebuild=rebuild
         )
+        stack.push_async_callback(store.close)
         if rebuild:
             async with open_refresh_repository(settings) as refresh_repository:
                 await refresh_repository.mark_invalidated(stored_sources(settings.sources))

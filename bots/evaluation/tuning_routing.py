@@ -208,25 +208,24 @@ def _tune(comparison: AgentComparison, deps: AnswerDependencies) -> RoutingTunin
         )
 
     all_cases = np.arange(len(comparison.cases))
-    configured_values, tuned_values = (
-        evaluate(configured_weights, all_cases),
-        cross_validate(len(comparison.cases), tune, evaluate),
-    )
+    configured_values = evaluate(configured_weights, all_cases)
+    tuned_values = cross_validate(len(comparison.cases), tune, evaluate)
     comparisons = {name: compare_values(configured_values[name], tuned_values[name]) for name in ROUTING_METRICS}
-    tuned_weights = tune(all_cases)
-    scales = dict(zip(comparison.agent_names, (round(float(scale), 2) for scale in tuned_weights.scales), strict=True))
+    return _make_result(comparison, tune(all_cases), comparisons)
+
+
+def _make_result(
+    comparison: AgentComparison, weights: RoutingWeights, comparisons: Mapping[str, TuningComparison]
+) -> RoutingTuning:
+    mix = weights.mix or comparison.configured_weights
     is_mix_tunable, kind_numbers = _find_tunable(comparison.cosines)
-    mix_in_weight = (
-        round(float((tuned_weights.mix or comparison.configured_weights).mix_in[0]), 2) if is_mix_tunable else None
-    )
-    mix_in_weights = {
-        MIX_IN_KINDS[kind_number]: round(
-            float((tuned_weights.mix or comparison.configured_weights).kinds[0, kind_number]), 2
-        )
-        for kind_number in kind_numbers
-    }
     return RoutingTuning(
-        scales, tuned_weights.threshold, mix_in_weight, mix_in_weights, comparisons, comparison.skipped
+        {name: round(float(scale), 2) for name, scale in zip(comparison.agent_names, weights.scales, strict=True)},
+        weights.threshold,
+        round(float(mix.mix_in[0]), 2) if is_mix_tunable else None,
+        {MIX_IN_KINDS[number]: round(float(mix.kinds[0, number]), 2) for number in kind_numbers},
+        comparisons,
+        comparison.skipped,
     )
 
 
