@@ -1,4 +1,4 @@
-"""The values that cross the boundaries between packages. All frozen: nothing is changed behind anybody's back."""
+"""The values that cross the boundaries between packages. All are immutable."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture whose type and size were checked, as a data URI (`data:image/png;base64,...`)."""
+    """A validated image as a data URI (data:image/png;base64,...)."""
 
     url: str = field(repr=False)
 
@@ -198,7 +198,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class AgentScore:
-    """How well a retrieval agent's knowledge fits a query, after mix-in and scaling (KIMAs 3.2.2)."""
+    """How well a retrieval agent matches a query, after mix-in and scaling (KIMAs 3.2.2)."""
 
     name: str
     score: float
@@ -267,7 +267,7 @@ class Reply:
 
 
 class SkipReason(Enum):
-    """Why the bot is silent: the label that metrics count it by, and what people read, with gaps for its values."""
+    """Why the bot is silent: a label for metrics, and a text for people with placeholders for its values."""
 
     NOT_ADDRESSED = "not_addressed", "the bot was not addressed"
     ATTACHMENT_ONLY = "wordless", "{attachment} without words, and the bot was not addressed"
@@ -338,7 +338,7 @@ class SkipReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """One silence: its reason and its text, which the journal keeps. Made by `skip`."""
+    """A silence with its reason and its text for the journal. Created by `skip`."""
 
     reason: SkipReason
     text: str
@@ -348,7 +348,7 @@ class Skip:
 
 
 def skip(reason: SkipReason, **values: object) -> Skip:
-    """Return a silence for a reason, with the values that its text names.
+    """Return a silence for a reason, with the values of its text.
 
     >>> str(skip(SkipReason.CHAT_NOT_LISTED, chat="telegram:5"))
     'telegram:5 is not among gate.chats'

@@ -1,1 +1,1 @@
-"""Everything the deployment keeps in its database: one repository per aggregate. All SQL is here."""
+"""The database of a deployment: one repository per aggregate. All SQL is here."""

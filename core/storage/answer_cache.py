@@ -1,4 +1,4 @@
-"""Earlier replies, kept in the journal's database to be given again."""
+"""The cache of answers, in the journal's database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.storage.engine import Database
 from core.storage.tables import replies
 from core.types import Citation, ConversationKey, Passage, Reply, Trace
 
-# Questions of one sense are few; each costs an embedding.
+# Few questions share a canonical form; each costs an embedding.
 MAX_CANDIDATES = 4
 
 
@@ -42,9 +42,9 @@ class CacheEntry:
 
 
 def to_scope(key: ConversationKey | None, *, is_restricted_thread: bool = False) -> str:
-    """Return who gets a reply again: its chat or, where only a part of that reads it, its thread.
+    """Return the scope of a cached reply: its chat or, if only some members can read it, its thread.
 
-    What one chat asks is nobody else's business, least of all what a private one does.
+    A chat never gets replies from another chat.
     """
     if key is None:
         return json.dumps([])
@@ -52,12 +52,12 @@ def to_scope(key: ConversationKey | None, *, is_restricted_thread: bool = False)
 
 
 def in_chat(key: ConversationKey) -> ColumnElement[bool]:
-    """Return the condition that a reply belongs to a chat, whichever of its threads."""
+    """Return the condition that a reply belongs to a chat or one of its threads."""
     return replies.c.scope.startswith(to_scope(key)[:-1], autoescape=True)
 
 
 class AnswerCache:
-    """Replies by question. `made_by` names the configuration: replies of another one are not found.
+    """Cached replies by question. `made_by` is a fingerprint of the configuration: other replies are ignored.
 
     Every method raises `StoreError` when the database refuses.
     """
@@ -68,7 +68,7 @@ class AnswerCache:
         self._fingerprint = fingerprint
 
     async def find(self, key: CacheKey) -> Sequence[CacheEntry]:
-        """Return replies to the same words, or to a question of the same sense, that are not too old: best first."""
+        """Return current replies to the same words or to a question of the same meaning, best first."""
         columns = replies.c
         is_exact_match: ColumnElement[bool] = columns.question == key.normalized
         is_match = (
@@ -92,7 +92,7 @@ class AnswerCache:
 
     @uncancellable
     async def store(self, key: CacheKey, reply: Reply, versions: Mapping[str, str]) -> None:
-        """Keep a reply in place of an earlier one to the same words, and let go of what is too old or too many."""
+        """Store a reply in place of an earlier one to the same words, and remove old and surplus replies."""
         columns = replies.c
         values = {
             "scope": key.scope,
@@ -115,7 +115,7 @@ class AnswerCache:
 
     @uncancellable
     async def evict(self, numbers: Sequence[int]) -> None:
-        """Let go of replies whose sources have changed."""
+        """Remove replies whose sources have changed."""
         async with self._database.transaction() as connection:
             await connection.execute(delete(replies).where(replies.c.number.in_(numbers)))
 
@@ -128,14 +128,14 @@ class AnswerCache:
 
 @uncancellable
 async def delete_replies(database: Database, before: float) -> int:
-    """Remove replies made before a time (seconds of the epoch), whether or not they may be given again."""
+    """Remove replies made before a time (seconds since 1970); return how many."""
     async with database.transaction() as connection:
         result = await connection.execute(delete(replies).where(replies.c.made_at <= before))
     return result.rowcount
 
 
 def _reply_to_json(reply: Reply) -> dict[str, Any]:
-    """Return a reply as JSON values; of its trace what stays true when it is given again."""
+    """Return a reply as JSON values, with only the reusable part of its trace."""
     trace = {"query": reply.trace.query, "strategy": reply.trace.strategy, "agents": list(reply.trace.agents)}
     return {
         "text": reply.text,

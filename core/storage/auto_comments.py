@@ -1,4 +1,4 @@
-"""Auto-comments: what was commented below a post and in the last hour, and how far each feed was followed."""
+"""Auto-comments: the replies below a post, the comments of the last hour, and the state of each feed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ HOUR = timedelta(hours=1)
 
 
 class AutoCommentRepository:
-    """What comments need to know of a post. Every method raises `StoreError` when the database refuses."""
+    """The journal's data about posts and comments. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def count_competitor_replies(self, post: Message) -> int:
-        """Return how many replies of other bots the platform has shown below a post."""
+        """Return how many replies of other bots are below a post."""
         columns, key = messages.c, post.key
-        # A thread that somebody opened below a post has the post's id.
+        # A thread below a post has the id of the post.
         is_below = or_(columns.reply_to == post.id, columns.thread == (key.thread or post.id))
         query = select(func.count()).where(
             columns.platform == key.platform,
             columns.chat == key.chat,
-            # Each of several bots of ours has its own record of what others write.
+            # Each of our bots journals the messages of others itself.
             columns.bot == post.bot,
             is_below,
             columns.id != post.id,
@@ -40,7 +40,7 @@ class AutoCommentRepository:
             return int(await connection.scalar(query) or 0)
 
     async def count_recent_comments(self, post: Message, excluded_ids: Collection[str]) -> int:
-        """Return how many other messages of a chat were answered unasked within the last hour."""
+        """Return how many other messages of a chat got an unasked answer within the last hour."""
         columns, key = messages.c, post.key
         query = select(func.count()).where(
             and_(columns.platform == key.platform, columns.chat == key.chat),
@@ -54,7 +54,7 @@ class AutoCommentRepository:
 
     @uncancellable
     async def set_thread(self, post: Message, reply_id: str) -> None:
-        """Note that the conversation about a post goes on below the comment, whose id is that of its thread."""
+        """Record that the conversation about a post continues in the thread of the comment, which has its id."""
         columns, key = messages.c, post.key
         conditions = (
             columns.platform == key.platform,
@@ -66,13 +66,13 @@ class AutoCommentRepository:
             await connection.execute(update(messages).where(*conditions).values(thread=reply_id))
 
 
-# Of the entries that have left a feed; those that are in it are all known.
+# Of entries that have left a feed; all that are in it are kept.
 MAX_REMEMBERED_IDS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class FeedState:
-    """One feed as it was at the last look that succeeded.
+    """The state of a feed at the last successful poll.
 
     `looked_at` is in seconds since 1970, `known` holds the ids of the entries, and `etag` and `modified` are what the
     server called that state.
@@ -85,20 +85,20 @@ class FeedState:
 
 
 class FeedStateRepository:
-    """The record of all feeds. Every method raises `StoreError` when the database refuses."""
+    """The states of all feeds. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def load(self, feed: str) -> FeedState | None:
-        """Return how far a feed was followed, or None when nobody looked at it before."""
+        """Return the state of a feed, or None before the first poll."""
         async with self._database.connect() as connection:
             row = (await connection.execute(select(feeds).where(feeds.c.feed == feed))).first()
         return None if row is None else FeedState(row.looked_at, tuple(row.known), row.etag, row.modified)
 
     @uncancellable
     async def save(self, feed: str, state: FeedState) -> None:
-        """Keep how far a feed was followed."""
+        """Store the state of a feed."""
         values = {
             "looked_at": state.looked_at,
             "known": list(state.known_ids),
@@ -111,7 +111,7 @@ class FeedStateRepository:
 
 
 def merge_known_ids(current_ids: Sequence[str], previous_ids: Sequence[str]) -> tuple[str, ...]:
-    """Return all that is known: the entries that are there, then a bounded number of those that have left."""
+    """Return the ids of the entries in the feed, then a limited number of those that have left it."""
     current_set = set(current_ids)
     return (
         *dict.fromkeys(current_ids),

@@ -1,4 +1,4 @@
-"""What was said in a chat lately, as the journal has it: only what the bot could read is in there."""
+"""Recent messages of a chat, from the journal: only messages that the bot could read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from core.storage.engine import Database
 from core.storage.tables import messages
 from core.types import ESCALATION_COMMAND, RATING_COMMAND, ConversationKey, Message
 
-# How many of the newest messages of all chats are looked through at most: a chat's own are found among them sooner
-# than by an index, for nobody asks for old ones.
+# The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
 MAX_SCANNED_ROWS, MAX_MESSAGES = 20_000, 200
 _COLUMN_NAMES = (
     "id",
@@ -54,7 +53,7 @@ class HistoryMessage:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAnswer:
-    """An earlier question of the chat and the answer, `age_s` seconds ago."""
+    """An earlier question of the chat and its answer, `age_s` seconds ago."""
 
     question: str
     reply: str
@@ -87,14 +86,14 @@ class DuplicateDelivery:
 
 
 class ChatHistory:
-    """Reads from the journal's database. Every method raises `StoreError` when it refuses."""
+    """Reads recent messages. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._connect = database.connect
         self._transaction = database.transaction
 
     async def get_recent_messages(self, message: Message, seconds: float) -> Sequence[HistoryMessage]:
-        """Return what else people wrote that reached this bot in the chat in the last seconds, oldest first."""
+        """Return the other messages of people in the chat in the last seconds, oldest first."""
         columns = messages.c
         query = _select_newest(message, *_COLUMN_NAMES).where(
             columns.received_at > _time_before(seconds), columns.bot == message.bot, is_user_message()
@@ -102,7 +101,7 @@ class ChatHistory:
         async with self._connect() as connection:
             rows = (await connection.execute(query)).all()
         own_index = next((index for index, row in enumerate(rows) if row.id == message.id), len(rows))
-        # What other bots write is in the journal as well, where comments are counted; nobody has answered by that.
+        # The journal also has messages of other bots, to count comments; they are not answers by people.
         recent_messages = [
             _to_history_message(row, is_later=index < own_index)
             for index, row in enumerate(rows)
@@ -111,9 +110,9 @@ class ChatHistory:
         return recent_messages[::-1]
 
     async def count_answers_to(self, message: Message, seconds: float) -> int:
-        """Return how many answers its author got in the chat in the last seconds.
+        """Return how many answers the message's author got in the chat in the last seconds.
 
-        Those in the making are included, and those that failed: what was refused was told as well.
+        Answers in progress and failed ones count too.
         """
         columns = messages.c
         query = _select_newest(message, "id").where(
@@ -126,7 +125,7 @@ class ChatHistory:
             return len((await connection.execute(query)).all())
 
     async def get_earlier_answers(self, message: Message, seconds: float) -> Sequence[EarlierAnswer]:
-        """Return what was asked in the chat and answered from the knowledge in the last seconds, newest first."""
+        """Return the questions that the bot answered in the chat in the last seconds, newest first."""
         columns = messages.c
         query = _select_newest(message, "text", "reply", "citations", "settled_at").where(
             columns.state == "answered",
@@ -140,12 +139,12 @@ class ChatHistory:
         return [EarlierAnswer(row.text, row.reply, _age_s(row.settled_at)) for row in rows if row.citations]
 
     async def get_duplicates(self, message: Message) -> Sequence[DuplicateDelivery]:
-        """Return the same message as other bots of ours received it in the chat."""
+        """Return the copies of a message that our other bots received."""
         columns = messages.c
         is_same_event = (columns.author_id == message.author_id, columns.sent_at == message.sent_at)
         own_ids = select(columns.id).where(*in_chat(message.key), columns.bot == message.bot, *is_same_event)
-        # Where every bot counts messages for itself, the words and the moment tell; what has the id of another message
-        # that reached this bot at that moment is a copy of that one.
+        # If message ids are per bot, the text and the time identify a copy, unless this bot received another message
+        # with that id at that time.
         is_alike = and_(columns.text == message.text, columns.command == "", columns.id.not_in(own_ids))
         query = _select_newest(message, "number", "addressed", "text").where(
             *(columns.bot != message.bot, *is_same_event, columns.command == message.command),
@@ -163,7 +162,7 @@ class ChatHistory:
         ]
 
     async def get_posting_bot(self, message: Message) -> str | None:
-        """Return which bot posted what this message replies to, or None where none of ours did."""
+        """Return which of our bots posted the message that this one replies to, or None."""
         columns = messages.c
         query = select(columns.bot).where(*in_chat(message.key), columns.reply_id == message.reply_to)
         async with self._connect() as connection:
@@ -171,7 +170,7 @@ class ChatHistory:
         return None if bot_id is None else str(bot_id)
 
     async def has_answered(self, key: ConversationKey, bot: str) -> bool:
-        """Say whether one bot has answered in a conversation before."""
+        """Return whether one bot has answered in a conversation before."""
         columns = messages.c
         conditions = (columns.bot == bot, columns.state == "answered", columns.reply != "")
         query = select(columns.number).where(*in_chat(key), columns.thread == key.thread, *conditions).limit(1)
@@ -179,9 +178,9 @@ class ChatHistory:
             return (await connection.execute(query)).first() is not None
 
     async def get_bot_answers(self, message: Message, seconds: float) -> Sequence[BotAnswer]:
-        """Return what our bots answered in the message's thread in the last seconds, newest first.
+        """Return the answers of our bots in the message's thread in the last seconds, newest first.
 
-        The answer on which the thread was opened is one of them.
+        The answer below which the thread was opened is one of them.
         """
         columns, thread = messages.c, message.key.thread
         column_names = ("bot", "author_id", "id", "thread", "reply_to", "addressed", "citations", "is_post")
@@ -205,7 +204,7 @@ class ChatHistory:
             await connection.execute(update(messages).where(*conditions).values(addressed=True))
 
     async def was_told(self, message: Message, text: str, seconds: float) -> bool:
-        """Say whether its author was told just this in the chat in the last seconds."""
+        """Return whether the author got just this text in the chat in the last seconds."""
         columns = messages.c
         query = select(columns.number).where(
             *in_chat(message.key),
@@ -217,7 +216,7 @@ class ChatHistory:
             return (await connection.execute(query.limit(1))).first() is not None
 
     async def get_replied_author(self, message: Message) -> str | None:
-        """Return who wrote what this message replies to, or None where that never reached the bot."""
+        """Return the author of the message that this one replies to, or None if the bot never received it."""
         columns = messages.c
         query = select(columns.author_id).where(
             *in_chat(message.key), columns.bot == message.bot, columns.id == message.reply_to
@@ -249,7 +248,7 @@ def _select_newest(message: Message, *column_names: str) -> Select[Any]:
     columns = messages.c
     newest_number = select(func.max(columns.number)).scalar_subquery()
     key = message.key
-    # The index on conversations is kept out of it: it would read and sort the whole chat.
+    # Appending "" disables the index on conversations, which would read and sort the whole chat.
     chat_conditions = (columns.platform + "" == key.platform, columns.chat + "" == key.chat)
     return (
         select(*(columns[name] for name in column_names))
@@ -285,7 +284,7 @@ def _to_bot_answer(row: Row[Any]) -> BotAnswer:
 
 
 def in_chat(key: ConversationKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Return the conditions that a message is one of a chat."""
+    """Return the conditions that a message belongs to a chat."""
     return messages.c.platform == key.platform, messages.c.chat == key.chat
 
 

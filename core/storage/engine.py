@@ -1,4 +1,4 @@
-"""The one database of a deployment: the journal, the ledger of what answers cost, and answers given again share it.
+"""The one database of a deployment: the journal, usage, cached answers and all other records.
 
 SQLite in WAL mode by default; SQLAlchemy keeps PostgreSQL possible for several machines.
 """
@@ -20,24 +20,24 @@ from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
 HEAD = "0002"
-# As Alembic makes it.
+# As Alembic creates it.
 alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
 
 class Database:
-    """An open database with all tables. Every transaction raises `StoreError` when the database refuses."""
+    """An open database with all tables. Every transaction raises `StoreError` when the database fails."""
 
     def __init__(self, engine: AsyncEngine, location: str) -> None:
         self._engine = engine
         self._location = location
-        # SQLite lets writers that wait try again at random, until one of them has waited too long.
+        # SQLite lets waiting writers retry at random, until one of them times out.
         self._write_lock = asyncio.Lock()
 
     @classmethod
     async def open(cls, path: Path) -> Database:
-        """Open the file, making a new one, or bringing one of an older version up to date in place.
+        """Open a database file: create a missing one, upgrade one of an older version in place.
 
-        Raises `StoreError` for one of a newer or unknown version, and where a folder stands in its place.
+        Raises `StoreError` for a newer or unknown version, and when the path is a folder.
         """
         if await asyncio.to_thread(path.is_dir):
             raise StoreError(
@@ -56,9 +56,9 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """Give a connection whose changes are kept together at the end of the block, or not at all.
+        """Open a transaction, which commits at the end of the block or rolls back.
 
-        Writers of this process take turns in the order in which they came.
+        Writers of this process take turns, first come, first served.
         """
         try:
             async with self._write_lock, self._engine.begin() as connection:
@@ -68,7 +68,7 @@ class Database:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncConnection]:
-        """Give a connection to read with."""
+        """Open a connection for reading."""
         try:
             async with self._engine.connect() as connection:
                 yield connection
@@ -96,16 +96,16 @@ class Database:
             async with self.connect() as connection:
                 return await connection.run_sync(_get_revision)
         except StoreError:
-            # What is wrong with the file comes out when it is to be upgraded.
+            # The upgrade reports what is wrong with the file.
             return None
 
 
 class _UnknownSchema(StoreError):
-    """The tables are those of a newer or unknown version."""
+    """The tables have a newer or unknown version."""
 
 
 def _get_revision(connection: Connection) -> str | None:
-    """Return the revision of the schema, or None where none is recorded."""
+    """Return the revision of the schema, or None if none is recorded."""
     try:
         return connection.scalar(select(alembic_version.c.version_num))
     except DBAPIError:
@@ -113,12 +113,12 @@ def _get_revision(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Make the tables, or bring those of an older version up to date, within the caller's transaction.
+    """Create the tables or upgrade those of an older version, in the caller's transaction.
 
-    Raises `_UnknownSchema`, with the reason alone, where the tables are those of a newer or unknown version.
+    Raises `_UnknownSchema` with the reason for tables of a newer or unknown version.
     """
     if connection.dialect.name == "sqlite":
-        # A change of the schema begins no transaction by itself. Of two processes that open a file, one waits here.
+        # Schema changes start no transaction themselves. When two processes open a file, one waits here.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     if not (table_names := inspect(connection).get_table_names()):
         metadata.create_all(connection)
@@ -129,7 +129,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _run_revisions(connection: Connection) -> None:
-    # Alembic takes long to import, and only a journal of an older version needs it.
+    # Importing Alembic is slow, and only a journal of an older version needs it.
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError
@@ -149,8 +149,8 @@ def _run_revisions(connection: Connection) -> None:
 
 def _set_pragmas(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
-    # FULL: an update is confirmed to the platform once it is in here, so it must survive a power cut as well.
-    # What retention removes must not stay readable in the file's free space.
+    # FULL: an update is acknowledged to the platform once it is stored, so it must survive a power cut.
+    # Removed data must not stay readable in the file's free space.
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "secure_delete=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

@@ -1,4 +1,4 @@
-"""What the journal's database knows of answers and of what people said about them."""
+"""Ratings of answers, in the journal's database."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from core.storage.messages import to_message
 from core.storage.tables import feedback, messages, replies
 from core.types import DOWN, UP, Message
 
-# A reply can be rated as soon as it is seen, which is before the journal has closed its question.
+# People can rate a reply as soon as they see it, before the journal has closed its question.
 _VISIBLE_STATES = ("answered", "answering", "sending")
 
 
 @dataclass(frozen=True, slots=True)
 class JournaledAnswer:
-    """A question and its answer as the journal has them. Both texts are empty once they were forgotten."""
+    """A question and its answer from the journal. Both texts are empty after their retention."""
 
     question: Message
     reply: str
@@ -35,7 +35,7 @@ class JournaledAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """What one person says about an answer now (`verdict` is empty when they took it back), and how many say what."""
+    """One person's rating of an answer (`verdict` is empty once withdrawn), and the number of each rating."""
 
     verdict: str
     reason: str
@@ -45,7 +45,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class DailyRatings:
-    """What was said about answers on one day (a local date), with the reasons by name."""
+    """The ratings of one day (a local date), with the reasons by name."""
 
     day: date
     up: int
@@ -55,7 +55,7 @@ class DailyRatings:
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuestion:
-    """A question that people judged whether it deserved its answer."""
+    """A question, and whether people thought that it deserved its answer."""
 
     platform: str
     chat: str
@@ -65,15 +65,15 @@ class LabelledQuestion:
 
 
 class FeedbackRepository:
-    """What people say about answers. Every method raises `StoreError` when the database refuses."""
+    """Ratings of answers. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def find_answer(self, press: Message) -> JournaledAnswer | None:
-        """Return the answer that a press is about, found by the id of its question or of the reply itself.
+        """Return the answer that a button press rates, by the id of its question or of the reply.
 
-        None where the chat of the press has no such answer of this bot.
+        None if the chat of the press has no such answer of this bot.
         """
         columns, key = messages.c, press.key
         matches_id = or_(columns.id == press.reply_to, and_(columns.reply_id == press.reply_to, columns.reply_id != ""))
@@ -95,7 +95,7 @@ class FeedbackRepository:
 
     @uncancellable
     async def rate(self, press: Message, question_id: str, verdict: str, reason: str = "") -> Rating:
-        """Take over what a press says. The same again takes it back; a press taken over before changes nothing."""
+        """Store the rating of a press. The same rating again withdraws it; a press counts once."""
         columns = feedback.c
         condition = and_(*_key_conditions(press, question_id), columns.author_id == press.author_id)
         async with self._database.transaction() as connection:
@@ -110,19 +110,19 @@ class FeedbackRepository:
             return await _rating(connection, press, question_id)
 
     async def get_rating(self, press: Message, question_id: str) -> Rating:
-        """Return what the author of a press says about an answer, and how many say what."""
+        """Return the rating by the author of a press, and the number of each rating."""
         async with self._database.connect() as connection:
             return await _rating(connection, press, question_id)
 
     @uncancellable
     async def evict_cached_reply(self, question: Message) -> None:
-        """Forget the reply that is kept to be given again to who asks the same in this chat."""
+        """Remove the cached reply to this question in this chat."""
         matches_question = replies.c.asked == question.text
         async with self._database.transaction() as connection:
             await connection.execute(delete(replies).where(in_chat(question.key), matches_question))
 
     async def get_daily_ratings(self, since: datetime) -> Sequence[DailyRatings]:
-        """Return what was said since a moment, by day, oldest first; it counts on the day it was last changed."""
+        """Return the ratings since a time, by the day of their last change, oldest first."""
         columns = feedback.c
         query = select(columns.at, columns.verdict, columns.reason).where(columns.at >= since, columns.verdict != "")
         async with self._database.connect() as connection:
@@ -133,10 +133,9 @@ class FeedbackRepository:
         return [_to_daily_ratings(day, day_rows) for day, day_rows in by_day.items()]
 
     async def get_labelled_questions(self, chat: tuple[str, str] | None = None) -> Sequence[LabelledQuestion]:
-        """Return the questions that people rated, in the order they were asked, with what most of them said.
+        """Return the rated questions in the order they were asked, with the majority's rating.
 
-        All of them, or those of one chat (its platform and its id). A tie counts for neither, and a question whose
-        text was forgotten is left out.
+        All, or those of one chat (its platform and its id), without ties and questions whose text was removed.
         """
         columns, feedback_columns = messages.c, feedback.c
         ups = func.sum(_is_verdict(UP))
@@ -158,7 +157,7 @@ class FeedbackRepository:
 
     @uncancellable
     async def erase_before(self, before: datetime) -> int:
-        """Remove what was said before a moment; return how many rows that were."""
+        """Remove the ratings before a time; return how many."""
         async with self._database.transaction() as connection:
             return (await connection.execute(delete(feedback).where(feedback.c.at < before))).rowcount
 

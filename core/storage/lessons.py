@@ -1,4 +1,4 @@
-"""Answers that people gave: they wait for a review, and what was approved becomes knowledge."""
+"""Answers of people: they wait for a review, and approved ones become knowledge."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from core.types import Message
 
 ReviewState = Literal["pending", "approved", "rejected"]
 MAX_ANSWER_CHARS = 8000
-# A question is also the title that answers name as their source: one line.
+# A question is also the title of the source in citations: one line.
 MAX_QUESTION_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class TaughtAnswer:
-    """One answer with its question: who gave it, where, and who decided what about it, when (UTC)."""
+    """One answer with its question: who gave it, where, and the decision of the review with its time (UTC)."""
 
     number: int
     platform: str
@@ -39,14 +39,14 @@ class TaughtAnswer:
 
 
 class TaughtAnswerRepository:
-    """All that was taught. Every method raises `StoreError` when the database refuses."""
+    """All taught answers. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @uncancellable
     async def submit(self, message: Message, asked_by: str, question: str, answer: str) -> int | None:
-        """Keep the answer that a message gives for review and return its number; None when it is here already."""
+        """Store the answer in a message for review and return its number; None if it is stored already."""
         values = {
             "platform": message.key.platform,
             "chat": message.key.chat,
@@ -69,7 +69,7 @@ class TaughtAnswerRepository:
         return int(result.inserted_primary_key[0]) if result.inserted_primary_key else None
 
     async def list_answers(self, state: ReviewState | None = None, limit: int | None = None) -> Sequence[TaughtAnswer]:
-        """Return the answers of a state, or all, oldest first."""
+        """Return the answers in a state, or all, oldest first."""
         query = select(learned).order_by(learned.c.number).limit(limit)
         if state:
             query = query.where(learned.c.state == state)
@@ -79,15 +79,15 @@ class TaughtAnswerRepository:
 
     @uncancellable
     async def decide(self, number: int, state: ReviewState, reviewer: str) -> TaughtAnswer:
-        """Approve or reject an answer. Raises `UsageError` for a number that is none."""
+        """Approve or reject an answer. Raises `UsageError` for an unknown number."""
         values = {"state": state, "reviewer": reviewer, "reviewed_at": datetime.now(UTC)}
         return await self._change(number, values)
 
     @uncancellable
     async def edit(self, number: int, answer: str) -> TaughtAnswer:
-        """Put another text in the place of an answer; it then waits for a review again.
+        """Replace the text of an answer, which then waits for a review again.
 
-        Raises `UsageError` for a number that is none and for an empty text.
+        Raises `UsageError` for an unknown number and for an empty text.
         """
         if not answer.strip():
             raise UsageError("Write the new answer behind the number.")
@@ -96,7 +96,7 @@ class TaughtAnswerRepository:
 
     @uncancellable
     async def erase_before(self, before: datetime) -> int:
-        """Remove what was taught before a moment and never approved; return how many answers that were."""
+        """Remove answers from before a time that were never approved; return how many."""
         conditions = (learned.c.at < before, learned.c.state != "approved")
         async with self._database.transaction() as connection:
             return (await connection.execute(delete(learned).where(*conditions))).rowcount

@@ -1,4 +1,4 @@
-"""Single messages that commands and people's answers are about, found by their own id or by that of their reply."""
+"""Finds single messages for commands and people's answers, by their id or the id of their reply."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageOutcome:
-    """What became of one message."""
+    """The outcome of one message."""
 
     state: str
     reason: str
@@ -43,13 +43,13 @@ class MessageOutcome:
 
 
 class MessageLookup:
-    """Finds messages of the chat of a command. Every method raises `StoreError` when the database refuses."""
+    """Finds messages of a command's chat. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def get_message(self, message: Message, message_id: str) -> StoredMessage | None:
-        """Return the message of an id that reached the same bot in the same chat, or None."""
+        """Return the message with an id that the same bot received in the same chat, or None."""
         return next(iter(await self._find(message, messages.c.id == message_id)), None)
 
     async def get_readable_message(self, message: Message, message_id: str) -> Message | None:
@@ -63,7 +63,7 @@ class MessageLookup:
         return await self._find(message, _has_id(message.reply_to))
 
     async def find_question(self, message: Message) -> Message | None:
-        """Return the question that a command without words is about: the one replied to, or its author's last one."""
+        """Return the question of a command without text: the one it replies to, or its author's last one."""
         columns = messages.c
         is_target = _has_id(message.reply_to) if message.reply_to else columns.author_id == message.author_id
         matches = await self._find(message, is_target, columns.command.in_(("", "ask")), columns.text != "")
@@ -72,7 +72,7 @@ class MessageLookup:
     async def get_language(self, message: Message) -> str:
         """Return the language of a command's author, as `detect_language` does.
 
-        Its own words tell it, else what its author last said in the chat, else what anybody last said there.
+        The language of its text, else of its author's last message in the chat, else of the chat's last message.
         """
         language = detect_language(f"{message.text}\n{message.quoted}")
         if language or len(message.text.split()) >= MIN_TELLING_WORDS:
@@ -89,17 +89,17 @@ class MessageLookup:
         return bool(message.reply_to and await self._find(message, *conditions))
 
     async def has_escalation_since(self, message: Message, moment: datetime) -> bool:
-        """Say whether people were called in the chat after a moment."""
+        """Return whether people were called in the chat after a time."""
         columns = messages.c
         return bool(await self._find(message, columns.purpose == "escalation", columns.received_at > moment))
 
     async def has_escalation_of(self, message: Message, question_id: str) -> bool:
-        """Say whether people were called to a question in the chat of `message`."""
+        """Return whether people were called to a question in the chat of `message`."""
         columns = messages.c
         return bool(await self._find(message, columns.purpose == "escalation", columns.root_id == question_id))
 
     async def get_outcome(self, message: Message, message_id: str) -> MessageOutcome | None:
-        """Return what became of the message of an id, or of the question whose answer has it."""
+        """Return the outcome of the message with an id, or of the question whose answer has the id."""
         columns = messages.c
         conditions = [or_(columns.id == message_id, columns.reply_id == message_id)]
         if message.bot:
@@ -107,7 +107,7 @@ class MessageLookup:
         return await self._find_outcome(message, *conditions)
 
     async def get_last_outcome(self, message: Message) -> MessageOutcome | None:
-        """Return the last answer in the thread, or else in the chat: a command may be written outside of any thread."""
+        """Return the last answer in the thread, or else in the chat: a command may be outside of any thread."""
         columns = messages.c
         is_answered = and_(columns.state == "answered", columns.reply != "")
         in_thread = await self._find_outcome(message, is_answered, columns.thread == message.key.thread)

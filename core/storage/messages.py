@@ -1,7 +1,7 @@
-"""The journal: messages received, answers given, and where each platform's stream of updates stands.
+"""The journal: received messages, their answers, and the position in each platform's stream of updates.
 
-A message that is in here is never lost: it is answered, or its silence has a reason, or it is still pending and is
-taken up at the next start.
+A journalled message is never lost: it is answered, its silence has a reason, or it is pending and recovered at the
+next start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.types import Attachment, ConversationKey, FeedEntry, Message, Reply, S
 
 
 class Journal:
-    """The durable record. Every method raises `StoreError` when the database refuses."""
+    """The durable record of messages. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database, metrics: MetricsRecorder | None = None) -> None:
         self.database = database
@@ -37,12 +37,12 @@ class Journal:
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
-        """Open the journal file, making it when it is not there. Raises `StoreError` for one of another version."""
+        """Open the journal file; create it if it is missing. Raises `StoreError` for an unknown version."""
         return cls(await Database.open(path))
 
     @uncancellable
     async def record_message(self, message: Message) -> bool:
-        """Record a message durably. False when it is known already (the platform delivered it again)."""
+        """Store a message. Return false if it is stored already (the platform delivered it again)."""
         values = {
             "platform": message.key.platform,
             "chat": message.key.chat,
@@ -65,7 +65,7 @@ class Journal:
 
     @uncancellable
     async def record_edit(self, message: Message) -> bool:
-        """Take over the new text of a message whose answer has not begun. False when it is too late."""
+        """Store the new text of a message whose answer has not started. Return false if it is too late."""
         async with self._transaction() as connection:
             result = await connection.execute(
                 update(messages)
@@ -78,7 +78,7 @@ class Journal:
 
     @uncancellable
     async def begin_answer(self, message: Message) -> str:
-        """Note that the answer begins and return the text to answer, with all edits so far; later ones are refused."""
+        """Record that the answer starts; return the text with all edits so far. Later edits are rejected."""
         async with self._transaction() as connection:
             await connection.execute(
                 update(messages)
@@ -89,15 +89,15 @@ class Journal:
         return message.text if text is None else str(text)
 
     async def mark_posting(self, message: Message) -> None:
-        """Note that the reply is about to be posted; a crash from here on leaves in doubt whether it was."""
+        """Record that the reply is about to be posted; after a crash it is unknown whether it was."""
         await self._update_row(message, state="sending")
 
     async def mark_rejected(self, message: Message) -> None:
-        """Note that nothing was posted after all: a crash from here on leaves no doubt."""
+        """Record that nothing was posted after all."""
         await self._update_row(message, state="answering")
 
     async def mark_posted(self, message: Message, reply_id: str) -> None:
-        """Note the platform's id of the reply: after a crash it is edited, and no second one is posted."""
+        """Record the platform's id of the reply: after a crash it is edited instead of posted again."""
         await self._update_row(message, state="answering", reply_id=reply_id)
 
     async def mark_answered(self, message: Message, reply: Reply) -> None:
@@ -112,21 +112,21 @@ class Journal:
             "trace": _trace_to_json(reply.trace),
             "seen": reply.image_description,
         }
-        # Who asked to be forgotten is not to be named by that very message, once it is answered.
+        # A request to forget its author must not keep the author's name itself.
         await self._complete(
             message, "answered", **{**(_ERASED_VALUES if message.command == "forget" else {}), **reply_values}
         )
 
     async def mark_skipped(self, message: Message, skip: Skip) -> None:
-        """Close a message that gets no answer, with the reason."""
+        """Close a message without an answer, with the reason."""
         await self._complete(message, "silent", skip, reason=str(skip))
 
     async def mark_failed(self, message: Message, reason: str) -> None:
-        """Close a message whose answer failed; the asker was told, or could not be."""
+        """Close a message whose answer failed."""
         await self._complete(message, "failed", reason=reason)
 
     async def get_pending(self, platform: str) -> Sequence[tuple[Message, str]]:
-        """Return the messages that were received but not settled, oldest first, each with its reply's id or ""."""
+        """Return the unfinished messages, oldest first, each with its reply's id or ""."""
         query = (
             select(messages)
             .where(messages.c.platform == platform, messages.c.state.in_(("received", "answering")))
@@ -138,7 +138,7 @@ class Journal:
 
     @uncancellable
     async def fail_uncertain(self, platform: str) -> int:
-        """Settle what a crash left in the state "sending" and return how many.
+        """Close the messages that a crash left in the state "sending"; return how many.
 
         The platform may or may not have posted those replies and cannot be asked. Posting again could answer twice, so
         they are closed, with that reason. Answers that had only begun begin anew, so edits count again.
@@ -191,14 +191,14 @@ class Journal:
         return None if row is None else _to_turns(row)
 
     async def get_cursor(self, cursor: str) -> int | None:
-        """Return where a platform's stream of updates stands, or None for a new one."""
+        """Return the position in a platform's stream of updates, or None for a new stream."""
         async with self._connect() as connection:
             position = await connection.scalar(select(cursors.c.position).where(cursors.c.name == cursor))
         return None if position is None else int(position)
 
     @uncancellable
     async def set_cursor(self, cursor: str, position: int) -> None:
-        """Record where a platform's stream of updates stands."""
+        """Store the position in a platform's stream of updates."""
         async with self._transaction() as connection:
             result = await connection.execute(update(cursors).where(cursors.c.name == cursor).values(position=position))
             if not result.rowcount:
@@ -219,7 +219,7 @@ class Journal:
         has_content = or_(*(columns[name] != "" for name in _PERSONAL_COLUMNS))
         query = select(columns.number).where(or_(*expired), has_content).limit(ERASE_BATCH_SIZE) if expired else None
         while query is not None:
-            # In small steps: whoever journals a message waits for the one that writes.
+            # In small steps: new messages wait while a transaction writes.
             batch_count = await self._erase(query)
             erased_count += batch_count
             if batch_count < ERASE_BATCH_SIZE:
@@ -249,7 +249,7 @@ class Journal:
         )
         is_settled = columns.state.in_(("answered", "failed", "silent"))
         async with self._transaction() as connection:
-            # Earlier answers hold the question too; they must go first, while its text is still there to be compared.
+            # Cached answers contain the question too; they go first, while its text is there to compare.
             matches_question = replies.c.asked.in_(select(columns.text).where(*is_by_author))
             await connection.execute(delete(replies).where(in_chat(key), matches_question))
             result = await connection.execute(update(messages).where(*is_by_author, is_settled).values(_ERASED_VALUES))
@@ -299,7 +299,7 @@ _MESSAGE_COLUMNS = (
 
 
 def _trace_to_json(trace: Trace) -> dict[str, Any]:
-    """Return a trace as JSON holds it."""
+    """Return a trace as JSON values."""
     scalars = {name: getattr(trace, name) for name in ("query", "strategy", "dropped_citations", "cached")}
     lists = {name: list(getattr(trace, name)) for name in ("agents", "cut")}
     mappings = {name: dict(getattr(trace, name)) for name in ("timings_ms", "tokens", "cost", "why_cut")}
@@ -307,9 +307,9 @@ def _trace_to_json(trace: Trace) -> dict[str, Any]:
 
 
 async def _erase_person(connection: AsyncConnection, message: Message) -> None:
-    """Remove, within a transaction, what the author of a message said about answers, asked and taught in its chat.
+    """Remove, in a transaction, the ratings and taught answers of a message's author in its chat.
 
-    An answer that was approved is knowledge and stays, without the names.
+    An approved answer is knowledge and stays, without names.
     """
     key, author_id = message.key, message.author_id
     feedback_columns, learned_columns = feedback.c, learned.c
@@ -337,7 +337,7 @@ def _identity_conditions(message: Message) -> tuple[Any, ...]:
 
 
 def to_message(row: ResultRow[Any]) -> Message:
-    """Return the message that a whole row of its table holds."""
+    """Return the message of a complete row."""
     values = {name: getattr(row, name) for name in _MESSAGE_COLUMNS}
     values["feed_entry"] = FeedEntry(**row.feed_entry) if row.feed_entry else None
     values["mentioned_users"] = tuple(row.mentioned_users or ())

@@ -1,7 +1,7 @@
-"""What commands changed of the configuration, and who changed what: kept in the journal's database.
+"""Settings made by commands, and the audit log of who changed what, in the journal's database.
 
-Several processes may each have their `RuntimeOverrides` over one database, as `kimas chat` beside the daemon: what one
-changes the others see within `CACHE_TTL_S` seconds.
+Several processes may each have their `RuntimeOverrides` over one database, as `kimas chat` beside the daemon: one's
+changes reach the others within `CACHE_TTL_S` seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from core.types import Message
 
 AuditOutcome = Literal["changed", "refused", "failed"]
 MAX_TEXT_CHARS = 300
-# A century: who writes a larger number means for good, and no calendar goes back that far.
+# A century: a larger number means for ever, and dates do not reach back that far.
 MAX_DAYS = 36_500
 CACHE_TTL_S = 2.0
 GLOBAL_SCOPE = ""
@@ -60,7 +60,7 @@ def new_entry(message: Message, outcome: AuditOutcome, what: str = "", before: s
 
 
 class Audit:
-    """Who gave which command that changes something. Every method raises `StoreError` when the database refuses.
+    """The audit log of commands. Every method raises `StoreError` when the database fails.
 
     `get_keep_days` returns for how many days entries are kept, None for ever.
     """
@@ -71,7 +71,7 @@ class Audit:
 
     @uncancellable
     async def record(self, entry: AuditEntry) -> None:
-        """Write an entry, and forget those that are too old."""
+        """Write an entry, and remove old ones."""
         async with self._database.transaction() as connection:
             await _write_entry(connection, entry)
             keep_days = self._get_keep_days()
@@ -91,7 +91,7 @@ class Audit:
 
 
 async def _write_entry(connection: AsyncConnection, entry: AuditEntry) -> None:
-    """Write an entry within a transaction."""
+    """Write an entry in a transaction."""
     await connection.execute(insert(audit).values({name: getattr(entry, name) for name in AuditEntry.__slots__}))
 
 
@@ -106,7 +106,7 @@ class RuntimeOverrides:
         self._load_lock = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what is in force, unless that was done a moment ago."""
+        """Read the overrides, unless they were read a moment ago."""
         if time.monotonic() - self._loaded_at < self._cache_ttl_s:
             return
         async with self._load_lock:
@@ -129,44 +129,44 @@ class RuntimeOverrides:
         return "" if is_over else until
 
     def admins(self, chat: str) -> tuple[str, ...]:
-        """Return the ids of those who may look after the bot in a chat."""
+        """Return the ids of the delegated administrators of a chat."""
         names = (name for scope, name in self._values if scope == chat and name.startswith(_ADMIN_PREFIX))
         return tuple(sorted(name.removeprefix(_ADMIN_PREFIX) for name in names))
 
     def is_off(self, source: str) -> bool:
-        """Say whether a source is switched off."""
+        """Return whether a source is switched off."""
         return (GLOBAL_SCOPE, f"{_OFF_PREFIX}{source}") in self._values
 
     def scale(self, source: str) -> float:
-        """Return what the passages of a source weigh; 1 where nothing was set."""
+        """Return the weight of a source's passages; 1 by default."""
         return float(self._values.get((GLOBAL_SCOPE, f"{_SCALE_PREFIX}{source}"), 1.0))
 
     @property
     def has_source_overrides(self) -> bool:
-        """Whether any source is switched off or weighed."""
+        """Whether any source is switched off or has a weight."""
         return any(name.startswith((_OFF_PREFIX, _SCALE_PREFIX)) for _, name in self._values)
 
     def limit(self, name: str, configured: float | None) -> float | None:
-        """Return a daily limit: what was set for it, or else what is configured; None for no limit."""
+        """Return a daily limit: its override, or else its configured value; None for no limit."""
         value = self._values.get((GLOBAL_SCOPE, f"{_LIMIT_PREFIX}{name}"))
         if value is None:
             return configured
         return None if value == NO_LIMIT else float(value)
 
     def is_set(self, scope: str, name: str) -> bool:
-        """Say whether something was set by a command."""
+        """Return whether a command has set a value."""
         return (scope, name) in self._values
 
     @uncancellable
     async def change(self, message: Message, scope: str, name: str, value: str | None, *, before: str = "") -> None:
-        """Set a value, or take it back with None, and write down in the same transaction who did that.
+        """Set a value, or remove it with None, and write the audit entry in the same transaction.
 
         `before` is what held until now where nothing was set.
         """
         columns = overrides.c
         condition = and_(columns.scope == scope, columns.name == name)
         async with self._database.transaction() as connection:
-            # One statement: of two changes at once the second finds what the first one has set.
+            # One statement: of two concurrent changes the second sees the value of the first.
             old_value = await connection.scalar(delete(overrides).where(condition).returning(columns.value))
             if value is not None:
                 await connection.execute(insert(overrides).values(scope=scope, name=name, value=value))
@@ -176,7 +176,7 @@ class RuntimeOverrides:
                 connection,
                 new_entry(message, "changed", subject, before if old_value is None else str(old_value), after),
             )
-        # Behind a reading on its way, which may not have seen this and must not have the last word.
+        # After a read in progress, which may not include this change and must not overwrite it.
         async with self._load_lock:
             await self._read()
 
@@ -212,12 +212,12 @@ def get_chat_name(message: Message) -> str:
     return f"{message.key.platform}:{message.key.chat}"
 
 
-# The sections that `/reload` changes at once. Every other section needs a restart.
+# The sections that `/reload` applies at once. Every other section needs a restart.
 LIVE_SECTIONS = frozenset({"gate", "administration", "limits"})
 
 
 class LiveSettings:
-    """Everybody who has to follow `/reload` and the commands reads this one object, and keeps no copy of its values.
+    """The settings in force, with `/reload` and the commands applied. Read this object; keep no copies of its values.
 
     Call `load` before reading what commands have set; it raises `StoreError`. Without `overrides` no command can
     have set anything.
@@ -229,33 +229,33 @@ class LiveSettings:
 
     @property
     def overrides(self) -> RuntimeOverrides:
-        """What commands have set. Raises `RuntimeError` where there are no commands."""
+        """The overrides by commands. Raises `RuntimeError` if there are no commands."""
         if self._overrides is None:
             raise RuntimeError("these settings have no overrides")
         return self._overrides
 
     async def load(self) -> None:
-        """Read what commands have set, unless that was done a moment ago. Raises `StoreError`."""
+        """Read the overrides, unless they were read a moment ago. Raises `StoreError`."""
         if self._overrides:
             await self._overrides.load()
 
     def reload(self, new_settings: Settings) -> tuple[list[str], list[str]]:
-        """Take over the live sections; return the sections that changed now, and those that need a restart."""
+        """Apply the live sections; return the sections that changed now, and those that need a restart."""
         changed = [
             name for name in Settings.model_fields if getattr(new_settings, name) != getattr(self.settings, name)
         ]
         live = [name for name in changed if name in LIVE_SECTIONS]
-        # What needs a restart stays as it is, as a whole: half of it would be neither the old nor the new.
+        # Sections that need a restart stay unchanged as a whole: a half-applied one would match neither file.
         self.settings = self.settings.model_copy(update={name: getattr(new_settings, name) for name in live})
         return live, [name for name in changed if name not in LIVE_SECTIONS]
 
     def mode(self, chat: str, *, private: bool) -> GateMode:
-        """Return when the bot speaks in a chat (`platform:chat`)."""
+        """Return the mode of a chat (`platform:chat`)."""
         override = self._overrides.mode(chat) if self._overrides else None
         return override or self.settings.gate.get_mode(chat, private=private)
 
     def threshold(self, chat: str) -> float:
-        """Return how sure the bot must be to speak unasked in a chat."""
+        """Return the threshold of a chat."""
         override = self._overrides.threshold(chat) if self._overrides else None
         return self.settings.gate.get_threshold(chat) if override is None else override
 

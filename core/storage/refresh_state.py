@@ -1,4 +1,4 @@
-"""How the stored sources stand, in the journal's database: their last refreshes, and what was asked for."""
+"""The state of the stored sources, in the journal's database: their last and requested refreshes."""
 
 from __future__ import annotations
 
@@ -41,49 +41,49 @@ class RefreshState:
 
     @property
     def is_requested(self) -> bool:
-        """Tell whether a refresh was asked for after the last try had begun."""
+        """Return whether a refresh was requested after the last one started."""
         return self.asked_at is not None and (self.last_try is None or self.asked_at > self.last_try)
 
     @property
     def is_pending(self) -> bool:
-        """Tell whether a refresh that was asked for has not ended yet, be it that it has begun."""
+        """Return whether a requested refresh has not ended yet; it may have started."""
         return self.is_requested or (self.asked_at is not None and self.unfinished)
 
 
 class RefreshStateRepository:
-    """What every process that refreshes notes down. Every method raises `StoreError` when the database refuses."""
+    """The refresh states that all processes share. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def get_states(self) -> Mapping[str, RefreshState]:
-        """Return how every source stands that was ever refreshed, asked for or paused, by name."""
+        """Return the state of every source that was ever refreshed, requested or paused, by name."""
         async with self._database.connect() as connection:
             rows = (await connection.execute(select(refreshes))).all()
         return {row.source: _to_state(row) for row in rows}
 
     async def get_state(self, source: str) -> RefreshState:
-        """Return how one source stands."""
+        """Return the state of one source."""
         async with self._database.connect() as connection:
             row = (await connection.execute(select(refreshes).where(refreshes.c.source == source))).first()
         return RefreshState() if row is None else _to_state(row)
 
     async def mark_started(self, source: str, made_by: str) -> None:
-        """Note that a try begins."""
+        """Record that a refresh starts."""
         now, asked_at = _now(), refreshes.c.asked_at
         values: dict[str, Any] = {"failures": refreshes.c.failures + 1, "made_by": made_by}
-        # What was asked for while the clock was ahead is what now begins.
+        # A request from a time when the clock was ahead is the one that starts now.
         values["asked_at"] = case((asked_at > now, now), else_=asked_at)
         await self._upsert(source, last_try=now, ended_at=None, unfinished=True, **values)
 
     async def mark_aborted(self, source: str) -> None:
-        """Note that a try was given up for reasons of ours: it counts neither as success nor as failure."""
+        """Record that a refresh was aborted by us, which is neither a success nor a failure."""
         await self._upsert(source, failures=refreshes.c.failures - 1)
 
     async def mark_succeeded(
         self, source: str, *, passages: int, documents: int, counts: Mapping[str, Any], changed: bool
     ) -> None:
-        """Note that a try has brought a source up to date."""
+        """Record a successful refresh."""
         now = _now()
         end_values = {"failures": 0, "error": "", "last_success": now, **_end_values(now)}
         change_values = {"changed_at": now} if changed else {}
@@ -92,7 +92,7 @@ class RefreshStateRepository:
         )
 
     async def mark_failed(self, source: str, error: str, *, passages: int, documents: int, changed: bool) -> None:
-        """Note why a try failed, and what is stored all the same."""
+        """Record why a refresh failed, and what is stored nevertheless."""
         now = _now()
         change_values = {"changed_at": now} if changed else {}
         await self._upsert(
@@ -100,29 +100,29 @@ class RefreshStateRepository:
         )
 
     async def request_refresh(self, sources: Collection[str]) -> None:
-        """Note that these are to be refreshed as soon as may be; what has begun by now does not count."""
+        """Request a refresh of these sources as soon as possible; one that has started already does not count."""
         for source in sources:
             await self._upsert(source, asked_at=_now())
 
     async def set_paused(self, source: str, paused: bool) -> None:
-        """Note whether a source is refreshed only when asked."""
+        """Record whether a source is refreshed only on request."""
         await self._upsert(source, paused=paused)
 
     async def mark_invalidated(self, sources: Collection[str]) -> None:
-        """Note that nothing of these sources is stored any more, so that they are due."""
+        """Record that nothing of these sources is stored any more, so that they are due."""
         for source in sources:
             await self._upsert(source, made_by="", passages=0, documents=0)
 
     @uncancellable
     async def delete_state(self, source: str) -> None:
-        """Forget a source: it stands as if it had never been refreshed, asked for or paused."""
+        """Remove the state of a source, as if it had never been refreshed, requested or paused."""
         async with self._database.transaction() as connection:
             await connection.execute(delete(refreshes).where(refreshes.c.source == source))
 
     @uncancellable
     async def _upsert(self, source: str, **values: Any) -> None:
         async with self._database.transaction() as connection:
-            # Writing first takes the lock, so that no other process puts the row in between.
+            # The insert takes the lock first, so that no other process inserts the row in between.
             result = await connection.execute(
                 update(refreshes).where(refreshes.c.source == source).values(source=source)
             )

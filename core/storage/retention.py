@@ -1,4 +1,4 @@
-"""What is forgotten in time: people's words and names in the journal, who used what, and old replies."""
+"""Retention: removes old texts and names from the journal, from usage and feedback, and old cached replies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from core.storage.messages import Journal
 
 
-# A century: who writes a larger number means for good, and no calendar goes back that far.
+# A century: a larger number means for ever, and dates do not reach back that far.
 MAX_DAYS = 36_500
 
 
 async def erase_expired(settings: Settings, journal: Journal) -> None:
-    """Remove what is older than the configuration keeps it. A database that refuses is one line of the log."""
+    """Remove data older than the configured retention. An error of the database is only logged."""
     from core.storage.answer_cache import delete_replies
     from core.storage.feedback import FeedbackRepository
     from core.storage.lessons import TaughtAnswerRepository

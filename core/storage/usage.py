@@ -1,4 +1,4 @@
-"""What every answer consumed, by agent and day, and how many messages got which outcome."""
+"""The usage of every answer by agent and day, and the outcomes of messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core.types import Question
 
 AnswerOutcome = Literal["answered", "failed", "cached"]
 TERMINAL_PLATFORM = "terminal"
-# So many of the last answers say what one usually consumes.
+# The number of recent answers that estimate the usage of one.
 AVERAGED_ANSWERS = 50
 ChatFilter = tuple[str, str] | None
 PENDING_STATES = ("received", "answering", "sending")
@@ -28,7 +28,7 @@ TEN_MINUTE_CHARS = 15
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """What language models consumed: tokens read and written, and their cost in the currency of the models' prices."""
+    """The usage of language models: prompt and completion tokens, and their cost in the currency of the prices."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -36,13 +36,13 @@ class TokenUsage:
 
     @property
     def total_tokens(self) -> int:
-        """Tokens read and written."""
+        """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """What one day's answers consumed so far: everybody's, those in one chat, and those to one person."""
+    """The usage of a day so far: of all users, of one chat, and of one person."""
 
     overall: TokenUsage
     chat: TokenUsage
@@ -62,7 +62,7 @@ class DailyUsage:
 
 @dataclass(frozen=True, slots=True)
 class AgentUsage:
-    """What one agent consumed, and for how many answers."""
+    """The usage of one agent, and its number of answers."""
 
     agent: str
     answers: int
@@ -70,7 +70,7 @@ class AgentUsage:
 
 
 class UsageRepository:
-    """What answers consumed. Every method raises `StoreError` when the database refuses."""
+    """The usage of answers. Every method raises `StoreError` when the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -79,7 +79,7 @@ class UsageRepository:
     async def record(
         self, question: Question, outcome: AnswerOutcome, agent_usage: Mapping[str, TokenUsage], day: date
     ) -> None:
-        """Note one answer: what each agent consumed for it, on which local day."""
+        """Record one answer: the usage of each agent, and the local day."""
         values = {
             "day": day.isoformat(),
             "platform": question.key.platform if question.key else TERMINAL_PLATFORM,
@@ -108,14 +108,14 @@ class UsageRepository:
                 await connection.execute(insert(spending), rows)
 
     async def get_totals(self, day: date, question: Question) -> UsageTotals:
-        """Return what was consumed on a local day, together, in the question's chat, and by whoever asks it."""
+        """Return the usage of a local day: in total, of the question's chat, and of its author."""
         columns, key = answers.c, question.key
         today = columns.day == day.isoformat()
         on_platform = and_(today, columns.platform == (key.platform if key else TERMINAL_PLATFORM))
         chat = and_(on_platform, columns.chat == (key.chat if key else ""))
         user = and_(on_platform, columns.author_id == question.author_id)
         async with self._database.connect() as connection:
-            # One query each: every one has its index.
+            # One query each, because each has its own index.
             rows = [
                 (await connection.execute(select(*_sum_columns()).where(condition))).one()
                 for condition in (today, chat, user)
@@ -123,7 +123,7 @@ class UsageRepository:
         return UsageTotals(*(TokenUsage(*row) for row in rows))
 
     async def get_average(self) -> TokenUsage | None:
-        """Return what one of the last answers consumed on average, or None when there is none yet."""
+        """Return the average usage of the last answers, or None if there is none yet."""
         columns = answers.c
         recent = (
             select(columns.prompt, columns.completion, columns.cost)
@@ -138,7 +138,7 @@ class UsageRepository:
         return None if prompt is None else TokenUsage(round(prompt), round(completion), float(cost))
 
     async def get_daily_usage(self, since: date) -> Sequence[DailyUsage]:
-        """Return the days from `since` on that had answers, the newest first."""
+        """Return the days since `since` that had answers, newest first."""
         columns = answers.c
         outcome_counts = [func.sum(case((columns.outcome == name, 1), else_=0)) for name in ("cached", "failed")]
         query = (
@@ -152,7 +152,7 @@ class UsageRepository:
         return [DailyUsage(row[0], row[1], row[2], row[3], TokenUsage(*row[4:7])) for row in rows]
 
     async def get_agent_usage(self, since: date) -> Sequence[AgentUsage]:
-        """Return what each agent consumed from `since` on, the most tokens first."""
+        """Return the usage of each agent since `since`, the most tokens first."""
         columns = spending.c
         prompt, completion, cost = (func.sum(columns[name]) for name in ("prompt", "completion", "cost"))
         query = (
@@ -167,7 +167,7 @@ class UsageRepository:
 
     @uncancellable
     async def anonymize(self, today: date, keep_days: float) -> int:
-        """Remove who asked where and what from answers older than `keep_days`; the sums stay. Returns how many."""
+        """Remove people and chats from the usage of answers older than `keep_days`; the sums stay. Return how many."""
         columns = answers.c
         cutoff = (today - timedelta(days=keep_days)).isoformat()
         blank_values: dict[str, Any] = dict.fromkeys(("chat", "author_id", "question_id"), "")
@@ -181,7 +181,7 @@ class UsageRepository:
 
 @dataclass(slots=True)
 class DailyStatistics:
-    """One local day: messages by what became of them, and what their answers consumed."""
+    """One local day: messages by outcome, and the usage of their answers."""
 
     states: Counter[str] = field(default_factory=Counter)
     tokens: int = 0
@@ -195,7 +195,7 @@ class StatisticsRepository:
         self._database = database
 
     async def get_daily_statistics(self, since: date, chat: ChatFilter = None) -> Mapping[date, DailyStatistics]:
-        """Return the days from `since` on that had messages, newest first."""
+        """Return the days since `since` that had messages, newest first."""
         statistics: dict[date, DailyStatistics] = {}
         columns, start = messages.c, datetime.combine(since, time()).astimezone(UTC)
         slot = func.substr(cast(columns.received_at, String), 1, TEN_MINUTE_CHARS)
@@ -222,14 +222,14 @@ class StatisticsRepository:
         return dict(sorted(statistics.items(), reverse=True))
 
     async def count_pending(self, chat: ChatFilter = None) -> int:
-        """Return how many messages wait for their answer or for a decision."""
+        """Return how many messages wait for an answer or a decision."""
         query = select(func.count()).select_from(messages)
         query = query.where(messages.c.state.in_(PENDING_STATES), *_chat_conditions(messages, chat))
         async with self._database.connect() as connection:
             return int(await connection.scalar(query) or 0)
 
     async def get_last_received(self, platforms: Sequence[str]) -> Mapping[str, datetime]:
-        """Return when the last message of each platform came."""
+        """Return the time of the last message of each platform."""
         last_received: dict[str, datetime] = {}
         async with self._database.connect() as connection:
             for platform in platforms:
@@ -243,7 +243,7 @@ class StatisticsRepository:
 
 
 def group_by_agent(token_counts: Mapping[str, int], costs: Mapping[str, float]) -> dict[str, TokenUsage]:
-    """Return what was consumed by agent, from a budget's or a trace's `tokens` and `cost`."""
+    """Return the usage by agent, from the `tokens` and `cost` of a budget or a trace."""
     agents = dict.fromkeys([*(name.rpartition(".")[0] for name in token_counts), *costs])
     return {
         agent: TokenUsage(
@@ -256,7 +256,7 @@ def group_by_agent(token_counts: Mapping[str, int], costs: Mapping[str, float]) 
 
 
 def total_usage(token_counts: Mapping[str, int], costs: Mapping[str, float]) -> TokenUsage:
-    """Return what all agents consumed together, from a budget's or a trace's `tokens` and `cost`."""
+    """Return the total usage of all agents, from the `tokens` and `cost` of a budget or a trace."""
     agents = group_by_agent(token_counts, costs).values()
     return TokenUsage(
         sum(usage.prompt_tokens for usage in agents),
@@ -266,7 +266,7 @@ def total_usage(token_counts: Mapping[str, int], costs: Mapping[str, float]) -> 
 
 
 def first_day(count: int, today: date) -> date:
-    """Return the first of so many days, today among them."""
+    """Return the first of this many days that end today."""
     return today - timedelta(days=count - 1)
 
 

@@ -1,4 +1,4 @@
-"""What Alembic runs to apply revisions: over the connection that it is handed, in that connection's transaction."""
+"""Alembic's environment: applies revisions over the given connection, in its transaction."""
 
 from alembic import context
 
