@@ -1,6 +1,6 @@
 """`kimas chat`: a conversation in the terminal, under the same gate and with the same commands as in a private chat.
 
-It runs through the same `MessageProcessor` as every platform. What is said is journalled for the session alone; an
+It runs through the same `MessageProcessor` as every platform. A journal of the session keeps the messages; an
 answer that is rated is kept in the deployment's journal, with its rating.
 """
 
@@ -58,7 +58,7 @@ WARM_UP_START_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LineOutcome:
-    """What became of a line, and the answer to it where it was a question."""
+    """The outcome of a line, and the answer where the line was a question."""
 
     state: ProcessingOutcome
     answer: str = ""
@@ -79,11 +79,11 @@ class SessionFeedback(FeedbackRepository):
         return await self._session.find_answer(press)
 
     async def get_rating(self, press: Message, question_id: str) -> Rating:
-        """Return what was said about an answer."""
+        """Return the rating of an answer."""
         return await super().get_rating(press, self._kept_ids.get(question_id, question_id))
 
     async def rate(self, press: Message, question_id: str, verdict: str, reason: str = "") -> Rating:
-        """Keep the answer with its question, and what is said about it."""
+        """Keep the answer with its question and rating."""
         if question_id not in self._kept_ids and (answer := await self.find_answer(press)):
             question = replace(answer.question, id=uuid.uuid4().hex)
             await self._kept_journal.record_message(question)
@@ -93,7 +93,7 @@ class SessionFeedback(FeedbackRepository):
 
 
 class Conversation:
-    """What one person says, line by line, and what the bot shows. `answer` makes the answers to questions.
+    """A person's lines and the bot's replies. `answer` answers the questions.
 
     The deployment's journal is opened by the first command or rating, or where it exists. Use as an async context
     manager.
@@ -133,14 +133,14 @@ class Conversation:
         await self._stack.aclose()
 
     async def process_line(self, line: str) -> LineOutcome:
-        """Show what there is to say to a line."""
+        """Reply to a line."""
         self._outcomes.outcome = "answered"
         self._answer_text = ""
         await self.adapter.process_line(line, self.receive)
         return LineOutcome(self._outcomes.outcome, self._answer_text)
 
     async def receive(self, message: Message) -> None:
-        """Show what there is to say to a message, and return once all of it is shown."""
+        """Reply to a message, and return once the whole reply is shown."""
         try:
             processor = await self._get_processor(message)
             await processor.handler_for(self.adapter)(message)
@@ -152,7 +152,7 @@ class Conversation:
             await self.adapter.close()
 
     async def _get_processor(self, message: Message) -> MessageProcessor:
-        """Return what answers, over the deployment's journal from the first message that needs it."""
+        """Return the processor; it uses the deployment's journal from the first message that needs it."""
         journal_file = self._settings.data_dir / "journal.db"
         needs_kept = not is_question(message.command) or await asyncio.to_thread(journal_file.exists)
         if self._processor is None or (needs_kept and not self._is_kept):
@@ -179,12 +179,12 @@ class Conversation:
 
     async def _answer_question(self, question: Question, sink: Sink) -> Reply:
         history = tuple(Turn(turn.role, turn.text) for turn in question.history)
-        # One person sits here: nothing counts as a chat's or a user's.
+        # Only one person is here: no quota per chat or user applies.
         anonymous = replace(question, id="", author="", author_id="", key=None, history=history)
         try:
             reply = await self._answer(anonymous, sink)
         except KimasError as error:
-            # Who sits here runs the bot, and reads what exactly went wrong.
+            # This person runs the bot, and sees the full error.
             raise UsageError(self._redact(str(error))) from error
         self._out.print()
         self._replies.clear()
@@ -193,7 +193,7 @@ class Conversation:
         return reply
 
     async def _forget(self, request: CommandRequest) -> str:
-        """Forget what is kept, and what the session alone has."""
+        """Erase the person's messages from the deployment's journal and from the session's."""
         erased_count = await self._context.journal.erase_author(request.message)
         await self._session_journal.erase_author(request.message)
         self.adapter.answer_id = ""
@@ -201,14 +201,14 @@ class Conversation:
         return forget_text(erased_count, request.texts)
 
     async def _explain(self, request: CommandRequest) -> str:
-        """Explain an answer of the session, or else one that was kept."""
+        """Explain an answer of the session, or else one from the deployment's journal."""
         explanation = await explain_command(replace(self._context, journal=self._session_journal), request)
         is_unknown = explanation in (request.texts.nothing_answered, request.texts.message_unknown)
         return await explain_command(self._context, request) if is_unknown else explanation
 
 
 def _to_terminal_settings(settings: Settings) -> Settings:
-    """Return settings under which the owner is answered here, however often, and people are not called."""
+    """Return settings that answer the owner here without a rate limit, and never escalate to people."""
     settings = with_terminal_owner(settings)
     return settings.model_copy(
         update={
@@ -234,7 +234,7 @@ async def chat(settings: Settings) -> int:
                     await _refresh_requested(app, settings)
 
             out.print(_format_welcome(settings), style="dim", markup=False)
-            # Reading a line blocks the loop, but not the thread that this begins: it loads while somebody types.
+            # Reading a line blocks the loop, but not the thread that loads while somebody types.
             tasks.create_task(app.warm_up())
             await asyncio.sleep(WARM_UP_START_S)
             await conversation.adapter.listen(receive)
@@ -247,7 +247,7 @@ def _format_welcome(settings: Settings) -> str:
 
 
 async def _refresh_requested(app: App, settings: Settings) -> None:
-    """Do here what a command has asked for: there need not be a daemon that does."""
+    """Refresh the sources that a command requested: there may be no daemon to do it."""
     out = make_console()
     async with open_refresh_repository(settings) as refresh_repository:
         source_names = [

@@ -1,4 +1,4 @@
-"""Tries at reaching what the configuration names, for `kimas check --live`."""
+"""`kimas check`: validates what the configuration names; with `--live` it also reaches for it."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ LIVE_ONLY_HINT = "reached with --live only"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A try at reaching a service. `run` returns what it found in a few words, or raises."""
+    """An attempt to reach a service. `run` returns its result in a few words, or raises."""
 
     subject: str
     run: Callable[[], Awaitable[str]]
 
 
 async def run_check(settings: Settings, *, live: bool, as_json: bool) -> int:
-    """Validate what the configuration names; exit code 1 when something is wrong with it."""
+    """Validate what the configuration names; the exit code is 1 when there is an error."""
     findings = await check(settings, live=live, probes=make_probes(settings))
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings]})
@@ -81,10 +81,10 @@ async def run_check(settings: Settings, *, live: bool, as_json: bool) -> int:
 async def check(
     settings: Settings, *, live: bool, probes: Sequence[Probe] = (), probe_timeout_s: float = PROBE_TIMEOUT_S
 ) -> list[Finding]:
-    """Look at everything that the configuration names; change nothing and, unless `live`, stay on this machine.
+    """Check everything that the configuration names; change nothing and, unless `live`, stay on this machine.
 
-    With `live` the remote repositories are asked and the probes run, all at once, each at most `probe_s` seconds.
-    Whatever a probe raises becomes an error among the findings, which come in the order of the configuration.
+    With `live` all probes run at the same time, each for at most `probe_timeout_s` seconds.
+    An exception of a probe becomes an error finding. The findings have the order of the configuration.
     """
     source_checks = [_check_source(name, source, settings.data_dir) for name, source in settings.sources.items()]
     findings = [await asyncio.to_thread(_check_data_dir, settings.data_dir)]
@@ -111,7 +111,7 @@ async def _run_probe(probe: Probe, timeout_s: float) -> Finding:
             return Finding("ok", probe.subject, await probe.run())
     except TimeoutError:
         return Finding("error", probe.subject, f"no answer within {timeout_s:g} s")
-    except Exception as error:  # A finding is how a probe's failure is told, whatever it is.
+    except Exception as error:  # Every failure of a probe becomes a finding.
         return Finding("error", probe.subject, str(error) or type(error).__name__)
 
 
@@ -159,7 +159,7 @@ async def _describe_source(name: str, source: SourceSettings, data_dir: Path) ->
 
 
 def _get_remote_location(name: str, source: SourceSettings, data_dir: Path) -> str:
-    """Return what a refresh asks elsewhere, or nothing for what is at hand. Raises `SourceError`."""
+    """Return the remote location that a refresh visits, or "" for a local source. Raises `SourceError`."""
     if isinstance(source, GithubSource | GitlabSource):
         return ForgeProject(name, source, data_dir).display_name
     if isinstance(source, OwnSource):
@@ -179,20 +179,20 @@ async def _describe_local_source(name: str, source: SourceSettings, data_dir: Pa
             else f"{source.url}: remote, {LIVE_ONLY_HINT}"
         )
     if isinstance(source, FilesSource | FaqSource):
-        # What is in them: a folder of which no file is taken is there, and yet nothing is known from it.
+        # Count what is selected: a folder may exist and still contribute nothing.
         count = len((await opened_source.listing()).fingerprints)
         return f"{source.path}: {pluralize(count, 'file' if isinstance(source, FilesSource) else 'question')}"
     return "what people taught and somebody approved"
 
 
 def _describe_standing_queries(source: StandingSource) -> str:
-    """Say what standing queries are asked of. Raises `OSError` when their file cannot be read."""
+    """Describe the standing queries. Raises `OSError` when their file cannot be read."""
     queries_file_note = f" and those in {_describe_file(source.queries_file)}" if source.queries_file else ""
     return f"{len(source.queries)} queries{queries_file_note}: asked of {source.of} by a refresh"
 
 
 def _describe_live_source(name: str, source: LiveSourceSettings) -> str:
-    """Say where a live source asks. Raises `SourceError` for a template or mapping that cannot be used."""
+    """Describe where a live source searches. Raises `SourceError` for an unusable template or mapping."""
     live_source = open_live_source(name, source)
     return f"{live_source.display_url}: asked at question time, {LIVE_ONLY_HINT}"
 
@@ -207,7 +207,7 @@ async def _describe_git_head(opened_source: Source, source: GitSource) -> str:
 
 
 def _describe_file(path: Path) -> str:
-    """Say what file is at a path. Raises `OSError` when it cannot be read."""
+    """Describe the file at a path. Raises `OSError` when it cannot be read."""
     with path.open("rb") as file:
         file.read(1)
     return f"{path}: a file of {path.stat().st_size / 1000:.1f} kB"

@@ -1,4 +1,4 @@
-"""The terminal: streamed answers with numbered links, progress bars, tables. Quiet where nobody is watching."""
+"""Output of the commands: tables of refreshes, passages, findings and explained scores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Level = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a check looked at: `subject` is its path in the configuration, or its name."""
+    """One result of a check: `subject` is a path in the configuration, or a name."""
 
     level: Level
     subject: str
@@ -40,12 +40,12 @@ class Finding:
 
 
 def strip_source_prefix(source: str, reason: str) -> str:
-    """Return why a source failed without its name before it, for a line that begins with the name."""
+    """Return why a source failed, without the source's name in front."""
     return reason.removeprefix(f"source {source}: ")
 
 
 def print_refresh_result(console: Console, reports: Sequence[SyncReport], failures: Mapping[str, str]) -> None:
-    """Print what a refresh of several sources did, and why which of them failed, by name."""
+    """Print what a refresh did, and why sources failed, by name."""
     if reports:
         print_reports(console, reports)
     for name, reason in failures.items():
@@ -96,7 +96,7 @@ def print_passages(console: Console, passages: Sequence[Passage]) -> None:
 
 
 def redact_refresh_result(result: RefreshResult, settings: Settings) -> RefreshResult:
-    """Return the same without the credentials that addresses in its messages may hold."""
+    """Return the result without the credentials that URLs in its messages may contain."""
     redact = make_redactor(get_secret_values(settings))
     reports = tuple(replace(report, stale=redact(report.stale)) for report in result.reports)
     failures = {name: redact(reason) for name, reason in result.failures.items()}
@@ -104,7 +104,7 @@ def redact_refresh_result(result: RefreshResult, settings: Settings) -> RefreshR
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """Print what a check found, one line each."""
+    """Print the findings of a check, one line each."""
     for finding in findings:
         console.print(
             f"{LEVEL_LABELS[finding.level]:>8} ",
@@ -125,7 +125,7 @@ _ROUTING_DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class SearchExplanation:
-    """How a query was routed, and the scores of all agents and of the passages shown."""
+    """How a query was routed, with the scores of all agents and of the passages shown."""
 
     routing_method: RoutingMethod
     agents: Sequence[AgentExplanation]
@@ -212,7 +212,7 @@ def _agent_row(agent: AgentExplanation) -> Sequence[str]:
 
 
 def _format_matched_text(agent: AgentExplanation) -> str:
-    """Say which text of the mix-in matched best, shortened to a line."""
+    """Describe the text of the mix-in that matched best, shortened to a line."""
     matched_text = agent.routing_score.best_text if agent.routing_score else None
     if matched_text is None:
         return ""

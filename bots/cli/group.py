@@ -1,4 +1,4 @@
-"""What a group that is played knows of the sources: how they stand, as `kimas sources` shows it."""
+"""`kimas chat --group`: a simulated group in the terminal."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from core.types import Message, SkipReason, SourceState, skip
 if TYPE_CHECKING:
     from rich.console import Console
 
-# How long the next line waits for what the bot says to this one: lines from a file come faster than anybody types.
+# How long the next line waits for the reply to this one: lines from a file come faster than anybody types.
 REPLY_WAIT_S = 2.0
-# The first look whether nothing is in hand; the next ones come ever later, up to LOOKS_EVERY_S.
+# The first pause between checks for unfinished messages; it doubles up to POLL_INTERVAL_S.
 FIRST_POLL_S = 0.002
-# What an answer may take beyond its budget.
+# The time that an answer may take beyond its budget.
 GRACE_S = 5.0
 WELCOME = """\
 A group in which {name} is. `Ben: text` is said by Ben, any other line by you. `@kimas` means the bot, and what begins \
@@ -53,10 +53,10 @@ another bot.
 
 
 async def run_group_chat(settings: Settings, file_descriptor: int | None = None, folder: Path | None = None) -> int:
-    """Play a group until the end of input, which is standard input or a file descriptor; 1 when answers are missing.
+    """Simulate a group until the input (standard input or a file descriptor) ends; return 1 when answers are missing.
 
-    A folder keeps its journal, and the next play in it goes on with what was said. Raises `StoreError`, and
-    `StoreLocked` while somebody else plays there.
+    A `folder` keeps the journal, and the next run continues from it. Raises `StoreError`, and
+    `StoreLocked` while another process uses the folder.
     """
     settings, out = with_terminal_owner(settings), make_console()
     async with AsyncExitStack() as stack:
@@ -84,8 +84,8 @@ async def run_group_chat(settings: Settings, file_descriptor: int | None = None,
 
             await processor.resume(adapter)
             await adapter.listen(process_message)
-            # Whoever has said everything waits for what the bot says to it, also where that leaves people time first.
-            # Questions in one place wait for each other, so that no time in all would do for any number of them.
+            # At the end of input, wait for the remaining replies, including those that first leave time to people.
+            # Questions in one conversation wait for each other, so no fixed total would suit any number of them.
             max_wait_s = settings.gate.wait_s + settings.budget.deadline_s + GRACE_S
             await wait_until_idle(processor, max_wait_s, lambda: outcome_printer.count - processor.in_flight)
             pending_count = len(await journal.get_pending(PLATFORM))
@@ -95,7 +95,7 @@ async def run_group_chat(settings: Settings, file_descriptor: int | None = None,
 
 
 def _open_data_dir(folder: Path | None, stack: AsyncExitStack) -> Path:
-    """Return the folder of the journal, held for as long as the play lasts. Raises `StoreError`, `StoreLocked`."""
+    """Return the journal's folder, locked until the stack closes. Raises `StoreError`, `StoreLocked`."""
     if folder is None:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kimas-group-")))
     try:
@@ -104,7 +104,7 @@ def _open_data_dir(folder: Path | None, stack: AsyncExitStack) -> Path:
         raise StoreError(
             f"--keep {folder} cannot be used: {error.strerror or error}; choose a folder that you may write to"
         ) from error
-    # What is pending there would be taken up by two plays, and answered twice.
+    # Two processes would both resume the pending messages, and answer them twice.
     stack.enter_context(group_lock(folder))
     return folder
 
@@ -115,7 +115,7 @@ def _format_welcome(settings: Settings, folder: Path | None) -> str:
 
 
 async def wait_until_idle(processor: MessageProcessor, max_wait_s: float, progress: Callable[[], int] = int) -> int:
-    """Wait until nothing is in hand; return how much is left when there was no progress for so long."""
+    """Wait until no message is in flight; return how many are left after `max_wait_s` without progress."""
     last_progress, deadline, pause_s = progress(), time.monotonic() + max_wait_s, FIRST_POLL_S
     while processor.in_flight and time.monotonic() < deadline:
         await asyncio.sleep(pause_s)
@@ -129,7 +129,7 @@ EDITED, EDITED_LATE = "(edited)", "(too late: it is being answered, or settled a
 
 
 class GroupJournal(Journal):
-    """Prints whether a new text came in time. What was deleted before its answer was shown is settled at once."""
+    """A journal that prints whether an edit came in time, and at once skips messages deleted before their answer."""
 
     def __init__(self, database: Database, metrics_recorder: MetricsRecorder, out: Console) -> None:
         super().__init__(database, metrics_recorder)
@@ -137,19 +137,22 @@ class GroupJournal(Journal):
         self._posting_ids: set[str] = set()
 
     async def mark_posting(self, message: Message) -> None:
-        """Note that the reply is about to be shown."""
-        # Before anything is waited for: a reply looks whether its question was deleted right before this.
+        """Record that the reply is about to be shown."""
+        # Before any await: a reply checks right before this whether its question was deleted.
         self._posting_ids.add(message.id)
         await super().mark_posting(message)
 
     async def record_edit(self, message: Message) -> bool:
-        """Take over the new text of a message, and print whether its answer had begun. False when it is too late."""
+        """Record an edit, and print whether it came in time. False when it is too late."""
         is_accepted = await super().record_edit(message)
         self._out.print(EDITED if is_accepted else EDITED_LATE, style="dim", markup=False, soft_wrap=True)
         return is_accepted
 
     async def complete_deleted(self, message_id: str) -> bool:
-        """Settle what was deleted before it was answered: no later play takes it up. False when it was settled."""
+        """Skip a message that was deleted before its answer: no later run resumes it.
+
+        False when it was done already.
+        """
         pending = [message for message, _ in await self.get_pending(PLATFORM) if message.question_id == message_id]
         unposted_messages = [message for message in pending if message.id not in self._posting_ids]
         for message in unposted_messages:
@@ -158,13 +161,13 @@ class GroupJournal(Journal):
 
 
 class ReadOnlySourceRefresher:
-    """Implements `core.ports.Upkeep` for who only looks: nothing is refreshed from a play."""
+    """Implements `core.ports.SourceRefresher` without refreshing: a simulated group only reads states."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     async def states(self) -> Sequence[SourceState]:
-        """Return how every stored source stands, in the order of the configuration. Raises `StoreError`."""
+        """Return the state of every stored source, in the order of the configuration. Raises `StoreError`."""
         return list((await read_states(self._settings)).values())
 
     async def refresh(self, names: Sequence[str] = ()) -> None:

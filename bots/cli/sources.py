@@ -1,4 +1,4 @@
-"""How every source stands, as `kimas sources` shows it."""
+"""`kimas sources`: the state of every source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STORED_SOURCE_KEYS = (
 
 
 async def sources(settings: Settings, *, as_json: bool) -> int:
-    """Show how every source stands. Works beside a running daemon, and asks no model and no store."""
+    """Show the state of every source. Works beside a running daemon, without a model or a store."""
     states = await read_states(settings)
     now = datetime.now(UTC)
     if as_json:
@@ -52,9 +52,9 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
 
 
 async def set_paused(settings: Settings, name: str, *, paused: bool) -> int:
-    """Refresh a source only when asked, or by its plan again, and put that on record.
+    """Pause or resume the scheduled refreshes of a source, and record that in the audit.
 
-    Raises `UsageError` for an unknown source and for one that is asked at question time, `StoreError`.
+    Raises `UsageError` for an unknown or a live source, and `StoreError`.
     """
     stored_sources(settings.sources, [name])
     database = await open_database(settings)
@@ -90,7 +90,7 @@ async def _save_paused(database: Database, settings: Settings, name: str, paused
 
 
 async def read_states(settings: Settings) -> Mapping[str, SourceState]:
-    """Return how the stored sources stand, by name. Raises `StoreError`."""
+    """Return the states of the stored sources, by name. Raises `StoreError`."""
     from core.storage.refresh_state import RefreshStateRepository
 
     async with open_existing_database(settings) as database:
@@ -99,7 +99,7 @@ async def read_states(settings: Settings) -> Mapping[str, SourceState]:
 
 
 def _as_json(name: str, settings: Settings, state: SourceState | None, now: datetime) -> Mapping[str, Any]:
-    """Return one source as `--json` prints it (a contract); what a live one has not is null."""
+    """Return a source as `--json` prints it (a contract); keys that a live source lacks are null."""
     source = settings.sources[name]
     fields: dict[str, Any] = {"name": name, "kind": source.kind, "live": isinstance(source, LiveSource)}
     if state is None:
@@ -120,7 +120,7 @@ def _as_json(name: str, settings: Settings, state: SourceState | None, now: date
 def _make_row(
     name: str, settings: Settings, state: SourceState | None, now: datetime, *, show_last_try: bool
 ) -> Sequence[str]:
-    """Return the cells of one source; `tries` says whether there is a column for the last try."""
+    """Return the cells of a source, with or without the column for the last try."""
     kind = settings.sources[name].kind
     if state is None:
         return name, kind, "-", "-", "live", *(("-",) if show_last_try else ()), "-"

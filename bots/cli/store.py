@@ -1,4 +1,4 @@
-"""What `kimas store copy` does: knowledge moves between the stores, with its vectors."""
+"""`kimas store copy`: copies knowledge between the stores, with its vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER_PROVIDER: dict[Provider, Provider] = {"lance": "weaviate", "weaviate": "la
 
 
 async def copy_knowledge(settings: Settings, target_provider: Provider, *, as_json: bool) -> int:
-    """Copy all configured sources from the other store into this one; a source that the other has not stays as it is.
+    """Copy all configured sources from the other store into this one; sources missing there stay unchanged.
 
     Raises `StoreError`, `StoreMismatch` when one of them was built with another embedding model, `UsageError` when
     there is nothing to copy.

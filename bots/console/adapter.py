@@ -1,4 +1,4 @@
-"""The group as a platform: lines of a file descriptor become messages, replies are printed."""
+"""The terminal's adapters: a simulated group, and one person alone with the bot."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 POLL_INTERVAL_S, READ_BYTES = 0.05, 65536
 
 DELETED, DELETED_LATE = "deleted", "deleted; what came of it before stays"
-# Settles what was deleted, by its id; False when it was settled before.
+# Completes a deleted message, by its id; False when it was completed before.
 CompleteDeleted = Callable[[str], Awaitable[bool]]
 
 
@@ -97,7 +97,7 @@ class ConsoleGroupAdapter(Adapter):
                 self._print_note(f"ignored: {strip_control_characters(event.reason)}")
 
     def parse_line(self, line: str) -> Message | Deletion | IgnoredLine:
-        """Return what a line is in the group."""
+        """Return what a line means in the group."""
         typed_line = to_typed_line(line)
         if typed_line.action in RATING_CHOICES:
             answer_id = (
@@ -126,13 +126,13 @@ class ConsoleGroupAdapter(Adapter):
         )
 
     def record_bot_message(self, key: ConversationKey, message_id: str, text: str, *, is_rateable: bool) -> None:
-        """Note what the bot has said, and whether people may say what it is worth."""
+        """Record a reply of the bot, and whether people may rate it."""
         self._last_messages[key] = LastMessage(message_id, text, is_from_bot=True)
         if is_rateable:
             self._rateable_ids[key] = message_id
 
     def mark_deleted(self, message_id: str) -> None:
-        """Note that what has this id was deleted."""
+        """Record that a message was deleted."""
         self._deleted_ids.add(message_id)
 
     def is_deleted(self, message: Message) -> bool:
@@ -140,7 +140,7 @@ class ConsoleGroupAdapter(Adapter):
         return message.question_id in self._deleted_ids
 
     def next_message_id(self) -> str:
-        """Return the id of what is said next."""
+        """Return the id of the next message."""
         self._message_count += 1
         return f"{self._run_id}-{self._message_count}"
 
@@ -154,7 +154,7 @@ class ConsoleGroupAdapter(Adapter):
         return self._last_messages.get(typed_line.key, LastMessage())
 
     def _apply_change(self, typed_line: TypedLine) -> Message | Deletion | IgnoredLine:
-        """Change what its author said last."""
+        """Edit or delete the author's last message."""
         event = to_change(typed_line, self._newest_ids.get((typed_line.key, typed_line.author_id), ""))
         last_message = self._get_last_message(typed_line)
         if isinstance(event, Message) and last_message.id == event.id:
@@ -170,7 +170,7 @@ async def _read_lines(file_descriptor: int) -> AsyncIterator[str]:
     """Yield the lines of a file descriptor while other tasks go on."""
     buffer = b""
     while True:
-        # A thread that reads could not be stopped, and the event loop takes no files: one looks, again and again.
+        # A reading thread cannot be stopped, and the event loop accepts no regular files: so poll.
         while not (await asyncio.to_thread(select.select, [file_descriptor], [], [], POLL_INTERVAL_S))[0]:
             continue
         chunk = os.read(file_descriptor, READ_BYTES)
@@ -237,7 +237,7 @@ class TerminalAdapter(Adapter):
 
 
 class _TerminalSink:
-    """Streams one reply, and journals that it is shown."""
+    """Streams one reply, and records its delivery."""
 
     def __init__(self, sink: ConsoleSink, delivery: Delivery) -> None:
         self._sink = sink
@@ -257,7 +257,7 @@ class _TerminalSink:
 
 
 class _NoteSink:
-    """Says what became of a rating."""
+    """Prints the result of a rating."""
 
     def __init__(self, print_note: Callable[[str], None]) -> None:
         self._print_note = print_note

@@ -1,4 +1,4 @@
-"""From a typed line to what somebody says: who, where, in reply to what. Pure functions."""
+"""Converts typed lines to messages: who writes, where, in reply to what. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NOTHING_TO_CHANGE = f"nothing of theirs stands here that {EDIT} or {DELETE} coul
 NO_NEW_TEXT = f"write the new text behind {EDIT}"
 RATING_CHOICES = {GOOD: UP, BAD: DOWN, AGAIN: TRY_AGAIN}
 
-# What stands in brackets behind a name is none of what is said.
-# The thread of presses is nobody's to speak in.
+# Brackets behind a name are not part of the text.
+# Nobody writes in the thread of button presses.
 _MARKER_PATTERN = r"(?:bot|alone|in\s+(?!thumbs[,)])\w[\w.-]{0,39})"
 _LINE_PATTERN = re.compile(
     rf"(?:(?P<name>[^\W\d_][\w-]{{0,30}})(?:\s+\((?P<marks>{_MARKER_PATTERN}(?:,\s*{_MARKER_PATTERN})*)\))?:\s+)?"
@@ -41,8 +41,8 @@ _MENTION_PATTERN = re.compile(r"@kimas\b[,:]?\s*", re.IGNORECASE)
 class TypedLine:
     """What somebody says.
 
-    `alone` is what only the bot reads, `thread` the thread it stands in, "" for none, `bot` says that another bot wrote
-    it, and `replies` that it is a reply to what was said there last.
+    `is_private` means that only the bot reads it, `thread` is its thread or "", `is_bot` means that another bot wrote
+    it, and `is_reply` that it replies to the last message there.
     """
 
     name: str
@@ -118,7 +118,7 @@ def to_typed_line(line: str) -> TypedLine:
 
 
 def to_message(line: TypedLine, message_id: str, last_message: LastMessage) -> Message | IgnoredLine:
-    """Return a line as a message with this id; `last` is what it replies to where it is a reply."""
+    """Return a line as a message with this id; a reply refers to `last_message`."""
     if line.is_bot:
         return IgnoredLine(WRITTEN_BY_BOT)
     quoted_message = last_message if line.is_reply else LastMessage()
@@ -146,7 +146,7 @@ def to_message(line: TypedLine, message_id: str, last_message: LastMessage) -> M
 
 
 def to_rating(line: TypedLine, message_id: str, answer_id: str) -> Message | IgnoredLine:
-    """Return what a line says about an answer as a press of a button. `answer` is the answer's id, "" for none."""
+    """Return what a line says about an answer as a press of a button. `answer_id` is "" for none."""
     if line.is_bot:
         return IgnoredLine(WRITTEN_BY_BOT)
     choice, reason = RATING_CHOICES[line.action], line.argument.lower()

@@ -17,7 +17,7 @@ from core.types import Citation, Reply
 
 
 class _WebLinksOnlyParser(MarkdownIt):
-    """A parser to which an address outside the web is text: what a click on it would start is not ours to offer."""
+    """A parser that treats links outside the web as text: a click must not start other programs."""
 
     def validateLink(self, url: str) -> bool:
         return is_web_url(url)

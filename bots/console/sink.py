@@ -1,4 +1,4 @@
-"""What is printed: replies with what may be said about them, and what is told to who said it."""
+"""Prints replies with their rating commands, notices about ratings, and reasons for silence."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class GroupState(Protocol):
-    """What a reply needs to know of the group, and tells it."""
+    """What a reply reads from the group and records in it."""
 
     def next_message_id(self) -> str:
-        """Return the id of what is said next."""
+        """Return the id of the next message."""
         ...
 
     def is_deleted(self, message: Message) -> bool:
@@ -33,7 +33,7 @@ class GroupState(Protocol):
         ...
 
     def record_bot_message(self, key: ConversationKey, message_id: str, text: str, *, is_rateable: bool) -> None:
-        """Note what the bot has said, and whether people may say what it is worth."""
+        """Record a reply of the bot, and whether people may rate it."""
         ...
 
 
@@ -53,11 +53,11 @@ class GroupReplySink:
         """Show nothing yet."""
 
     async def finish(self, reply: Reply) -> None:
-        """Print the reply. Raises `MessageGone`."""
+        """Print the reply. Raises `MessageDeleted`."""
         await self._show(reply, get_rating_buttons(self._message, reply), is_error=False)
 
     async def fail(self, text: str) -> None:
-        """Print what went wrong. Raises `MessageGone`."""
+        """Print what went wrong. Raises `MessageDeleted`."""
         await self._show(Reply(text), (), is_error=True)
 
     async def _show(self, reply: Reply, buttons: Sequence[Button], *, is_error: bool) -> None:
@@ -79,7 +79,7 @@ class GroupReplySink:
 
 
 class RatingNoticeSink:
-    """Tells somebody what became of what they said about an answer."""
+    """Notifies somebody of the result of their rating."""
 
     def __init__(self, out: Console, rating_message: Message) -> None:
         self._out = out
@@ -120,14 +120,14 @@ def _print_buttons(out: Console, buttons: Sequence[Button]) -> None:
     out.print(line, style="dim", markup=False, soft_wrap=True)
 
 
-# Ratings and deletions end without an answer, and their authors know already what became of them.
+# Ratings and deletions end without an answer, and their authors already know the result.
 _REPORTED_REASONS = (SkipReason.DELETED, *(reason for reason in SkipReason if reason.label == "feedback"))
 
 
 class OutcomePrinter(MetricsRecorder):
     """Shows the reason of every silence.
 
-    `count` is how many messages are settled, `outcome` what became of the last one.
+    `count` is the number of processed messages, `outcome` that of the last one.
     """
 
     def __init__(self, out: Console) -> None:

@@ -1,4 +1,4 @@
-"""From the configuration to the adapters: one for every bot."""
+"""Makes the adapters: one for each configured bot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_PLATFORM = (
 
 
 def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = False) -> list[Adapter]:
-    """Return an adapter per configured bot; `mute` ones show nothing.
+    """Return an adapter per configured bot; `read_only` ones post nothing.
 
     Raises `UsageError` when there is no bot, or when two are the same one.
     """
@@ -37,7 +37,7 @@ def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = Fal
 
 
 def find_token_conflicts(settings: Settings) -> list[str]:
-    """Return what is wrong where two bots have one credential, a sentence for each; what is not there is no fault."""
+    """Return a sentence for each credential that two bots share; missing credentials do not count."""
     path_by_secret: dict[str, str] = {}
     conflicts = []
     for path, secret in settings.secrets().items():
@@ -50,7 +50,7 @@ def find_token_conflicts(settings: Settings) -> list[str]:
 
 
 def find_port_conflicts(settings: Settings) -> list[str]:
-    """Return what is wrong where two parts listen on one port, a sentence for each."""
+    """Return a sentence for each port that two parts listen on."""
     listeners = [
         (get_section_path(name, platform), *_get_listen_address(section))
         for name, platform, section in settings.get_bots()
@@ -74,7 +74,7 @@ def get_section_path(name: str, platform: str) -> str:
 
 
 def _get_listen_address(section: PlatformSettings) -> tuple[str, int]:
-    """Return where a platform's events are listened for, with port 0 where they are fetched."""
+    """Return the address that a platform's events arrive at, with port 0 where the bot fetches them."""
     if isinstance(section, HttpSettings) or (isinstance(section, SlackSettings) and section.signing_secret):
         return section.host, section.port
     return "", 0
@@ -83,7 +83,7 @@ def _get_listen_address(section: PlatformSettings) -> tuple[str, int]:
 def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journal, *, read_only: bool) -> Adapter:
     get_commented_chats = settings.auto_comment.get_chats
     if isinstance(section, TelegramSettings):
-        # Another bot's updates are numbered anew. The part of a token before the colon is the bot's id, no secret.
+        # Each bot numbers its updates. The part of a token before the colon is the bot's id, not a secret.
         bot_id = section.token.value().split(":")[0]
         return _load_class("bots.telegram.adapter:TelegramAdapter")(
             section, JournalOffsets(journal, f"telegram:{bot_id}"), read_only=read_only
@@ -104,7 +104,7 @@ def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journa
 
 
 def _load_class(path: str) -> Callable[..., Adapter]:
-    """Return a platform's adapter, `module:class`: only what is configured loads its library."""
+    """Return the adapter class at `module:class`: only configured platforms load their library."""
     module, _, name = path.partition(":")
     adapter_class: Callable[..., Adapter] = getattr(import_module(module), name)
     return adapter_class
@@ -126,31 +126,31 @@ def _make_slack_adapter(settings: Settings, section: SlackSettings, journal: Jou
 
 @dataclass(frozen=True, slots=True)
 class JournalOffsets:
-    """One bot's place in its stream of updates, kept in the journal."""
+    """A bot's position in its stream of updates, kept in the journal."""
 
     journal: Journal
     name: str
 
     async def load(self) -> int | None:
-        """Return the place, or None at the first start."""
+        """Return the position, or None at the first start."""
         return await self.journal.get_cursor(self.name)
 
     async def save(self, offset: int) -> None:
-        """Keep the place."""
+        """Save the position."""
         await self.journal.set_cursor(self.name, offset)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalPositions:
-    """Many numbers of one platform, kept in the journal by their names."""
+    """Positions of one platform, kept in the journal by name."""
 
     journal: Journal
     platform: str
 
     async def load(self, name: str) -> int | None:
-        """Return a number, or None when it was never saved."""
+        """Return a position, or None when it was never saved."""
         return await self.journal.get_cursor(f"{self.platform}:{name}")
 
     async def save(self, name: str, position: int) -> None:
-        """Keep a number."""
+        """Save a position."""
         await self.journal.set_cursor(f"{self.platform}:{name}", position)

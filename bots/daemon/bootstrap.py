@@ -1,4 +1,4 @@
-"""The wiring: the one place that constructs everything. Callers may hand in any part of their own instead."""
+"""The wiring: the only place that constructs everything. Callers may pass any part instead."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ class App:
         try:
             await self.store.search("ready", None, list(self.settings.sources), 1)
         except StoreError as error:
-            # The first question says so again, to whoever asked.
+            # The first question reports it again, to its asker.
             get_logger(__name__).error("store.unusable", error=str(error))
-        # What stays for good need not be looked through again: the event loop would stand still for that, some 60 ms.
+        # Collecting garbage among what stays for good would block the event loop for some 60 ms.
         gc.collect()
         gc.freeze()
 
@@ -91,7 +91,7 @@ class App:
     async def refresh(
         self, names: Collection[str] = (), progress: Callable[[Progress], None] | None = None
     ) -> RefreshResult:
-        """Bring the named sources (or all) up to date; questions see each as soon as it is done."""
+        """Refresh the named sources, or all; questions see each source as soon as it is done."""
         async with open_refresh_repository(self.settings) as refresh_repository:
             return await refresh_sources(
                 self._make_refresh_context(refresh_repository),
@@ -103,7 +103,7 @@ class App:
     def make_refresh_scheduler(
         self, database: Database, metrics_recorder: MetricsRecorder | None = None
     ) -> RefreshScheduler:
-        """Return what keeps the sources up to date in a daemon. Its states are in the daemon's database."""
+        """Return the scheduler that refreshes the sources in a daemon; `database` keeps its states."""
         from core.storage.refresh_state import RefreshStateRepository
 
         refresh_repository = RefreshStateRepository(database)
@@ -216,7 +216,7 @@ async def _open_store(settings: Settings, embedder: Embedder, stack: AsyncExitSt
 async def _open_database_if_needed(
     settings: Settings, model: ChatModel | None, stack: AsyncExitStack
 ) -> Database | None:
-    """Open the deployment's database where answers need one, or where a command may have switched something off."""
+    """Open the deployment's database where answers need it, or where a command may have overridden settings."""
     journal_exists = await asyncio.to_thread((settings.data_dir / "journal.db").exists)
     if not (model or settings.cache.enabled or journal_exists):
         return None
@@ -228,7 +228,7 @@ async def _open_database_if_needed(
 def make_answer_service(
     deps: AnswerDependencies, versions: GetVersions, database: Database, live: LiveSettings
 ) -> AnswerService:
-    """Wire the limits, the record of usage and the answers that are reused, over one database."""
+    """Wire the quotas, the usage records and the answer cache over one database."""
     from core.storage.answer_cache import AnswerCache
     from core.storage.usage import UsageRepository
 
@@ -247,7 +247,7 @@ def make_answer_service(
 
 
 def _max_usage_per_call(settings: Settings) -> TokenUsage:
-    """Return about what one call that writes an answer consumes at most."""
+    """Estimate the most that one call for an answer consumes."""
     from core.storage.usage import TokenUsage
 
     model_settings = settings.models.main or settings.models.light or ModelSettings(base_url="-", model="-")
@@ -259,7 +259,7 @@ def _max_usage_per_call(settings: Settings) -> TokenUsage:
 
 
 def make_live_settings(settings: Settings, database: Database) -> LiveSettings:
-    """Return the settings in force, over the database that keeps what commands set. One object for the process."""
+    """Return the settings in force, with the overrides that the database keeps. One object per process."""
     from core.storage.overrides import LiveSettings, RuntimeOverrides
 
     return LiveSettings(settings, RuntimeOverrides(database))
@@ -275,7 +275,7 @@ def make_dispatcher(
     commands: Sequence[Command] | None = None,
     extra_handlers: Mapping[str, CommandHandler] | None = None,
 ) -> CommandDispatcher:
-    """Return what answers commands. `commands` replace the table, `extra_handlers` go before its handlers."""
+    """Return the dispatcher of commands. `commands` replace the table, `extra_handlers` precede its handlers."""
     from core.messaging.commands.context import CommandContext
     from core.messaging.commands.dispatcher import CommandDispatcher
     from core.messaging.policy.command_table import COMMANDS
@@ -295,7 +295,7 @@ def make_message_processor(
     library: Library | None = None,
     feedback_repository: FeedbackRepository | None = None,
 ) -> MessageProcessor:
-    """Return what takes the messages of all adapters. Without a `library` the bot never speaks unasked."""
+    """Return the processor of all adapters' messages. Without a `library` the bot never speaks unasked."""
     from core.messaging.auto_comment.commenter import Commenter
     from core.messaging.feedback.expert_answers import Handoff
     from core.messaging.feedback.handler import FeedbackHandler
@@ -319,7 +319,7 @@ def make_message_processor(
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """What the daemon works with, once all of it is open."""
+    """The opened parts of a daemon."""
 
     app: App
     adapters: Sequence[Adapter]
@@ -374,7 +374,7 @@ async def _open_daemon_journal(
 ) -> Journal:
     from bots.common.dry_run import JOURNAL_COPY_NAME, copy_journal, remove_journal_copy
 
-    # A dry run that was killed has left its copy behind.
+    # A dry run that was killed leaves its copy behind.
     await remove_journal_copy(settings.data_dir)
     if dry_run:
         await copy_journal(settings.data_dir)

@@ -1,4 +1,4 @@
-"""Feeds as places of posts: each new entry is delivered to the intake as an adapter delivers a post of its platform."""
+"""Followed feeds: each new entry reaches the message processor as a post does from a platform."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMESPACED_PLATFORM = "http"
 class FeedFollower:
     """Follows one feed for a chat of one bot.
 
-    The first look at a feed only notes what is there. `minute_s` is how long a minute of the settings takes.
+    The first poll only records the known entries. `minute_s` is the length of a configured minute.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class FeedFollower:
         self._feed_states = feed_states
         self._state_key = hashlib.sha256(f"{name}\n{feed.url}".encode()).hexdigest()[:32]
         self._interval_s = feed.every_minutes * minute_s
-        # Whoever looks no later than planned, give or take what a comment may take, has seen an entry as it came.
+        # A poll on schedule, plus the time of a comment, sees an entry soon after it appears.
         self._max_age_s = self._interval_s + settings.auto_comment.deadline_s
         self._is_down = False
 
     async def listen(self, receive: MessageHandler) -> None:
-        """Look at the feed again and again until cancelled, and deliver what is new. A failing feed is waited out."""
+        """Poll the feed until cancelled, and deliver new entries. A failing feed is retried."""
         while True:
             started_at, delay_s = time.monotonic(), self._interval_s
             try:
                 await self._poll(receive)
             except Exception as error:
-                # Whatever a feed does to its reader: others and the platform go on.
+                # Whatever one feed raises, the other feeds and the platform go on.
                 delay_s = max(delay_s, error.wait_s if isinstance(error, FeedRateLimited) else 0.0)
                 self._log_failure(error)
             else:
@@ -78,7 +78,7 @@ class FeedFollower:
         for entry in feed_update.new_entries:
             is_too_old = is_overdue and (entry.published is None or entry.published < now - self._max_age_s)
             await receive(self._to_message(entry, feed_update, is_too_old))
-        # Not before all are in the journal, which knows an entry that is delivered twice.
+        # Only once all are in the journal, which recognizes an entry that arrives twice.
         seen_ids = merge_known_ids(feed_update.entry_ids, state.known_ids)
         await self._feed_states.save(self._state_key, FeedState(now, seen_ids, feed_update.etag, feed_update.modified))
         get_logger(__name__).debug(
@@ -129,7 +129,7 @@ def make_feed_followers(settings: Settings, adapters: Sequence[Adapter], journal
 
 
 def find_misplaced_feeds(settings: Settings) -> dict[str, str]:
-    """Return what is wrong with feeds whose chat no bot can write to: a sentence by the feed's name."""
+    """Return an error by name for each feed whose chat no bot can write to."""
     errors = {}
     for name, feed in settings.auto_comment.feeds.items():
         platform, _, chat = feed.chat.partition(":")
@@ -148,7 +148,7 @@ def find_misplaced_feeds(settings: Settings) -> dict[str, str]:
 
 
 def find_feed_errors(settings: Settings) -> dict[str, str]:
-    """Return what is wrong with feeds that cannot be followed, as far as it shows without asking for them."""
+    """Return an error by name for each feed that cannot be followed, as far as known without a request."""
     errors = find_misplaced_feeds(settings)
     for name, feed in settings.auto_comment.feeds.items():
         try:
@@ -159,7 +159,7 @@ def find_feed_errors(settings: Settings) -> dict[str, str]:
 
 
 async def probe_feed(feed: FollowedFeedSettings) -> str:
-    """Return in a few words what a feed answers. Raises `SourceError`."""
+    """Describe a feed's response in a few words. Raises `SourceError`."""
     feed_update = await poll_feed(feed.url, feed.allow_private)
     return f"{redact_url(feed.url)}: {len(feed_update.entry_ids) if feed_update else 0} entries"
 

@@ -1,4 +1,4 @@
-"""What the daemon shows of itself to those who watch it: numbers, and whether it is well."""
+"""The daemon's metrics and health, and the HTTP endpoints that serve them."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from core.types import SourceState
 
 LAG_SAMPLE_INTERVAL_S = 0.25
-# The lag that is shown is the longest of so many seconds.
+# The reported lag is the longest within so many seconds.
 LAG_WINDOW_S = 60.0
-# A loop that stood still for so long within that time is not well.
+# A loop that was blocked for so long within that time is unhealthy.
 MAX_LAG_S = 5.0
 
 Stage = Literal["starting", "ready", "stopping"]
 
 
 class CountsMessages(Protocol):
-    """What takes messages, as far as it is monitored."""
+    """The part of the message processor that the monitor reads."""
 
     @property
     def in_flight(self) -> int:
-        """How many messages are not settled yet."""
+        """How many messages are not processed yet."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MonitoredParts:
-    """What of an open daemon is looked at."""
+    """The monitored parts of an open daemon."""
 
     connections: Mapping[str, ConnectionStatus]
     processor: CountsMessages
@@ -50,7 +50,7 @@ class MonitoredParts:
 
 
 class EventLoopLag:
-    """How late the event loop comes to what is due. Measured while `watch` runs."""
+    """How late the event loop runs what is due, measured while `watch` runs."""
 
     def __init__(self) -> None:
         self._delays: deque[float] = deque([0.0], maxlen=round(LAG_WINDOW_S / LAG_SAMPLE_INTERVAL_S))
@@ -70,7 +70,7 @@ class EventLoopLag:
 
 
 class Monitor:
-    """What the daemon tells of itself. Without `metrics` nothing is counted, and nobody is listening."""
+    """The daemon's state for metrics and health. Without `metrics` nothing is counted."""
 
     def __init__(self, metrics: PrometheusMetrics | None = None) -> None:
         self._metrics = metrics
@@ -80,7 +80,7 @@ class Monitor:
         self.metrics_recorder: MetricsRecorder = metrics or MetricsRecorder()
 
     def instrument_answer(self, answer: AnswerFunction) -> AnswerFunction:
-        """Return what answers in the same way, and is counted where anything is."""
+        """Return the answer function with its calls counted, where metrics are on."""
         return self._metrics.answering(answer) if self._metrics else answer
 
     def attach(
@@ -90,12 +90,12 @@ class Monitor:
         source_refresher: SourceRefresher,
         models: RoleChatModel | None,
     ) -> None:
-        """Look at these from now on."""
+        """Monitor these from now on."""
         connections = {adapter.label: adapter.connection for adapter in adapters if adapter.connection}
         self._monitored = MonitoredParts(connections, processor, source_refresher, models)
 
     def get_problems(self) -> Sequence[str]:
-        """Return what is wrong, one line for each."""
+        """Return the problems, one line each."""
         if self._monitored is None:
             return ["starting"]
         problems = [
@@ -136,7 +136,7 @@ class Monitor:
 
 @asynccontextmanager
 async def open_monitor(settings: Settings) -> AsyncIterator[Monitor]:
-    """Watch and be asked for as long as the block lasts, where `metrics.port` is set.
+    """Monitor for the length of the block, and serve HTTP where `metrics.port` is set.
 
     Raises `UsageError` for an address that cannot be listened on.
     """

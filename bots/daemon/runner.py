@@ -48,7 +48,7 @@ async def run(settings: Settings, *, dry_run: bool = False, reload_settings: Set
             stop, open_daemon(settings, stack, monitor, reload_settings, dry_run=dry_run)
         )
         if daemon:
-            # What a dry run tries out may be a configuration that lacks a source by mistake.
+            # A dry run may try a configuration that lacks a source by mistake.
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
             await _serve(settings, daemon, stack, stop, force_stop)
     get_logger(__name__).info("daemon.stopped")
@@ -56,7 +56,7 @@ async def run(settings: Settings, *, dry_run: bool = False, reload_settings: Set
 
 
 async def _run_unless_stopped(stop: asyncio.Event, coroutine: Coroutine[Any, Any, Result]) -> Result | None:
-    """Return what the work returns, or None when `stop` came first; the work is then cancelled and has ended."""
+    """Return the coroutine's result, or None when `stop` came first; the coroutine is then cancelled and done."""
     work_task, stop_task = asyncio.create_task(coroutine), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((work_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
@@ -108,7 +108,7 @@ async def _listen(
 ) -> None:
     """Listen with all bots of one platform, and follow the feeds that they write about, until cancelled.
 
-    A failure is noted and stops the daemon, in order: answers in the making go on.
+    A failure is recorded and stops the daemon in order: unfinished answers go on.
     """
     try:
         await processor.resume(*adapters)

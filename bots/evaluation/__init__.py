@@ -1,1 +1,1 @@
-"""What `kimas eval` does: labelled data in, a table, a picture or one JSON object out; a module per kind of data."""
+"""`kimas eval`: measures labelled data and prints a table, a chart or a JSON object; a module per kind of data."""

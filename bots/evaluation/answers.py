@@ -56,10 +56,10 @@ class AnswerCase:
 
 @dataclass(frozen=True, slots=True)
 class AnswerResult:
-    """What became of one question. `reply` is None where answering failed, `error` then says why.
+    """The result of one question. `reply` is None where answering failed; `error` then says why.
 
-    `words` is the share of the reference's words that the answer has, `cited` its citations against those wanted; None
-    where nothing is known of them.
+    `word_recall` is the share of the reference's words in the answer, `citation_counts` its citations against the
+    expected; None where nothing is known of either.
     """
 
     case: AnswerCase
@@ -70,7 +70,7 @@ class AnswerResult:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer rests on something: it cites a passage."""
+        """Whether the answer cites a passage."""
         return self.reply is not None and bool(self.reply.citations)
 
     @property
@@ -115,7 +115,7 @@ def read_answers(line: RecordReader) -> AnswerCase:
 async def measure_answers(cases: Sequence[AnswerCase], answer: AnswerFunction) -> AnswersReport:
     """Answer the questions one after the other, so that their times are those of one conversation, and measure.
 
-    An answer that fails is measured as none.
+    A failed answer counts as no answer.
     """
     results = [await _measure_answer(case, answer) for case in cases]
     return await asyncio.to_thread(_summarize, results)
@@ -212,7 +212,7 @@ async def answers(
 
 
 def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) -> Mapping[str, Any]:
-    """Return the object that `kimas eval answers --json` prints (a contract). `hide` removes secrets from faults."""
+    """Return the object that `kimas eval answers --json` prints (a contract). `redact` removes secrets from errors."""
     return {
         "kind": "answers",
         "cases": len(measurement.results),
@@ -288,7 +288,7 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 
 def answer_charts(measurement: AnswersReport) -> Sequence[Chart]:
-    """Return what of the answers is a share, with intervals; what nothing is known of is left out."""
+    """Return the shares with their intervals; unknown ones are left out."""
     figures = {
         "answered": measurement.answered_share,
         "words": measurement.word_recall,

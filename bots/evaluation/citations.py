@@ -35,7 +35,7 @@ from core.types import Passage
 
 CITATION_CASE_FORMAT = '{"id", "question", "answer", "passages": [{"id", "text"}], "cited": [id]} (docs/evaluate.md)'
 MAX_CONCURRENCY = 4
-# Nobody waits for an answer here: what is measured is the check, not its time.
+# Nobody waits for an answer here: this measures the check, not its time.
 _TIMEOUT_S = 60.0
 _ID_LIST = re.compile(r"\[([^\[\]\n]+)\]")
 
@@ -53,11 +53,11 @@ class CitationCase:
 
 @dataclass(frozen=True, slots=True)
 class CitationEvaluation:
-    """Scores by what was measured, of `cases` cases.
+    """The scores of `cases` cases.
 
-    `look_back`: the passages found for answers without their marks, by `words` and by the `model` where there is one.
-    `citations`: those of the answers themselves, `unchecked` and `checked` by the support check.
-    `removals`: what the support check took away against what it should have.
+    `look_back`: passages found for answers without markers, by `words` and, if there is one, by the `model`.
+    `citations`: those of the answers themselves, `unchecked` and `checked` by the citation check.
+    `removals`: what the citation check removed against what it should have.
     """
 
     cases: int
@@ -83,7 +83,7 @@ def parse_citation_case(record: RecordReader) -> CitationCase:
 
 
 async def evaluate_citations(cases: Sequence[CitationCase], deps: AnswerDependencies) -> CitationEvaluation:
-    """Measure the look-back and the support check on labelled cases. Raises `ModelError` when the model fails."""
+    """Measure the look-back and the citation check on labelled cases. Raises `ModelError` when the model fails."""
     semaphore = asyncio.Semaphore(MAX_CONCURRENCY)
 
     async def evaluate_case(case: CitationCase) -> _CaseResult:
@@ -155,7 +155,7 @@ def _passage_ids(support: Mapping[int, Sequence[int]], case: CitationCase) -> se
 
 
 def _with_passage_refs(case: CitationCase) -> str:
-    """Return the answer with the marks that the line knows, [p1], in place of the passages' own ids."""
+    """Return the answer with the pipeline's markers, [p1], in place of the passages' own ids."""
     positions = {passage.id: position for position, passage in enumerate(case.passages)}
 
     def to_passage_refs(match: re.Match[str]) -> str:
@@ -167,7 +167,7 @@ def _with_passage_refs(case: CitationCase) -> str:
 
 
 async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path | None = None) -> int:
-    """Measure the look-back and the support check. The data is checked before anything is opened."""
+    """Measure the look-back and the citation check. The data is checked before anything is opened."""
     check_plot(plot)
     cases = await asyncio.to_thread(read_cases, data, parse_citation_case, CITATION_CASE_FORMAT)
     async with open_app(settings) as app:

@@ -1,4 +1,4 @@
-"""A set's own documents as knowledge: read, cut, embedded and stored for the length of one measurement."""
+"""Labelled data, and the knowledge that a measurement runs on: the configured one or a dataset's corpus."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_ERRORS = 100
 
 
 class RecordReader:
-    """One JSON object while it is read. What is wrong with it is noted in `faults`, and reading goes on."""
+    """Reads one JSON object. It collects what is wrong in `errors`, and reading goes on."""
 
     def __init__(self, values: Mapping[str, Any], path: str = "", errors: list[str] | None = None) -> None:
         self._values = values
@@ -88,15 +88,15 @@ class RecordReader:
         return [RecordReader(item, f"{self._path}{key}[{index}].", self.errors) for index, item in enumerate(value)]
 
     def add_error(self, key: str, expected: str) -> None:
-        """Note that a key does not hold what is wanted."""
+        """Add the error that a key does not hold what is expected."""
         problem = "must be" if key in self._values else "is missing; it must be"
         self.errors.append(f"{self._path}{key} {problem} {expected}")
 
 
 def read_cases(path: Path, parse: Callable[[RecordReader], T], case_format: str) -> list[T]:
-    """Return the cases of a file, each made from its line by `read`. Blank lines are passed over. Blocking.
+    """Return the cases of a file, each parsed from its line by `parse`. Blank lines are skipped. Blocking.
 
-    Raises `UsageError` that names every line that cannot be used with what is wrong there, and the `form` of a line.
+    Raises a `UsageError` that names every unusable line, what is wrong with it, and the `case_format`.
     """
     try:
         content = path.read_bytes()
@@ -146,7 +146,7 @@ SPEAKERS: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
 
 @dataclass(frozen=True, slots=True)
 class QueryCase:
-    """A question with its truth: the relevant documents, or the agents that should get it."""
+    """A question with its label: the relevant documents, or the agents that should get it."""
 
     question: Question
     expected_ids: frozenset[str]
@@ -161,12 +161,12 @@ def read_retrieval(line: RecordReader) -> QueryCase:
 
 
 def read_routing(line: RecordReader) -> QueryCase:
-    """Read one line with the agents that its question should get; none where no knowledge has to do with it."""
+    """Read one line with the agents that should get its question; none for an irrelevant question."""
     return QueryCase(read_question(line), frozenset(line.get_texts("agents")))
 
 
 async def make_queries(cases: Sequence[QueryCase], deps: AnswerDependencies) -> tuple[Mapping[str, Sequence[str]], int]:
-    """Return the query of every case by way, and how often the model's had to be left out for the rule's."""
+    """Return the queries of all cases by variant, and how often the rule's query replaced the model's."""
     queries_by_variant = {
         RAW: [case.question.text for case in cases],
         RULE: [rule_based_query(case.question) for case in cases],
@@ -185,7 +185,7 @@ async def make_queries(cases: Sequence[QueryCase], deps: AnswerDependencies) -> 
 
 
 async def run_concurrently(work: Callable[[T], Awaitable[str]], items: Sequence[T]) -> Sequence[str]:
-    """Return what becomes of every item, a few at the same time."""
+    """Return the result for every item, with a few running at the same time."""
     semaphore = asyncio.Semaphore(CONCURRENCY)
 
     async def run(item: T) -> str:
@@ -303,13 +303,13 @@ def to_document_ids(passages: Sequence[Passage], expected_ids: Collection[str]) 
 
 
 async def read_corpus_entries(corpus: Path | None) -> Sequence[CorpusDocument]:
-    """Return the documents of a set, none where none is named. Raises `UsageError` for lines that cannot be used."""
+    """Return the documents of a corpus file, none without one. Raises `UsageError` for unusable lines."""
     return await asyncio.to_thread(read_cases, corpus, read_corpus_document, CORPUS_LINE_FORMAT) if corpus else ()
 
 
 @asynccontextmanager
 async def open_knowledge(settings: Settings, corpus_entries: Sequence[CorpusDocument]) -> AsyncIterator[App]:
-    """Open the configured knowledge, or that of a set's own documents, of which nothing stays.
+    """Open the configured knowledge, or that of a corpus, which is deleted at the end.
 
     Raises `UsageError` where nothing was ingested, `StoreError`, `EmbeddingError`.
     """

@@ -127,7 +127,7 @@ def precision_recall_curve(predictions: Sequence[tuple[float, bool]]) -> Sequenc
     points, true_positives = [], 0
     for count, (probability, is_positive) in enumerate(sorted_predictions, 1):
         true_positives += is_positive
-        # Cases that look the same are spoken to together.
+        # Cases with equal scores pass a threshold together.
         if (
             positive_count
             and probability > 0
@@ -137,7 +137,7 @@ def precision_recall_curve(predictions: Sequence[tuple[float, bool]]) -> Sequenc
     return points
 
 
-# Who changes it, in the audit.
+# The author of the change in the audit.
 OPERATOR = "command line"
 
 
@@ -152,7 +152,7 @@ async def calibrate(settings: Settings, chat: str, *, apply: bool, as_json: bool
     platform, separator, name = chat.partition(":")
     if not (platform and separator and name):
         raise UsageError("--chat names the chat whose threshold is fitted, as PLATFORM:CHAT")
-    # Looking makes nothing: before the first answer there is no database.
+    # Reading creates nothing: before the first answer there is no database.
     if not await asyncio.to_thread((settings.data_dir / "journal.db").exists):
         raise UsageError("nobody has rated anything yet")
     now, key = datetime.now(UTC), ConversationKey(platform, name)

@@ -1,4 +1,4 @@
-"""Measures of a ranking, and means with bootstrap intervals. The only module that knows ir_measures."""
+"""Metrics of rankings, means with bootstrap intervals, and cross-validation. The only module that uses ir_measures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MetricValues = NDArray[np.float64]
 # Recall is the share of the relevant documents among the first k, a hit any of them. MRR looks at all that is found.
 METRICS = ("recall@5", "recall@10", "recall@20", "nDCG@10", "MRR", "hit@1", "hit@3", "hit@10")
 MAIN_METRIC = "nDCG@10"
-# What is drawn over k.
+# The values of k in charts.
 CUTOFFS = (1, 3, 5, 10, 20)
 PLOTTED_METRICS = ("recall", "nDCG")
 _BATCH_SIZE = 50
@@ -41,7 +41,7 @@ def compute_metrics(
         for name in names
     }
     qrels = {str(case): dict.fromkeys(ids, 1) for case, ids in enumerate(relevant)}
-    # Scores say the order: equal ones would be ordered by the ids.
+    # Distinct scores keep the order: equal ones would be ordered by id.
     runs = {
         str(case): {document_id: float(len(ranking) - rank) for rank, document_id in enumerate(ranking)}
         for case, ranking in enumerate(rankings)

@@ -1,4 +1,4 @@
-"""The knowledge that a measurement is made on: the configured one, or a set's own documents."""
+"""The output of measurements: tables, JSON, YAML sections and charts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def score_table(rows: Mapping[str, Scores]) -> Sequence[str]:
 def format_fit_lines(
     comparisons: Mapping[str, TuningComparison], section: Mapping[str, Any], *, keep_configured: bool
 ) -> list[str]:
-    """Return what fitting brings on questions that it had not seen, and its section; `keep` advises against it."""
+    """Return what fitting brings on questions that it had not seen, and its section; `keep_configured` advises against
+    it.
+    """
     rows = [("fitted, on questions not fitted to", "configured", "fitted", "difference")]
     rows += [
         (
@@ -166,7 +168,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of one name. They are joined by a line unless `joined` is off; `label` stands beside the last one."""
+    """Points of one name. They are joined by a line unless `is_joined` is off; `label` stands beside the last one."""
 
     name: str
     points: Sequence[Point]
@@ -280,7 +282,7 @@ class _Panel:
         top = self._to_y(0) - 12 - 22 * len(self.chart.series)
         for index, series in enumerate(self.chart.series):
             colour, y = COLOURS[index % len(COLOURS)], top + 22 * index
-            # Where curves seldom are: over places they rise, over thresholds they fall.
+            # Where curves seldom are: over ranks they rise, over thresholds they fall.
             x = self.left + (WIDTH - RIGHT - 220 if self.chart.names else LEFT + 22)
             if series.is_joined:
                 self.pen.line([(x - 10, y), (x + 10, y)], colour, 2)

@@ -73,7 +73,7 @@ RETRIEVAL_LINE_FORMAT = '{"id", "question", "relevant": [document id or path], "
 class VariantResult:
     """One way to make the query: the measures, what they differ by from the raw question's, and how many queries do.
 
-    `curves` holds what is drawn: by measure, a figure for each of `DEPTHS`.
+    `curves` holds what is drawn: by metric, a figure for each of `CUTOFFS`.
     """
 
     metrics: Mapping[str, Estimate]
@@ -84,9 +84,9 @@ class VariantResult:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalReport:
-    """The measures of `cases` questions by way. `missing` relevant documents are not in the knowledge at all.
+    """The metrics of `cases` questions by variant. `missing_count` relevant documents are not in the knowledge.
 
-    `cut` counts stages whose stand-in was used: rewrites by the model, and reranks.
+    `fallback_count` counts failed stages: rewrites by the model, and reranks.
     """
 
     cases: int
@@ -98,11 +98,11 @@ class RetrievalReport:
 async def measure_retrieval(
     cases: Sequence[QueryCase], deps: AnswerDependencies, document_names: Collection[str], *, curves: bool = False
 ) -> RetrievalReport:
-    """Search every question in every way. `known` are the documents that can be found, as cases name them.
+    """Search every question in every variant. `document_names` can be found, as cases name them.
 
-    `curves` measures at each of `DEPTHS` too.
+    `curves` measures at each of `CUTOFFS` too.
 
-    Where the model fails, the rule's query stands in for its. Raises `StoreError`.
+    Where the model fails, the rule's query replaces its query. Raises `StoreError`.
     """
     queries_by_variant, fallback_count = await make_queries(cases, deps)
     passages_by_query: dict[str, Sequence[Passage]] = {}
@@ -113,7 +113,7 @@ async def measure_retrieval(
         passages_by_query[query] = await _search(query, deps, budgets[-1])
         return query
 
-    # Most questions are the same in every way: each query is searched once.
+    # Most questions are equal in all variants: each query is searched once.
     await run_concurrently(
         search, sorted({query for variant_queries in queries_by_variant.values() for query in variant_queries})
     )
@@ -317,7 +317,7 @@ async def tune_alpha(
     values_by_alpha = await asyncio.to_thread(
         _compute_alpha_values, [candidates_by_query[query] for query in queries_by_variant[RULE]], cases, search
     )
-    # Before all others stands the configured one: of equals it is kept.
+    # The configured value comes first: among equals it stays.
     alphas = sorted(values_by_alpha, key=lambda alpha: abs(alpha - search.alpha))
 
     def find_best_alpha(case_indices: Indices) -> float:

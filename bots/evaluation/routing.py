@@ -62,7 +62,7 @@ ROUTING_LINE_FORMAT = '{"id", "question", "agents": [name], "history"?} (docs/ev
 
 @dataclass(frozen=True, slots=True)
 class RoutingReport:
-    """The measures of `cases` questions by way to make the query; `cut` rewrites of the model were the rule's."""
+    """The metrics of `cases` questions by variant; `fallback_count` times the rule's query replaced the model's."""
 
     cases: int
     agents: int
@@ -71,7 +71,7 @@ class RoutingReport:
 
 
 async def measure_routing(cases: Sequence[QueryCase], deps: AnswerDependencies) -> RoutingReport:
-    """Route every question in every way."""
+    """Route every question in every variant."""
     queries_by_variant, fallback_count = await make_queries(cases, deps)
     agents_by_query: dict[str, Sequence[str]] = {}
 

@@ -71,7 +71,7 @@ class Cosines:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AgentComparison:
-    """Labelled questions compared with the agents of these names; `left_out` questions are routed by words."""
+    """Labelled questions compared with the agents of these names; `skipped` questions are routed by words."""
 
     agent_names: tuple[str, ...]
     cases: Sequence[QueryCase]
@@ -158,7 +158,7 @@ class RoutingTuning:
     """What was fitted to all questions, and the measures with what was fitted to others than those measured.
 
     `mix_in_weight` is one for all agents, None where none has both passages and a mix-in; `mix_in_weights` holds the
-    kinds that there are, where there are several. `left_out` questions are routed by words.
+    kinds that there are, where there are several. `skipped` questions are routed by words.
     """
 
     scales: Mapping[str, float]
@@ -232,7 +232,7 @@ def _make_result(
 def tune_all(cosines: Cosines, expected: np.ndarray, configured_weights: MixWeights, limit: int) -> RoutingWeights:
     """Return the mix, the scales and the threshold that fit labelled questions best.
 
-    `wanted` tells which agents should be asked, shape (cases, agents). All agents get the same mix: to tell their
+    `expected` marks the agents that should be asked, shape (cases, agents). All agents get the same mix: to tell their
     weights apart would take many questions of each.
     """
     mix, scales = configured_weights, np.ones(len(configured_weights.mix_in))
@@ -247,7 +247,7 @@ def tune_all(cosines: Cosines, expected: np.ndarray, configured_weights: MixWeig
 def tune_scales_and_threshold(scores: MetricValues, expected: np.ndarray, limit: int) -> RoutingWeights:
     """Return the scales and the threshold that fit labelled questions best.
 
-    `scores` are unscaled, shape (cases, agents); `wanted` tells which agents should be asked, of the same shape.
+    `scores` are unscaled, shape (cases, agents); `expected` marks the agents that should be asked, of the same shape.
     """
     scales = _tune_scales(scores, expected)
     best_scores = np.sort((scores * scales).max(axis=1))
