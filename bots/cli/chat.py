@@ -32,8 +32,8 @@ from bots.daemon.bootstrap import (
     require_knowledge,
 )
 from core.errors import KimasError, UsageError
-from core.messaging.commands.explain_command import explain_command
-from core.messaging.policy.command_table import forget_text, is_question
+from core.messaging.commands.answer_commands import explain_command
+from core.messaging.policy.command_table import forget_text, is_ask_command
 from core.observability.logs import make_redactor
 from core.observability.metrics import ProcessingOutcome
 from core.ports import AnswerFunction, Sink
@@ -154,7 +154,7 @@ class Conversation:
     async def _get_processor(self, message: Message) -> MessageProcessor:
         """Return the processor; it uses the deployment's journal from the first message that needs it."""
         journal_file = self._settings.data_dir / "journal.db"
-        needs_kept = not is_question(message.command) or await asyncio.to_thread(journal_file.exists)
+        needs_kept = not is_ask_command(message.command) or await asyncio.to_thread(journal_file.exists)
         if self._processor is None or (needs_kept and not self._is_kept):
             self._is_kept = needs_kept
             kept_journal = self._session_journal

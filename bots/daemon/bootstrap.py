@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from bots.common.open_storage import open_database, open_journal, open_refresh_repository
 from core.answering.cache import CachedAnswers, GetVersions, fingerprint
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.answering.overridden_library import OverriddenLibrary
 from core.answering.quota import QuotaLimiter
-from core.answering.rewriting.strategies import REWRITES
+from core.answering.rewriting.rewrites import REWRITES
 from core.answering.service import AnswerService
 from core.errors import StoreError, UsageError
 from core.llm.prompts import Prompts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.messaging.feedback.message_reference import LEARN_FROM_THIS
+from core.messaging.feedback.escalation import LEARN_FROM_THIS
 from core.messaging.policy.command_table import Argument, Command, get_command
 
 CHAT_INPUT, MESSAGE_COMMAND = 1, 3

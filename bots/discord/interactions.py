@@ -16,7 +16,7 @@ from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals, Unrea
 from bots.discord.convert import Identity, Ignored, to_command, to_location, to_message
 from bots.discord.history import deliver
 from core.errors import PlatformError
-from core.messaging.feedback.message_reference import LEARN_FROM_THIS
+from core.messaging.feedback.escalation import LEARN_FROM_THIS
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.types import Message

@@ -29,7 +29,7 @@ from bots.evaluation.output import (
     scores_as_json,
 )
 from core.errors import KimasError
-from core.messaging.gate.scores import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
+from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Estimate, Scores, compute_scores
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values

@@ -22,12 +22,12 @@ from bots.evaluation.output import (
     scores_as_json,
 )
 from core.answering.agents.look_back import find_support
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.grounding.citation_check import find_unsupported
 from core.grounding.citations import find_markers, insert_markers, resolve_markers, split_sentences
 from core.grounding.evidence import passage_ref
 from core.grounding.support import find_support_by_overlap
-from core.messaging.gate.scores import CONFIDENCE_LEVEL, Counts, Scores, compute_scores
+from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Scores, compute_scores
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import Settings

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from bots.common.terminal import ingest_progress, make_console
 from bots.daemon.bootstrap import NOTHING_INGESTED, App, open_app
 from core.answering.agents.context_manager import complete_question, rule_based_query
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.errors import UsageError
 from core.runtime.budget import Budget
 from core.runtime.locks import make_data_dir

@@ -27,7 +27,7 @@ from bots.evaluation.output import (
 )
 from core.errors import UsageError
 from core.messaging.gate.calibration import GateCase, GateEvaluation, evaluate_gate, require_enough_cases, score_cases
-from core.messaging.gate.scores import CONFIDENCE_LEVEL
+from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL
 from core.settings import Settings
 from core.types import ConversationKey, Message
 
@@ -161,7 +161,7 @@ async def calibrate(settings: Settings, chat: str, *, apply: bool, as_json: bool
     if as_json:
         print_json(_as_json(calibration, chat, applied=apply and calibration.is_better))
         return 0
-    from core.messaging.commands.calibrate_command import format_result
+    from core.messaging.commands.chat_commands import format_result
 
     lines = [
         f"{chat}: {format_result(calibration, is_applied=apply)}",
@@ -172,7 +172,7 @@ async def calibrate(settings: Settings, chat: str, *, apply: bool, as_json: bool
 
 
 async def _calibrate_chat(settings: Settings, message: Message, *, apply: bool) -> CalibrationResult:
-    from core.messaging.commands.calibrate_command import calibrate_for_chat, set_threshold
+    from core.messaging.commands.chat_commands import calibrate_for_chat, set_threshold
     from core.storage.overrides import get_chat_name
 
     database = await open_database(settings)

@@ -13,7 +13,14 @@ from bots.evaluation.datasets import (
     QueryCase,
 )
 from core.errors import UsageError
-from core.messaging.gate.scores import _SEED, CONFIDENCE_LEVEL, FEWER_RESAMPLES, MANY_CASES, RESAMPLES, Estimate
+from core.messaging.gate.classification_metrics import (
+    _SEED,
+    CONFIDENCE_LEVEL,
+    FEWER_RESAMPLES,
+    MANY_CASES,
+    RESAMPLES,
+    Estimate,
+)
 
 T = TypeVar("T")
 MetricValues = NDArray[np.float64]

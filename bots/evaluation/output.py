@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bots.common.terminal import format_table, make_console, strip_control_characters
 from core.errors import UsageError
-from core.messaging.gate.scores import CONFIDENCE_LEVEL, Estimate, Scores
+from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate, Scores
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw

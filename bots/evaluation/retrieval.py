@@ -56,9 +56,9 @@ from bots.evaluation.output import (
     save_charts,
 )
 from core.answering.agents.reranker import rerank
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.grounding.fusion import apply_kind_weights, fuse
-from core.messaging.gate.scores import CONFIDENCE_LEVEL, Estimate
+from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.runtime.budget import Budget
 from core.settings import SearchSettings, Settings
 from core.text.tokens import query_tokens

@@ -51,9 +51,9 @@ from bots.evaluation.tuning_routing import (
     select_agent_columns,
     tune_routing,
 )
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.errors import UsageError
-from core.messaging.gate.scores import CONFIDENCE_LEVEL, Estimate
+from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.settings import Settings
 from knowledge.ports import Embedder, Store
 

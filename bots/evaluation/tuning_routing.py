@@ -21,7 +21,7 @@ from bots.evaluation.metrics import (
     compute_routing_metrics,
     cross_validate,
 )
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.errors import UsageError
 from core.settings import AgentSettings
 from core.settings.answering import MixInWeightSettings

@@ -14,8 +14,7 @@ from bots.slack.convert import Identity, Ignored, to_plain_text
 from bots.slack.errors import SlackIntervals
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import render
-from core.messaging.feedback.escalation import mentioned_users
-from core.messaging.feedback.message_reference import SHORTCUT_ID
+from core.messaging.feedback.escalation import SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.types import Button, Citation, ConversationKey, Message, Reply
 

@@ -15,8 +15,7 @@ from core.answering.agents.look_back import look_back
 from core.answering.agents.reranker import select_evidence
 from core.answering.agents.summarizer import wait_for_open, write_answer
 from core.answering.agents.vision import describe_images
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import AnswerInputs, RetrievalResult
+from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.answering.speculation import SpeculativeAnswer
 from core.answering.strategies import router
 from core.grounding.citation_check import verify_citations

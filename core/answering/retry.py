@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.ports import Library
 from core.text.catalogue import messages_for
 from core.text.tokens import detect_language

@@ -20,8 +20,7 @@ from dataclasses import replace
 from core.answering.agents import summarizer
 from core.answering.agents.history_selection import ContextualQuestion, HistorySelector
 from core.answering.agents.reranker import select_evidence
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import AnswerInputs, RetrievalResult
+from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.errors import KimasError, ServiceError
 from core.runtime.budget import Budget
 from core.types import Question

@@ -15,12 +15,11 @@ from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.feedback.expert_answers import Handoff
 from core.messaging.feedback.handler import FeedbackHandler
 from core.messaging.feedback.rating_buttons import is_press
-from core.messaging.gate.attachments import has_content, with_attachments
 from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
-from core.messaging.journaled_delivery import JournaledDelivery
-from core.messaging.multi_bot import bot_log_context, recover_pending
-from core.messaging.policy.command_table import is_question
+from core.messaging.gate.replies import has_content, with_attachments
+from core.messaging.journaling import JournaledDelivery, bot_log_context, recover_pending
+from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
 from core.observability.logs import get_logger, log_context
 from core.ports import Adapter, AnswerFunction, MessageHandler, Sink
@@ -104,18 +103,15 @@ class MessageProcessor:
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
         if message.is_edit:
-            if not is_question(message.command):
+            if not is_ask_command(message.command):
                 get_logger(__name__).debug("command.edited", message=message.id)
                 return
             is_accepted = await self._journal.record_edit(message)
             get_logger(__name__).debug("message.edited", message=message.id, in_time=is_accepted)
         elif await self._journal.record_message(message):
-            self._schedule(adapter, message, "")
+            self._schedule(adapter, message)
 
-    def _start_answer(self, adapter: Adapter, message: Message) -> None:
-        self._schedule(adapter, message, previous_reply_id="")
-
-    def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
+    def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str = "") -> None:
         key = message.key
         if self._dispatcher.is_priority(message):
             # What one person commands counts in the order it was given, and nobody waits for anybody else's answer.
@@ -140,7 +136,7 @@ class MessageProcessor:
                 if is_press(message):
                     async with lock:
                         delivery = JournaledDelivery(self._journal, message)
-                        await self._feedback.handle_press(adapter, message, delivery, self._start_answer)
+                        await self._feedback.handle_press(adapter, message, delivery, self._schedule)
                     return
                 async with lock, self._worker_slots:
                     if self._commenter.should_handle(message):
@@ -189,7 +185,7 @@ class MessageProcessor:
             await self._journal.mark_skipped(message, decision.reason)
             return
         delivery = JournaledDelivery(self._journal, message)
-        is_answerable = is_question(message.command) and not decision.canned_reply and has_content(message)
+        is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         sink = adapter.sink(
             self._feedback.with_rating_buttons(message, is_question=is_answerable), delivery, previous_reply_id
         )
@@ -223,16 +219,16 @@ class MessageProcessor:
                 **reply.trace.timings_ms,
             )
             if is_answerable:
-                await self._handoff.escalate_if_needed(adapter, message, reply, self._start_answer)
+                await self._handoff.escalate_if_needed(adapter, message, reply, self._schedule)
 
     async def _reply(self, adapter: Adapter, message: Message, sink: Sink, decision: GateDecision) -> Reply:
         if decision.canned_reply:
             await self._journal.begin_answer(message)
             return await _send_text(sink, decision.canned_reply)
         if self._handoff.should_handle(message):
-            return await _send_text(sink, await self._handoff.answer(adapter, message, self._start_answer))
+            return await _send_text(sink, await self._handoff.answer(adapter, message, self._schedule))
         # Not the text that an edit left behind: a command is what its author sent.
-        if not is_question(message.command):
+        if not is_ask_command(message.command):
             return await _send_text(sink, await self._dispatcher.dispatch(message, adapter))
         if message.command and not has_content(message):
             return await _send_text(sink, await self._dispatcher.dispatch(replace(message, command="help"), adapter))

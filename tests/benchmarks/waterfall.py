@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bots.daemon.bootstrap import open_app
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
 from core.ports import ChatModel, ModelRole
 from core.runtime.budget import Budget

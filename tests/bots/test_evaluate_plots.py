@@ -14,7 +14,7 @@ from bots.evaluation.output import COLOURS, Chart, Point, Series, check_plot, dr
 from bots.evaluation.retrieval import RetrievalReport, VariantResult, retrieval, retrieval_charts
 from bots.evaluation.routing import RoutingCurve, ThresholdPoint, routing, routing_charts
 from core.errors import UsageError
-from core.messaging.gate.scores import Counts, Estimate, compute_scores
+from core.messaging.gate.classification_metrics import Counts, Estimate, compute_scores
 from core.settings import Settings
 from tests.bots.test_evaluate_gate import CORPUS, DATA
 from tests.deployment import Deployment

@@ -18,7 +18,7 @@ from bots.discord.convert import Identity, Ignored
 from bots.discord.interactions import to_learn_command
 from bots.slack.adapter import SlackAdapter
 from bots.slack.convert import parse_subcommand
-from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
+from core.messaging.feedback.escalation import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
 from core.ports import Adapter
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal

@@ -22,9 +22,8 @@ from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, make_adapters
 from core.errors import PlatformError, UsageError
-from core.messaging.gate.bot_arbitration import other_bot_reason
-from core.messaging.gate.follow_up import is_follow_up
-from core.messaging.multi_bot import recover_pending
+from core.messaging.gate.follow_up import is_follow_up, other_bot_reason
+from core.messaging.journaling import recover_pending
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
 from core.storage.chat_history import ChatHistory

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import yaml
 
-from core.messaging.feedback.message_reference import LEARN_FROM_THIS, SHORTCUT_ID
+from core.messaging.feedback.escalation import LEARN_FROM_THIS, SHORTCUT_ID
 from core.settings import Settings
 from tests.bots.code import code_of
 

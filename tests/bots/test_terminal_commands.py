@@ -15,7 +15,7 @@ from bots.cli.chat import Conversation
 from bots.cli.records import audit
 from bots.console.adapter import parse_line
 from bots.console.convert import NO_ANSWER
-from core.messaging.policy.command_table import is_question
+from core.messaging.policy.command_table import is_ask_command
 from core.ports import Sink, SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
@@ -77,7 +77,7 @@ async def heard(whole: Settings, *lines: str) -> list[str]:
 async def test_other_lines_are_questions(whole: Settings, line: str) -> None:
     message = parse_line(line)
     assert isinstance(message, Message)
-    assert is_question(message.command)
+    assert is_ask_command(message.command)
     assert "Answer to:" in (await heard(whole, line))[0]
     assert not (whole.data_dir / "journal.db").exists()
 

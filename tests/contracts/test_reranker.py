@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from core.answering.agents.reranker import LLMReranker
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.rewriting.strategies import REWRITES
+from core.answering.context import AnswerDependencies
+from core.answering.rewriting.rewrites import REWRITES
 from core.llm.prompts import Prompts
 from core.ports import Reranker
 from core.runtime.budget import Budget

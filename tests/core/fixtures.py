@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.rewriting.strategies import REWRITES
+from core.answering.context import AnswerDependencies
+from core.answering.rewriting.rewrites import REWRITES
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
 from core.ports import ChatModel

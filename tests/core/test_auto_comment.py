@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import ConfigurationError, MessageDeleted, PlatformError, ServiceError, UsageError
-from core.messaging.policy.posts import find_word, in_quiet_hours, is_post
+from core.messaging.auto_comment.commenter import find_word, in_quiet_hours, is_post
 from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal

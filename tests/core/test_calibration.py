@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from core.errors import ServiceError, UsageError
-from core.messaging.commands.calibrate_command import format_result
+from core.messaging.commands.chat_commands import format_result
 from core.messaging.gate.calibration import (
     MAX_CALIBRATION_MESSAGES,
     MIN_CASES,
@@ -19,8 +19,8 @@ from core.messaging.gate.calibration import (
     calibrate,
     cross_validate,
 )
+from core.messaging.gate.classification_metrics import Counts, compute_scores
 from core.messaging.gate.relevance import GateFeatures
-from core.messaging.gate.scores import Counts, compute_scores
 from core.settings.messaging import GateWeightSettings
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal

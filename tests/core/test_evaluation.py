@@ -10,7 +10,7 @@ import pytest
 from bots.evaluation.citations import CITATION_CASE_FORMAT, CitationCase, evaluate_citations, parse_citation_case
 from bots.evaluation.datasets import read_cases
 from core.errors import UsageError
-from core.messaging.gate.scores import Counts, compute_scores
+from core.messaging.gate.classification_metrics import Counts, compute_scores
 from tests.core.fixtures import ShelfLibrary, parts
 from tests.core.scripted import ScriptedPeer, models
 

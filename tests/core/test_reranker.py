@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from core.answering.agents.reranker import LLMReranker, rerank
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.rewriting.strategies import REWRITES
+from core.answering.context import AnswerDependencies
+from core.answering.rewriting.rewrites import REWRITES
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
 from core.ports import Reranker

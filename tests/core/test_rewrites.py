@@ -17,8 +17,8 @@ from core.answering.agents.search import SearchResult, search
 from core.answering.pipeline import answer
 from core.answering.rewriting import Query
 from core.answering.rewriting.base import is_in_language, to_language_code
-from core.answering.rewriting.pipeline import MAX_QUERIES, QueryResults, merge
-from core.answering.rewriting.strategies import REWRITES, get_expansion_terms
+from core.answering.rewriting.rewrites import REWRITES, get_expansion_terms
+from core.answering.rewriting.runner import MAX_QUERIES, QueryResults, merge
 from core.errors import ConfigurationError, ServiceError
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget

@@ -12,7 +12,7 @@ from rich.console import Console
 from bots.cli.ask import reply_as_json
 from bots.cli.chat import Conversation
 from core.answering.pipeline import answer
-from core.messaging.commands.explain_command import format_explanation
+from core.messaging.commands.answer_commands import format_explanation
 from core.ports import Sink
 from core.settings import Settings
 from core.storage.message_lookup import MessageOutcome

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.answering.agents.search import search
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.rewriting.strategies import REWRITES
+from core.answering.context import AnswerDependencies
+from core.answering.rewriting.rewrites import REWRITES
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget
 from core.settings import Settings

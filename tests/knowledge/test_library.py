@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import pytest
 
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
-from core.answering.rewriting.strategies import REWRITES
+from core.answering.rewriting.rewrites import REWRITES
 from core.errors import UsageError
 from core.llm.prompts import Prompts
 from core.settings import Settings

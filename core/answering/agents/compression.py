@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.grounding.citations import split_sentences
 from core.grounding.evidence import escape_delimiters, passage_ref, render_to_budget
 from core.llm.structured_output import CallBudget

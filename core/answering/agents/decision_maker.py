@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.answering.agents.conversation import format_question
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.grounding.evidence import render_to_budget
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
@@ -91,7 +91,7 @@ class SearchAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SearchProgress:
     """How far a strategy has come: its evidence, its searches, its plan, and what the filter misses."""
 
     evidence: Sequence[Passage]
@@ -127,7 +127,7 @@ def parse_decision(parsed_reply: ParsedReply) -> Decision | None:
 
 async def decide_next(
     question: Question,
-    progress: Progress,
+    progress: SearchProgress,
     deps: AnswerDependencies,
     budget: Budget,
     call_budget: CallBudget | None = None,

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 
 from core.answering.agents.conversation import format_numbered_turns, label_speakers
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.errors import ServiceError
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.grounding.citation_check import verify_citations
 from core.grounding.citations import ResolvedCitations, insert_markers, split_sentences
 from core.grounding.evidence import escape_delimiters, render_to_budget

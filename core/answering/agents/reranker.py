@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import RetrievalResult
+from core.answering.context import AnswerDependencies, RetrievalResult
 from core.grounding.evidence import escape_delimiters, render_to_budget
 from core.grounding.fusion import apply_kind_weights, fuse
 from core.grounding.selection import apply_source_weights, lost_in_the_middle_order, select

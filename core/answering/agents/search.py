@@ -10,8 +10,8 @@ from itertools import chain, zip_longest
 from typing import TypeVar
 
 from core.answering.agents.reranker import rerank
-from core.answering.context.dependencies import AnswerDependencies, Query, RewriteContext
-from core.answering.rewriting.pipeline import QueryResults, merge, rewrite
+from core.answering.context import AnswerDependencies, Query, RewriteContext
+from core.answering.rewriting.runner import QueryResults, merge, rewrite
 from core.errors import KimasError, ServiceError
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget

@@ -9,8 +9,7 @@ from contextlib import aclosing
 
 from core.answering.agents.conversation import fence_turn
 from core.answering.agents.history_selection import ContextualQuestion, get_speaker_labels, to_asked_by_attribute
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import AnswerInputs, RetrievalResult
+from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.errors import ModelError
 from core.grounding.citations import resolve_markers, trim_partial_marker
 from core.grounding.evidence import escape_delimiters, estimate_tokens, render_passages

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from core.answering.context.dependencies import AnswerDependencies
+from core.answering.context import AnswerDependencies
 from core.errors import ServiceError
 from core.grounding.evidence import escape_delimiters
 from core.llm.images import validate_image

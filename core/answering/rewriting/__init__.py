@@ -1,11 +1,11 @@
 """Rewriting a query for one retrieval agent (KIMAs 3.3.1).
 
-A strategy is an async callable `(queries, context) -> queries`. `strategies` holds the built-in ones, `pipeline` runs
+A strategy is an async callable `(queries, context) -> queries`. `rewrites` holds the built-in ones, `runner` runs
 those that `agents.NAME.rewrites` lists and merges what their queries find. Other packages offer more by entry point.
 """
 
 from __future__ import annotations
 
-from core.answering.context.dependencies import Query, Rewrite, RewriteContext
+from core.answering.context import Query, Rewrite, RewriteContext
 
 __all__ = ["Query", "Rewrite", "RewriteContext"]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from core.answering.context.dependencies import MAX_QUERY_CHARS, Query, RewriteContext
+from core.answering.context import MAX_QUERY_CHARS, Query, RewriteContext
 from core.grounding.evidence import escape_delimiters
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide

@@ -10,8 +10,7 @@ from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import format_question
 from core.answering.agents.search import collect_results, get_agent_names, interleave, ranked_search
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import RetrievalResult
+from core.answering.context import AnswerDependencies, RetrievalResult
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget

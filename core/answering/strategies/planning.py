@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from core.answering.agents.compression import compress
 from core.answering.agents.conversation import format_question
-from core.answering.agents.decision_maker import Progress, SearchAttempt, decide_next
+from core.answering.agents.decision_maker import SearchAttempt, SearchProgress, decide_next
 from core.answering.agents.information_filter import filter_passages
 from core.answering.agents.search import SearchResult, collect_results, get_agent_names, interleave, ranked_search
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import RetrievalResult
+from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
@@ -141,7 +140,7 @@ async def _run_rounds(
         ]
         if not rounds_left or len(state.evidence()) >= _get_max_passages(deps) or call_budget.remaining <= 0:
             return
-        progress = Progress(state.evidence(), state.attempts, state.plan, state.missing_information)
+        progress = SearchProgress(state.evidence(), state.attempts, state.plan, state.missing_information)
         decision = await decide_next(question, progress, deps, budget, call_budget)
         state.rounds[-1] = replace(state.rounds[-1], quality=decision.quality, reason=_shorten_reason(decision.reason))
         if decision.action == "answer" or _was_searched(decision.query, state.results):

@@ -14,8 +14,7 @@ from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import format_question
 from core.answering.agents.decision_maker import DECISION_SCHEMA, Decision, parse_decision
 from core.answering.agents.search import SearchResult, collect_results, get_agent_names, interleave, ranked_search
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import RetrievalResult
+from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
 from core.grounding.evidence import render_to_budget
 from core.llm.decision_schema import ParsedReply

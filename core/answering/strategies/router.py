@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from core.answering.agents.conversation import format_question
 from core.answering.agents.search import collect_results
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import RetrievalResult
+from core.answering.context import AnswerDependencies, RetrievalResult
 from core.answering.strategies import parallel, planning, react, simple, single
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from core.answering.agents.search import search, sort_by_score
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import RetrievalResult
+from core.answering.context import AnswerDependencies, RetrievalResult
 from core.runtime.budget import Budget
 from core.types import Question
 

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import complete_question, needs_model, rule_based_query
 from core.answering.agents.search import SearchResult, collect_results, search
-from core.answering.context.dependencies import AnswerDependencies
-from core.answering.context.retrieval_result import RetrievalResult
+from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group

@@ -1,18 +1,21 @@
-"""Entries of feeds as posts: nothing can be replied to, so that the comment names what it is about above itself."""
+"""Auto-comments: one comment below a post of a channel, or one that names the feed entry it is about.
+
+What speaks against a comment is decided before it is written; a comment that is not good enough is never posted.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
+from typing import Protocol
 
 from core.errors import CommentSuppressed, KimasError, MessageDeleted, UsageError
-from core.messaging.auto_comment.guarded_sink import AwaitableDelivery, BufferedSink, GuardedDelivery
-from core.messaging.policy.posts import is_post, reject_reason
 from core.observability.logs import get_logger
-from core.ports import Adapter, AnswerFunction, Library
-from core.settings import Settings
+from core.ports import Adapter, AnswerFunction, Delivery, Library, Sink
+from core.settings import AutoCommentSettings, Settings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
 from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
@@ -230,3 +233,129 @@ def entry_heading(post: Message) -> str:
     # An ampersand would begin an entity.
     safe_link = link.replace("&", "\\&")
     return f"**[{safe_title}](<{safe_link}>)**\n\n" if link else f"**{safe_title}**\n\n"
+
+
+def is_post(message: Message) -> bool:
+    """Say whether a message is a post: its adapter says so, or it opens a thread of its own."""
+    if message.is_post is not None:
+        return message.is_post
+    opens_thread = message.key.thread == message.id and not message.reply_to
+    return opens_thread and not message.private and not message.is_by_bot
+
+
+def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -> Skip | None:
+    """Return what speaks against a comment by the rules alone, or None. `now` is the local time."""
+    if not post.text.strip():
+        return skip(SkipReason.EMPTY_POST)
+    if in_quiet_hours(settings.quiet_hours, now.time()):
+        return skip(SkipReason.QUIET_HOURS, hours=settings.quiet_hours)
+    if settings.include and not find_word(post.text, settings.include):
+        return skip(SkipReason.TOPIC_NOT_INCLUDED)
+    word = find_word(post.text, settings.exclude)
+    return skip(SkipReason.TOPIC_EXCLUDED, word=word) if word else None
+
+
+def find_word(text: str, words: Sequence[str]) -> str:
+    """Return the first of the words or phrases that a text holds, or nothing. Case does not count.
+
+    A word in Latin letters must stand by itself; scripts that write no spaces are searched for as they are.
+    """
+    folded = text.casefold()
+    for word in words:
+        pattern = re.escape(word.casefold().strip())
+        bounded_pattern = rf"(?<![^\W_]){pattern}(?![^\W_])" if word.isascii() else pattern
+        if pattern and re.search(bounded_pattern, folded, re.ASCII if word.isascii() else 0):
+            return word
+    return ""
+
+
+def in_quiet_hours(hours: str, now: time) -> bool:
+    """Say whether a time of day lies within quiet hours such as 22:00-07:00; their end belongs to the day."""
+    if not hours:
+        return False
+    start, end = (time.fromisoformat(part) for part in hours.split("-"))
+    return start <= now < end if start <= end else now >= start or now < end
+
+
+# Returns why the comment is better not posted, or None.
+Precondition = Callable[[], Awaitable[Skip | None]]
+
+
+class AwaitableDelivery(Delivery, Protocol):
+    """A delivery that can also be waited for."""
+
+    async def wait_for_posting(self) -> None:
+        """Wait a little for a posting on its way."""
+        ...
+
+
+class BufferedSink:
+    """Hands the finished reply on to another sink, and nothing before it.
+
+    `unfit` says why a reply is better not posted, or returns None. `reply` is what was handed on, without the
+    `heading` that is shown above it.
+    """
+
+    def __init__(self, sink: Sink, reject_reason: Callable[[Reply], Skip | None], heading: str = "") -> None:
+        self._sink = sink
+        self._reject_reason = reject_reason
+        self._heading = heading
+        self.reply: Reply | None = None
+
+    async def open(self) -> None:
+        """Show nothing: a sign of life would promise a comment that may never come."""
+
+    async def update(self, text: str) -> None:
+        """Show nothing."""
+
+    async def finish(self, reply: Reply) -> None:
+        """Hand on the whole reply. Raises `CommentSuppressed` for one that is unfit."""
+        if reason := self._reject_reason(reply):
+            raise CommentSuppressed(reason)
+        self.reply = reply
+        await self._sink.finish(replace(reply, text=self._heading + reply.text))
+
+    async def fail(self, text: str) -> None:
+        """Raise `CommentSuppressed`: nobody asked, so nobody is told."""
+        raise CommentSuppressed(skip(SkipReason.COMMENT_FAILED, error=text))
+
+
+class GuardedDelivery:
+    """Takes a last look right before the first part is posted, and again before every retry of it.
+
+    `is_posted` and `in_doubt` say what is known of the comment: is it there, or may it be? `reply_id` is the
+    platform's id of it.
+    """
+
+    def __init__(self, delivery: AwaitableDelivery, precondition: Precondition) -> None:
+        self._delivery = delivery
+        self._precondition = precondition
+        self.is_posted = self.in_doubt = False
+        self.reply_id = ""
+
+    async def mark_posting(self) -> None:
+        """Note it, then look: what is written down first costs no time in which others come first.
+
+        Raises `CommentSuppressed` when the look says no; nothing is posted then.
+        """
+        await self._delivery.mark_posting()
+        if reason := await self._precondition():
+            # What an earlier try may have left there stays in doubt.
+            if not self.in_doubt:
+                await self._delivery.mark_rejected()
+            raise CommentSuppressed(reason)
+        self.in_doubt = True
+
+    async def mark_rejected(self) -> None:
+        """Note that nothing was posted."""
+        self.in_doubt = False
+        await self._delivery.mark_rejected()
+
+    async def mark_posted(self, reply_id: str) -> None:
+        """Note that the first part is there."""
+        await self._delivery.mark_posted(reply_id)
+        self.is_posted, self.in_doubt, self.reply_id = True, False, reply_id
+
+    async def wait_for_posting(self) -> None:
+        """Wait a little for a posting on its way."""
+        await self._delivery.wait_for_posting()

@@ -6,12 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from core.messaging.commands import chat_commands as in_chat
-from core.messaging.commands import explain_command as explaining
-from core.messaging.commands import form
-from core.messaging.commands import review_command as reviewing
-from core.messaging.commands import source_commands as everywhere
-from core.messaging.commands import status_commands as looking
+from core.messaging.commands import answer_commands, chat_commands, form, source_commands, status_commands
 from core.messaging.commands.context import CommandContext, CommandHandler, CommandRequest
 from core.messaging.policy.command_table import (
     COMMANDS,
@@ -36,15 +31,17 @@ ContextHandler = Callable[[CommandContext, CommandRequest], Awaitable[str]]
 
 
 async def _handle_sources(context: CommandContext, request: CommandRequest) -> str:
-    return await (everywhere.switch if "action" in request.arguments else looking.show_sources)(context, request)
+    return await (source_commands.switch if "action" in request.arguments else status_commands.show_sources)(
+        context, request
+    )
 
 
 async def _handle_pause(context: CommandContext, request: CommandRequest) -> str:
-    return await (everywhere.pause if "source" in request.arguments else in_chat.pause)(context, request)
+    return await (source_commands.pause if "source" in request.arguments else chat_commands.pause)(context, request)
 
 
 async def _handle_resume(context: CommandContext, request: CommandRequest) -> str:
-    return await (everywhere.resume if "source" in request.arguments else in_chat.resume)(context, request)
+    return await (source_commands.resume if "source" in request.arguments else chat_commands.resume)(context, request)
 
 
 async def _handle_forget(context: CommandContext, request: CommandRequest) -> str:
@@ -52,23 +49,23 @@ async def _handle_forget(context: CommandContext, request: CommandRequest) -> st
 
 
 HANDLERS: Mapping[str, ContextHandler] = {
-    "help": looking.show_help,
-    "start": looking.show_help,
+    "help": status_commands.show_help,
+    "start": status_commands.show_help,
     "forget": _handle_forget,
-    "why": explaining.explain_command,
+    "why": answer_commands.explain_command,
     "sources": _handle_sources,
-    "status": looking.show_status,
-    "stats": looking.show_statistics,
-    "audit": looking.show_audit,
-    "faq": reviewing.review_faq,
-    "refresh": everywhere.refresh,
-    "quota": everywhere.quota,
-    "reload": everywhere.reload,
+    "status": status_commands.show_status,
+    "stats": status_commands.show_statistics,
+    "audit": status_commands.show_audit,
+    "faq": answer_commands.review_faq,
+    "refresh": source_commands.refresh,
+    "quota": source_commands.quota,
+    "reload": source_commands.reload,
     "pause": _handle_pause,
     "resume": _handle_resume,
-    "mode": in_chat.change_mode,
-    "threshold": in_chat.change_threshold,
-    "admins": in_chat.change_admins,
+    "mode": chat_commands.change_mode,
+    "threshold": chat_commands.change_threshold,
+    "admins": chat_commands.change_admins,
     "settings": form.show_settings,
 }
 

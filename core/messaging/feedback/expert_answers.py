@@ -7,9 +7,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from core.errors import UsageError
-from core.messaging.feedback import escalation as calling
+from core.messaging.feedback.escalation import (
+    escalation_message,
+    escalation_reason,
+    format_name,
+    format_question,
+    get_people,
+    mentioned_users,
+    parent_id,
+    resolve_target,
+    thread_root,
+)
 from core.messaging.feedback.handler import AdminCheck, StartAnswer
-from core.messaging.feedback.message_reference import parent_id, resolve_target, thread_root
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import Settings
@@ -43,7 +52,7 @@ class Handoff:
 
     def should_handle(self, message: Message) -> bool:
         """Say whether a command is answered here. A call is one of our own: anybody can type its name."""
-        return message.command in (ESCALATE, LEARN) or bool(calling.mentioned_users(message))
+        return message.command in (ESCALATE, LEARN) or bool(mentioned_users(message))
 
     async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
         """Return what to say to a command. Raises `UsageError` for what cannot be done."""
@@ -52,13 +61,13 @@ class Handoff:
             return await self._learn(adapter, message, texts)
         if message.command == ESCALATE:
             return await self._escalate(adapter, message, texts, start_answer)
-        return texts.escalation.format(author=calling.format_name(message.author)) + calling.format_question(message)
+        return texts.escalation.format(author=format_name(message.author)) + format_question(message)
 
     async def escalate_if_needed(
         self, adapter: Adapter, question: Message, reply: Reply, start_answer: StartAnswer
     ) -> None:
         """Call people to a question whose answer is not likely to help, where the configuration says so."""
-        reason = calling.escalation_reason(reply)
+        reason = escalation_reason(reply)
         if reason is None or reason not in self._settings.when:
             return
         async with self._escalation_lock:
@@ -96,7 +105,7 @@ class Handoff:
 
     async def _send_escalation(self, adapter: Adapter, question: Message, start_answer: StartAnswer) -> bool:
         """Journal the call, so that it is made whatever happens; its id keeps it from a second one."""
-        escalation = calling.escalation_message(question, calling.get_people(self._settings, question.key.platform))
+        escalation = escalation_message(question, get_people(self._settings, question.key.platform))
         if not await self._journal.record_message(escalation):
             return False
         start_answer(adapter, escalation)
@@ -106,7 +115,7 @@ class Handoff:
         """Return what speaks against calling people now, or nothing."""
         if question.private:
             return texts.private_chat
-        if not calling.get_people(self._settings, question.key.platform):
+        if not get_people(self._settings, question.key.platform):
             return texts.nobody_configured
         since = datetime.now(UTC) - timedelta(minutes=self._settings.cooldown_minutes)
         return texts.escalation_cooldown if await self._lookup.has_escalation_since(question, since) else ""
@@ -145,7 +154,7 @@ class Handoff:
         Who addresses the bot means the bot, except below its call.
         """
         for stored_message in await self._lookup.find_replied_to(reply):
-            if reply.addressed and not calling.mentioned_users(stored_message.message):
+            if reply.addressed and not mentioned_users(stored_message.message):
                 continue
             question_id = stored_message.message.question_id
             stored_question = await self._lookup.get_message(reply, question_id) or stored_message

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.errors import UsageError
+from core.messaging.gate.classification_metrics import Counts, Scores, compute_scores
 from core.messaging.gate.relevance import GateFeatures, answer_probability, extract_features, fit, measure_relevance
-from core.messaging.gate.scores import Counts, Scores, compute_scores
 from core.ports import Library
 from core.settings import Settings
 from core.settings.messaging import GateWeightSettings

@@ -1,4 +1,6 @@
-"""Who goes on with the bot in a thread without naming it: the words first, then who was answered there, and when.
+"""Which bot a message is for: a follow-up in a thread that names nobody, and a message that several bots received.
+
+A follow-up is judged by its words first, then by who got an answer in the thread, and when.
 
 A thread where the bot answered is no private chat: people thank, plan and talk with each other there as everywhere.
 """
@@ -20,7 +22,7 @@ from core.text.question_detection import (
     question_score,
     unanswerable_reason,
 )
-from core.types import Message
+from core.types import Message, SkipReason
 
 _ACCEPTANCE = re.compile(
     r"\s*(?:(?:y|yes|yep|yeah|sure|ok(?:ay)?|please|pls|go ahead|do it)\b|是|对|好|可以|行|嗯)", re.IGNORECASE
@@ -88,3 +90,44 @@ def _started_recently(message: Message, window_s: float) -> bool:
 def _without_root(message: Message, history: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:
     """Take out what says no more than that something was written in the thread: a reply to its first message."""
     return [replace(other, reply_to="") if other.reply_to == message.key.thread else other for other in history]
+
+
+async def other_bot_reason(message: Message, history: ChatHistory, settings: Settings) -> SkipReason | None:
+    """Return why this message is left to another bot of ours in its chat, or None.
+
+    Raises `StoreError` when the journal cannot be read.
+    """
+    if message.private or len(settings.get_bots(message.key.platform)) < 2:
+        return None
+    follow_up_bot_id = None if message.addressed else await follow_up_bot(message, history, settings)
+    for duplicate in await history.get_duplicates(message):
+        if duplicate.is_addressed and not message.addressed:
+            return SkipReason.OTHER_BOT_ADDRESSED
+        if follow_up_bot_id is not None or (message.addressed and not duplicate.is_addressed):
+            continue
+        is_addressed, reason = None, None
+        if message.addressed:
+            is_addressed, reason = await _compare_addressing(message, duplicate.text, history)
+        if is_addressed is None and duplicate.is_first:
+            reason = SkipReason.OTHER_BOT_FIRST
+        if reason:
+            return reason
+    return None if follow_up_bot_id in (None, message.bot) else SkipReason.CONTINUES_WITH_OTHER_BOT
+
+
+async def _compare_addressing(
+    message: Message, other_text: str, history: ChatHistory
+) -> tuple[bool | None, SkipReason | None]:
+    """Say whether this one of two addressed bots was meant, None where nobody can tell; and why it was not.
+
+    Every bot takes its own name out of the text, so the one that was named has fewer words than the others.
+    """
+    own_words, other_words = set(message.text.split()), set(other_text.split())
+    if other_words - own_words:
+        return True, None
+    if own_words - other_words:
+        return False, SkipReason.OTHER_BOT_NAMED
+    posting_bot = await history.get_posting_bot(message) if message.reply_to else None
+    if posting_bot is None:
+        return None, None
+    return (True, None) if posting_bot == message.bot else (False, SkipReason.REPLY_TO_OTHER_BOT)

@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from core.errors import KimasError
-from core.messaging.gate.attachments import is_attachment_only
-from core.messaging.gate.bot_arbitration import other_bot_reason
-from core.messaging.gate.follow_up import is_follow_up
+from core.messaging.gate.follow_up import is_follow_up, other_bot_reason
 from core.messaging.gate.human_activity import answered_meanwhile_reason, dialogue_reason, other_addressee_reason
 from core.messaging.gate.relevance import Relevance, answer_probability, extract_features, measure_relevance
-from core.messaging.gate.replies import clarifying_question, decide_attachment_only, duplicate_notice, offer_text
-from core.messaging.policy.chat_policy import ChatPolicy, disabled_reason
-from core.messaging.policy.command_table import get_command, is_question
-from core.messaging.policy.permissions import Permissions
+from core.messaging.gate.replies import (
+    clarifying_question,
+    decide_attachment_only,
+    duplicate_notice,
+    is_attachment_only,
+    offer_text,
+)
+from core.messaging.policy.command_table import get_command, is_ask_command
+from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_reason
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.settings import GateSettings
@@ -81,7 +84,7 @@ class Gate:
         await self.chat_policy.refresh()
         if message.addressed and not is_resumed and (reason := await self.other_bot_reason(message)):
             return _skip(reason)
-        if message.addressed and not is_question(message.command):
+        if message.addressed and not is_ask_command(message.command):
             return await self._judge_command(message, is_resumed=is_resumed)
         block = self.chat_policy.block_reason(message)
         if is_resumed or block:

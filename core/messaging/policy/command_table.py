@@ -268,7 +268,7 @@ def get_command(name: str, commands: Sequence[Command] = COMMANDS) -> Command | 
     return next((command for command in commands if command.name == name), None)
 
 
-def is_question(message_command: str) -> bool:
+def is_ask_command(message_command: str) -> bool:
     """Say whether what carries this command is a question to be answered, as a plain message is."""
     return message_command in ("", "ask")
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 from itertools import chain, zip_longest
 
-from core.answering.context.dependencies import MAX_PASSAGE_CHARS, MAX_QUERY_CHARS, Query, Rewrite, RewriteContext
+from core.answering.context import MAX_PASSAGE_CHARS, MAX_QUERY_CHARS, Query, Rewrite, RewriteContext
 from core.errors import UsageError
 from core.runtime.tasks import task_group
 from core.settings.answering import REWRITES_GROUP

@@ -1,10 +1,10 @@
-"""What an answer is made with: wired once at the start, the same for every question."""
+"""The values that all parts of the answering pipeline share: dependencies, queries, what a search returned."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -13,8 +13,8 @@ from core.observability.logs import get_logger
 from core.ports import ChatModel, Library, Reranker
 from core.runtime.budget import Budget, DegradeReason
 from core.runtime.tasks import CpuTurnstile
-from core.settings import AgentSettings, Settings
-from core.types import Passage
+from core.settings import AgentSettings, Settings, Strategy
+from core.types import Passage, Question, SearchRound, Trace
 
 T = TypeVar("T")
 # The bounds of a query's text and words, and of the passage that is embedded in its place.
@@ -110,3 +110,51 @@ class Rewrite(Protocol):
     async def __call__(self, queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
         """Return the queries to go on with; an empty result keeps the queries as they were."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalResult:
+    """The result of a strategy: the query that was searched, the agents that searched it, their passages.
+
+    `strategy` is the strategy's name. When `is_ranked`, the passages are in their final order, best first: passages of
+    several searches must not be ordered by one query again. `was_searched` is false when no search was needed.
+    `rounds` are those of a strategy that judges its own results.
+    """
+
+    query: str
+    agents: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    strategy: Strategy = "single"
+    is_ranked: bool = False
+    was_searched: bool = True
+    rounds: tuple[SearchRound, ...] = ()
+
+    def low_quality_reason(self) -> str:
+        """Return why the evidence was judged poor in the end, or an empty string when it was not."""
+        last_round = self.rounds[-1] if self.rounds else SearchRound(())
+        return (last_round.reason or "it does not answer the question") if last_round.quality == "poor" else ""
+
+    def to_trace(self, budget: Budget, dropped_citations: int) -> Trace:
+        """Return the trace of an answer that ends now."""
+        budget.record_time("total")
+        return Trace(
+            self.query,
+            self.strategy,
+            self.agents,
+            budget.timings_ms,
+            tuple(budget.degraded),
+            dropped_citations,
+            dict(budget.tokens),
+            dict(budget.cost),
+            why_cut=dict(budget.degrade_reasons),
+            rounds=self.rounds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerInputs:
+    """What an answer is written from. `chunks` are the text of an answer that has already begun on it."""
+
+    question: Question
+    retrieval: RetrievalResult
+    chunks: AsyncGenerator[str] | None = None

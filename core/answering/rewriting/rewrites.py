@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from core.answering.context.dependencies import MAX_PASSAGE_CHARS, Query, Rewrite, RewriteContext
+from core.answering.context import MAX_PASSAGE_CHARS, Query, Rewrite, RewriteContext
 from core.answering.rewriting.base import (
     QUERY_SCHEMA,
     ask_llm,

@@ -1,1 +1,0 @@
-"""Values that all parts of the answering pipeline share."""
