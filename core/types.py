@@ -25,10 +25,10 @@ class ConversationKey:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What came with a message besides its text, never the content itself.
+    """An attachment of a message, without its content.
 
-    `size` is in bytes, 0 where the platform does not say. `reference` holds what the adapter needs to fetch it (plain
-    JSON values); nobody else looks inside.
+    `size` is in bytes, 0 if unknown. `reference` is for the adapter, which needs it to fetch the content (plain JSON
+    values).
     """
 
     kind: AttachmentKind
@@ -49,7 +49,7 @@ class FeedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A button: what stands behind it, and what it says."""
+    """A button with its label and the data that a press returns."""
 
     data: str
     label: str
@@ -57,7 +57,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """How a sink is to show the reply to a message.
+    """How a sink shows the reply to a message.
 
     `has_rating_buttons` puts thumbs below it, `buttons` are offered with the answer to a press, and a network that can
     compare posts nothing where a post has `max_bot_replies` replies of bots already.
@@ -72,10 +72,9 @@ class ReplyOptions:
 class Message:
     """What a platform delivered, or what the bot asks itself to answer (`purpose`).
 
-    `id` is unique within its chat for one bot; `bot` is that bot's own id, where a platform numbers messages per bot.
-    `addressed` is true when the bot was meant: a private chat, a mention, a reply
-    to the bot, a command. `command` is the command's name without the slash (`ask`), its argument is then in `text`.
-    `reference` holds what the adapter needs to reply (plain JSON values); nobody else looks inside.
+    `id` is unique within its chat for one bot; `bot` is that bot's id if message ids are per bot. `addressed`
+    is true for a private chat, a mention, a reply to the bot, and a command. `command` is the command's name without
+    the slash; its argument is in `text`. `reference` is for the adapter, which needs it to reply (plain JSON values).
 
     What the platform says besides, as far as it does: `is_edit` marks a new text of an earlier message, `is_by_bot`
     what another bot wrote, `is_post` what is published for a group (None: the adapter cannot tell). Only a part of the
@@ -136,9 +135,9 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One earlier contribution to a conversation, oldest first in every sequence of turns.
+    """One earlier message of a conversation; sequences of turns are oldest first.
 
-    `images` are for the model that looks at pictures.
+    `images` are for a model that accepts images.
     """
 
     role: MessageRole
@@ -148,7 +147,7 @@ class Turn:
     images: tuple[Image, ...] = ()
 
 
-# Fetches the bytes of one attached picture from its platform. Raises `PlatformError`.
+# Fetches the bytes of one attached image from its platform. Raises `PlatformError`.
 ImageLoader = Callable[[], Awaitable[bytes]]
 
 
@@ -156,9 +155,9 @@ ImageLoader = Callable[[], Awaitable[bytes]]
 class Question:
     """A message that the gate let through, with its conversation (without the question itself).
 
-    `key` is where it was asked; None in the terminal, where one person asks. `closed` says that only a part of the
-    chat reads its thread. `pictures` fetch what is attached to it, `unread` are the kinds of attachments that nobody
-    can read.
+    `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
+    members of the chat can read its thread. `image_loaders` fetch its images, `unsupported_attachments` are the kinds
+    of attachments that cannot be read.
     """
 
     text: str
@@ -177,7 +176,7 @@ class Passage:
     """A piece of a source.
 
     `path` is the document's path within its source; `start_line` and `end_line` (1-based, inclusive; 0 for none) are
-    its place there. `url` is empty where nothing can be linked. Scores belong to one query: `similarity` is the cosine
+    its place there. `url` is empty if there is no link. Scores belong to one query: `similarity` is the cosine
     with the query (-1 to 1), `lexical` the BM25 score (0 and up), `score` what the last ranking stage made of them
     (0 to 1).
     """
@@ -206,7 +205,7 @@ class AgentScore:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The link behind `[n]` in a reply."""
+    """The link behind [n] in a reply."""
 
     n: int
     passage_id: str
@@ -218,9 +217,9 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class SearchRound:
-    """One round of searches, and what was thought of the evidence after it.
+    """One round of searches, and the verdict on the evidence after it.
 
-    `quality` is `good`, `poor`, or empty where nobody judged it; `reason` says why.
+    `quality` is "good", "poor", or empty without a verdict; `reason` explains it.
     """
 
     queries: tuple[str, ...]
@@ -230,12 +229,11 @@ class SearchRound:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened on the way to a reply: the rewritten query, the agents asked, time per stage, what was cut.
+    """The record of a reply: the rewritten query, the agents, the time per stage, the degraded stages (`cut`).
 
-    `tokens` holds what the language models consumed by "agent.prompt" and "agent.completion", `cost` what that cost by
-    agent, in the currency of the configured prices. `cached` tells that an earlier answer was given again. `why_cut`
-    says of each stage that was cut whether it was `late`, `failed`, or `unreadable`. `rounds` are those of a strategy
-    that judges what it found.
+    `tokens` is the usage of language models by "agent.prompt" and "agent.completion", `cost` their cost by agent in the
+    currency of the configured prices. `cached` is true for a cached answer. `why_cut` is the reason for each degraded
+    stage: "late", "failed" or "unreadable". `rounds` are those of a strategy that judges its evidence.
     """
 
     query: str
@@ -253,9 +251,9 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: Markdown text in which `[n]` points at `citations`, the passages it was made from, and its trace.
+    """An answer: Markdown text in which [n] refers to `citations`, the passages behind it, and its trace.
 
-    `seen` is what a model said of the pictures that came with the question.
+    `image_description` is a model's description of the images in the question.
     """
 
     text: str

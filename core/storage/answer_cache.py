@@ -22,7 +22,7 @@ MAX_CANDIDATES = 4
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """A question as the cache knows it: `scope` is the chat, the others come from `core.text.question_matching`."""
+    """A question in the cache: `scope` is the chat, the other fields come from `core.text.question_matching`."""
 
     scope: str
     text: str

@@ -36,8 +36,8 @@ _ANSWERING_STATES = ("answering", "sending", "answered")
 class HistoryMessage:
     """One message of the chat.
 
-    `place` is its thread, "" for the chat itself. `volunteered` says that the bot answers it, or has, though nobody
-    addressed it; `later` that it came after the message in question; `age_s` is how long ago it came.
+    `thread` is "" for the chat itself. `has_proactive_answer` is true if the bot answers or answered it unasked;
+    `is_later` if it came after the message in question. `age_s` is its age in seconds.
     """
 
     id: str
@@ -64,8 +64,8 @@ class EarlierAnswer:
 class BotAnswer:
     """An answer that one of our bots gave in a thread.
 
-    `unasked` says that nobody addressed the bot, `offer` that nothing but an offer was made then, `post` that a post
-    was answered, and `opens` that what was answered opened the thread.
+    `is_proactive`: nobody addressed the bot. `is_offer`: it only offered an answer. `is_for_post`: it answered a post.
+    `opens_thread`: the answered message opened the thread.
     """
 
     bot: str
@@ -78,7 +78,7 @@ class BotAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateDelivery:
-    """A message as another bot of ours received it: `first` says that it was journalled before ours."""
+    """The copy of a message that another bot of ours received; `is_first` if it was journalled before ours."""
 
     text: str
     is_first: bool

@@ -17,12 +17,12 @@ from core.storage.tables import refreshes
 
 @dataclass(frozen=True, slots=True)
 class RefreshState:
-    """How one source stands. Times are None for never.
+    """The state of one source. Times are None for never.
 
-    `unfinished` tells that a try has begun and not ended: it is on, or its process died. `failures` counts the tries
-    since the last success, with one that is on; `made_by` is a fingerprint of what the last try was to read.
-    `changed_at` is when knowledge last changed, `asked_at` when a refresh was asked for that has not ended. `counts` is
-    what the last success did, by name.
+    `unfinished` is true while a refresh runs, or after its process died. `failures` counts the refreshes since the last
+    success, including a running one; `made_by` is a fingerprint of the settings of the last one. `changed_at` is the
+    last change of the knowledge, `asked_at` the time of a request that is not complete, `counts` the result of the last
+    success by name.
     """
 
     last_try: datetime | None = None
