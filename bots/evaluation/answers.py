@@ -122,16 +122,15 @@ async def measure_answers(cases: Sequence[AnswerCase], answer: AnswerFunction) -
 
 
 async def _measure_answer(case: AnswerCase, answer: AnswerFunction) -> AnswerResult:
+    reply, reason = None, ""
     try:
         reply = await answer(case.question)
     except KimasError as error:
-        # A failure cites nothing and says none of the words.
-        return AnswerResult(
-            case, None, str(error), _word_recall("", case.reference), _count_citations((), case.relevant)
-        )
-    return AnswerResult(
-        case, reply, "", _word_recall(reply.text, case.reference), _count_citations(reply.citations, case.relevant)
-    )
+        reason = str(error)
+    # A failed answer has no words and no citations.
+    text, citations = (reply.text, reply.citations) if reply else ("", ())
+    word_recall, counts = _word_recall(text, case.reference), _count_citations(citations, case.relevant)
+    return AnswerResult(case, reply, reason, word_recall, counts)
 
 
 def _word_recall(text: str, reference: str) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bots.common.terminal import print_json
 from bots.daemon.bootstrap import open_app
-from bots.evaluation.datasets import RecordReader, read_cases
+from bots.evaluation.datasets import RecordReader, read_cases, run_concurrently
 from bots.evaluation.output import (
     check_plot,
     format_title,
@@ -29,12 +29,10 @@ from core.grounding.evidence import passage_ref
 from core.grounding.support import find_support_by_overlap
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Scores, compute_scores
 from core.runtime.budget import Budget
-from core.runtime.tasks import task_group
 from core.settings import Settings
 from core.types import Passage
 
 CITATION_CASE_FORMAT = '{"id", "question", "answer", "passages": [{"id", "text"}], "cited": [id]} (docs/evaluate.md)'
-MAX_CONCURRENCY = 4
 # Nobody waits for an answer here: this measures the check, not its time.
 _TIMEOUT_S = 60.0
 _ID_LIST = re.compile(r"\[([^\[\]\n]+)\]")
@@ -84,15 +82,8 @@ def parse_citation_case(record: RecordReader) -> CitationCase:
 
 async def evaluate_citations(cases: Sequence[CitationCase], deps: AnswerDependencies) -> CitationEvaluation:
     """Measure the look-back and the citation check on labelled cases. Raises `ModelError` when the model fails."""
-    semaphore = asyncio.Semaphore(MAX_CONCURRENCY)
-
-    async def evaluate_case(case: CitationCase) -> _CaseResult:
-        async with semaphore:
-            return await _evaluate_case(case, deps)
-
-    async with task_group() as tasks:
-        case_tasks = [tasks.create_task(evaluate_case(case)) for case in cases]
-    return await asyncio.to_thread(_summarize, [task.result() for task in case_tasks])
+    results = await run_concurrently(lambda case: _evaluate_case(case, deps), cases)
+    return await asyncio.to_thread(_summarize, results)
 
 
 @dataclass(frozen=True, slots=True)

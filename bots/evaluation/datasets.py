@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     pass
 
 T = TypeVar("T")
+Result = TypeVar("Result")
 _MAX_ERRORS = 100
 
 
@@ -184,11 +185,11 @@ async def make_queries(cases: Sequence[QueryCase], deps: AnswerDependencies) -> 
     return {**queries_by_variant, MODEL: rewrites}, sum("rewrite" in budget.degraded for budget in budgets)
 
 
-async def run_concurrently(work: Callable[[T], Awaitable[str]], items: Sequence[T]) -> Sequence[str]:
+async def run_concurrently(work: Callable[[T], Awaitable[Result]], items: Sequence[T]) -> Sequence[Result]:
     """Return the result for every item, with a few running at the same time."""
     semaphore = asyncio.Semaphore(CONCURRENCY)
 
-    async def run(item: T) -> str:
+    async def run(item: T) -> Result:
         async with semaphore:
             return await work(item)
 

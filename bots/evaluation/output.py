@@ -301,12 +301,7 @@ def score_charts(rows: Mapping[str, Scores]) -> Sequence[Chart]:
     series = []
     for name, scores in rows.items():
         figures = (scores.precision, scores.recall, scores.f1)
-        points = [
-            Point(index, figure.value, figure.low, figure.high)
-            for index, figure in enumerate(figures)
-            if figure.value is not None
-        ]
-        series.append(Series(name, points, is_joined=False))
+        series.append(Series(name, interval_points(figures), is_joined=False))
     return [Chart(f"Citations; {INTERVALS_NOTE}", "", "share", series, _SCORE_NAMES)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,14 +171,7 @@ def _make_variant_result(
     return VariantResult(
         {name: mean_with_interval(values_by_variant[variant][name]) for name in METRICS},
         {name: mean_with_interval(values) for name, values in differences.items()},
-        int(
-            np.sum(
-                [
-                    query != raw_query
-                    for query, raw_query in zip(queries_by_variant[variant], queries_by_variant[RAW], strict=True)
-                ]
-            )
-        ),
+        sum(map(operator.ne, queries_by_variant[variant], queries_by_variant[RAW])),
         {
             name: [mean_with_interval(values_by_variant[variant][f"{name}@{k}"]) for k in CUTOFFS]
             for name in PLOTTED_METRICS
@@ -275,8 +269,6 @@ def _format_retrieval(measurement: RetrievalReport) -> list[str]:
 
 def retrieval_charts(measurement: RetrievalReport) -> Sequence[Chart]:
     """Return recall and nDCG at k, a line for every way to make the query, with intervals."""
-    from bots.evaluation.metrics import CUTOFFS, PLOTTED_METRICS
-
     return [
         Chart(
             f"{name} at k, {measurement.cases} questions; {INTERVALS_NOTE}",
