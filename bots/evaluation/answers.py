@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bots.common.terminal import SilentSink, format_table, print_json
-from bots.evaluation.datasets import RecordReader, open_knowledge, read_cases, read_corpus_entries, read_question
+from bots.evaluation.datasets import RecordReader, read_cases, read_question
 from bots.evaluation.metrics import mean_with_interval
 from bots.evaluation.output import (
     INTERVALS_NOTE,
@@ -24,7 +24,9 @@ from bots.evaluation.output import (
     format_figure,
     format_title,
     interval_points,
+    open_knowledge,
     print_lines,
+    read_corpus_entries,
     save_charts,
     scores_as_json,
 )

@@ -1,4 +1,4 @@
-"""Labelled data, and the knowledge that a measurement runs on: the configured one or a dataset's corpus."""
+"""Labelled data: cases and corpora, read from JSON Lines."""
 
 from __future__ import annotations
 
@@ -8,30 +8,21 @@ import json
 import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
-from bots.common.terminal import ingest_progress, make_console
-from bots.daemon.bootstrap import NOTHING_INGESTED, App, open_app
 from core.answering.agents.context_manager import complete_question, rule_based_query
 from core.answering.context import AnswerDependencies
 from core.errors import UsageError
 from core.runtime.budget import Budget
-from core.runtime.locks import make_data_dir
 from core.runtime.tasks import task_group
-from core.settings import FilesSource, LiveSource, Settings
+from core.settings import FilesSource, Settings
 from core.types import MessageRole, Passage, Question, Turn
-from knowledge.embedding import open_embedder
 from knowledge.ingestion.sync import Progress, refresh
 from knowledge.ports import Document, Embedder, Listing, Store
 from knowledge.stores.lance.store import open_lance
-
-if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 Result = TypeVar("Result")
@@ -301,46 +292,3 @@ def to_document_ids(passages: Sequence[Passage], expected_ids: Collection[str]) 
         for passage in passages
     )
     return list(dict.fromkeys(document_ids))
-
-
-async def read_corpus_entries(corpus: Path | None) -> Sequence[CorpusDocument]:
-    """Return the documents of a corpus file, none without one. Raises `UsageError` for unusable lines."""
-    return await asyncio.to_thread(read_cases, corpus, read_corpus_document, CORPUS_LINE_FORMAT) if corpus else ()
-
-
-@asynccontextmanager
-async def open_knowledge(settings: Settings, corpus_entries: Sequence[CorpusDocument]) -> AsyncIterator[App]:
-    """Open the configured knowledge, or that of a corpus, which is deleted at the end.
-
-    Raises `UsageError` where nothing was ingested, `StoreError`, `EmbeddingError`.
-    """
-    if not corpus_entries:
-        async with open_app(settings, with_answers=False) as app:
-            if app.library.is_empty:
-                raise UsageError(NOTHING_INGESTED)
-            yield app
-        return
-    await asyncio.to_thread(make_data_dir, settings.data_dir)
-    async with AsyncExitStack() as stack:
-        embedder = await open_embedder(settings.knowledge.embedding, settings.data_dir / "models")
-        stack.push_async_callback(embedder.close)
-        chunk_tokens = settings.knowledge.chunking.tokens
-        with ingest_progress(make_console(stderr=True)) as progress:
-            corpus_context = corpus_store(corpus_entries, embedder, chunk_tokens=chunk_tokens, on_progress=progress)
-            store = await stack.enter_async_context(corpus_context)
-        corpus_settings = with_corpus(settings, corpus_entries)
-        yield await stack.enter_async_context(
-            open_app(corpus_settings, embedder=embedder, store=store, with_answers=False)
-        )
-
-
-def without_live_sources(settings: Settings) -> Settings:
-    """Return the settings without the sources that are asked at question time: they cost, and differ every time."""
-    live_sources = {name for name, source in settings.sources.items() if isinstance(source, LiveSource)}
-    agents = {}
-    for name, agent in settings.agents.items():
-        stored_sources = tuple(source for source in agent.sources if source not in live_sources)
-        if stored_sources:
-            agents[name] = agent.model_copy(update={"sources": stored_sources})
-    sources = {name: source for name, source in settings.sources.items() if name not in live_sources}
-    return settings.model_copy(update={"sources": sources, "agents": agents})

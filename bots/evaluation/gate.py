@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from bots.common.open_storage import open_database
 from bots.common.terminal import make_console, print_json, strip_control_characters
 from bots.daemon.bootstrap import NOTHING_INGESTED, make_live_settings, open_app
-from bots.evaluation.datasets import RecordReader, open_knowledge, read_cases, read_corpus_entries
+from bots.evaluation.datasets import RecordReader, read_cases
 from bots.evaluation.output import (
     INTERVALS_NOTE,
     Chart,
     Point,
     Series,
     check_plot,
+    open_knowledge,
     print_lines,
+    read_corpus_entries,
     save_charts,
     score_table,
     scores_as_json,

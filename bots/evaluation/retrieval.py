@@ -19,13 +19,10 @@ from bots.evaluation.datasets import (
     RULE,
     QueryCase,
     make_queries,
-    open_knowledge,
     read_cases,
-    read_corpus_entries,
     read_retrieval,
     run_concurrently,
     to_document_ids,
-    without_live_sources,
 )
 from bots.evaluation.metrics import (
     CUTOFFS,
@@ -53,8 +50,11 @@ from bots.evaluation.output import (
     format_fit_lines,
     format_title,
     interval_points,
+    open_knowledge,
     print_lines,
+    read_corpus_entries,
     save_charts,
+    without_live_sources,
 )
 from core.answering.agents.reranker import rerank
 from core.answering.context import AnswerDependencies

@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 
 from bots.common.terminal import format_table, print_json
-from bots.evaluation.datasets import (
-    QueryCase,
-    make_queries,
-    open_knowledge,
-    read_cases,
-    read_corpus_entries,
-    read_routing,
-    run_concurrently,
-    with_corpus,
-    without_live_sources,
-)
+from bots.evaluation.datasets import QueryCase, make_queries, read_cases, read_routing, run_concurrently, with_corpus
 from bots.evaluation.metrics import (
     ROUTING_METRICS,
     check_enough_cases,
@@ -40,8 +30,11 @@ from bots.evaluation.output import (
     format_figure,
     format_fit_lines,
     format_title,
+    open_knowledge,
     print_lines,
+    read_corpus_entries,
     save_charts,
+    without_live_sources,
 )
 from bots.evaluation.tuning_routing import (
     AgentComparison,
