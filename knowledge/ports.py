@@ -122,7 +122,7 @@ class Store(Protocol):
         """
         ...
 
-    async def optimise(self) -> None:
+    async def optimize(self) -> None:
         """Bring files and indexes up to date after writes: without it searches are slower and BM25 less exact."""
         ...
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from bots.common.reply_sink import FinalTextSink
-from core.errors import StoreError
+from core.errors import PlatformError, StoreError
 from core.observability.logs import get_logger
 from core.ports import Delivery, ForwardingAdapter, SettingsForm, Sink
 from core.types import Message, Reply
 
 JOURNAL_COPY_NAME = "dry-run.db"
 DRY_RUN_REPLY_ID = "dry run"
+Client = TypeVar("Client")
 
 
 class DryRunAdapter(ForwardingAdapter):
@@ -86,3 +89,26 @@ def _copy_database(source: Path, copy: Path) -> None:
         copy.touch(mode=0o600)
         with closing(sqlite3.connect(copy)) as copy_connection:
             source_connection.backup(copy_connection)
+
+
+class _ReadOnlyClient:
+    def __init__(self, client: object, allowed_calls: Collection[str]) -> None:
+        self._client = client
+        self._allowed_calls = allowed_calls
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._allowed_calls:
+            return getattr(self._client, name)
+
+        async def refuse(*_: object, **__: object) -> None:
+            raise PlatformError(f"a dry run shows nothing: {name} is not called")
+
+        return refuse
+
+
+def make_read_only(client: Client, allowed_calls: Collection[str]) -> Client:
+    """Return the client with every call but `allowed_calls` refused by a `PlatformError`, before anything is sent.
+
+    A call that is added to a client later is refused too, as long as it is not allowed here.
+    """
+    return cast(Client, _ReadOnlyClient(client, allowed_calls))

@@ -15,9 +15,7 @@ from core.text.formatting import pluralize
 from core.types import Reply
 
 if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
-    from knowledge.ingestion.sync import Progress as SyncProgress
+    from knowledge.ingestion.sync import SyncProgress
 
 
 # All but tab and newline: among them is what begins an escape sequence, by which a text would command the terminal.

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from core.storage.overrides import LiveSettings
     from core.storage.refresh_state import RefreshStateRepository
     from core.storage.usage import TokenUsage
-    from knowledge.ingestion.sync import Progress
+    from knowledge.ingestion.sync import SyncProgress
 
 # How long a thread may keep the interpreter from the event loop, in seconds; Python's own is five times as long. With
 # 200 conversations at once that made 41 ms of processor time an answer 31, and the longest stall a third shorter.
@@ -89,7 +89,7 @@ class App:
         return await self.answer_service.answer(question, sink)
 
     async def refresh(
-        self, names: Collection[str] = (), progress: Callable[[Progress], None] | None = None
+        self, names: Collection[str] = (), progress: Callable[[SyncProgress], None] | None = None
     ) -> RefreshResult:
         """Refresh the named sources, or all; questions see each source as soon as it is done."""
         async with open_refresh_repository(self.settings) as refresh_repository:
@@ -109,7 +109,7 @@ class App:
         refresh_repository = RefreshStateRepository(database)
         refresh_context = replace(self._make_refresh_context(refresh_repository), throttled=True)
         return RefreshScheduler(
-            self.settings, refresh_context, refresh_repository, self.library.reload, meter=metrics_recorder
+            self.settings, refresh_context, refresh_repository, self.library.reload, metrics_recorder=metrics_recorder
         )
 
     def _make_refresh_context(self, refresh_repository: RefreshStateRepository) -> RefreshContext:
@@ -152,7 +152,7 @@ async def open_app(
         models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
         if models:
             stack.push_async_callback(models.close)
-        library = await _open_library(KnowledgeLibrary(settings, store, embedder, meter=metrics_recorder), stack)
+        library = await _open_library(KnowledgeLibrary(settings, store, embedder, metrics_recorder=metrics_recorder), stack)
         model = model or models
         if with_answers and not database:
             database = await _open_database_if_needed(settings, model, stack)

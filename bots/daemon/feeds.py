@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
-from bots.common.proactive import make_reference
 from core.errors import KimasError, SourceError, UsageError
 from core.observability.logs import get_logger
 from core.ports import Adapter, MessageHandler
@@ -182,3 +182,19 @@ def _find_posting_adapter(feed: FollowedFeedSettings, adapters: Sequence[Adapter
     candidates = [adapter for adapter in adapters if adapter.name == platform]
     by_name = {adapter.label.partition(":")[2]: adapter for adapter in candidates}
     return by_name.get(feed.chat.rpartition("@")[2], candidates[0])
+
+
+def make_reference(platform: str, chat: str) -> Mapping[str, Any]:
+    """Return the reference with which the platform's sink posts a new message into a chat.
+
+    Over HTTP the callback then names no event.
+    """
+    match platform:
+        case "telegram":
+            return {"chat_id": int(chat), "message_id": 0, "thread_id": None}
+        case "discord":
+            return {"channel": chat, "message": ""}
+        case "slack":
+            return {"channel": chat, "ts": "", "thread_ts": None}
+        case _:
+            return {"event": ""}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+import time
+import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from bots.common.proactive import make_read_only
+from bots.common.dry_run import make_read_only
 from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
 from bots.discord.connection import (
     INTERRUPTED,
@@ -24,10 +28,8 @@ from bots.discord.convert import Identity
 from bots.discord.feedback import MESSAGE_COMPONENT, DiscordRatingSink, handle_button_click
 from bots.discord.history import ChannelState, EventReader, PositionStore
 from bots.discord.interactions import InteractionHandler
-from bots.discord.loading import load_client
 from bots.discord.render import escape_markup
 from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
-from bots.discord.typing import TypingTracker
 from core.errors import PlatformError
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import is_press
@@ -40,6 +42,7 @@ from core.types import Attachment, ConversationKey, Message
 if TYPE_CHECKING:
     from bots.discord.client import DiscordClient
     from core.settings import DiscordSettings
+
 
 Result = TypeVar("Result")
 
@@ -55,6 +58,8 @@ MAX_QUESTION_CHARS = 300
 READ_ONLY_CALLS = frozenset(
     ("get_identity", "get_gateway_info", "listen", "get_channel", "get_messages", "download_file", "close")
 )
+# Several bots load at once, each in its own thread, and warning filters apply to all threads.
+_LOAD_LOCK = threading.Lock()
 
 
 class DiscordAdapter(Adapter):
@@ -160,9 +165,9 @@ class DiscordAdapter(Adapter):
             return DiscordRatingSink(client, message, self._intervals)
         # Another bot's reply cannot be edited, nor its slash command answered by us.
         is_own_message = message.bot in ("", self._me.id)
-        previous = previous_reply_id if is_own_message else ""
+        own_reply_id = previous_reply_id if is_own_message else ""
         make_sink = partial(
-            DiscordSink, message=message, delivery=delivery, previous=previous, intervals=self._intervals
+            DiscordSink, message=message, delivery=delivery, previous_reply_id=own_reply_id, intervals=self._intervals
         )
         if "interaction" in message.reference:
             return self._make_interaction_sink(client, message, make_sink, is_own_message=is_own_message)
@@ -292,3 +297,49 @@ def _make_client_factory(settings: DiscordSettings) -> Callable[[DiscordInterval
     except (KeyError, OSError, UnicodeDecodeError) as error:
         raise PlatformError(UNREADABLE_MESSAGE.format(error=error)) from error
     return partial(load_client().create, token, settings.api_url)
+
+
+class TypingTracker:
+    """People who are typing. A notice of Discord's counts for `ttl_s` seconds; those about `bot_id` are ignored."""
+
+    def __init__(self, bot_id: str, ttl_s: float) -> None:
+        self._bot_id = bot_id
+        self._ttl_s = ttl_s
+        self._expiry_times: dict[tuple[str, str], float] = {}
+
+    def on_typing(self, event: Mapping[str, Any]) -> None:
+        """Handle a notice that somebody is typing; those about bots do not count."""
+        member = event.get("member")
+        user = member.get("user") if isinstance(member, Mapping) else None
+        is_bot = isinstance(user, Mapping) and bool(user.get("bot"))
+        if is_bot or str(event.get("user_id") or self._bot_id) == self._bot_id:
+            return
+        now = time.monotonic()
+        self._expiry_times = {key: expires_at for key, expires_at in self._expiry_times.items() if expires_at > now}
+        self._expiry_times[str(event.get("channel_id")), str(event.get("user_id"))] = now + self._ttl_s
+
+    def on_message(self, event: Mapping[str, Any]) -> None:
+        """Handle a message: its author no longer types."""
+        author = event.get("author")
+        if isinstance(author, Mapping):
+            self._expiry_times.pop((str(event.get("channel_id")), str(author.get("id"))), None)
+
+    def is_typing(self, key: ConversationKey) -> bool:
+        """Return whether somebody is typing in a channel or thread."""
+        channel_id, now = key.thread or key.chat, time.monotonic()
+        return any(
+            channel == channel_id and expires_at > now for (channel, _), expires_at in self._expiry_times.items()
+        )
+
+
+def load_client() -> type[DiscordClient]:
+    """Return the client's class. Takes half a second the first time: for a worker thread."""
+    with _LOAD_LOCK:
+        if "discord" not in sys.modules:
+            with warnings.catch_warnings():
+                # The library's voice part, which is never used here, imports a deprecated module.
+                warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
+                import discord  # noqa: F401
+        from bots.discord.client import DiscordClient
+
+        return DiscordClient

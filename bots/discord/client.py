@@ -71,7 +71,7 @@ class GatewayInfo:
 
 
 class DiscordClient:
-    """One bot's calls. Every one raises a `PlatformError` (see `connection`), chained with discord.py's."""
+    """One bot's calls. Each raises a `PlatformError` of `bots/discord/connection.py`, chained with discord.py's."""
 
     def __init__(self, http: DiscordHttp, token: str, intervals: DiscordIntervals) -> None:
         self._http = http
@@ -120,7 +120,7 @@ class DiscordClient:
         )
 
     async def listen(self, url: str, on_event: OnEvent, *, can_read_all: bool) -> None:
-        """Hold one gateway session and hand every event to `on_event`; ends only by an exception (see `gateway`)."""
+        """Hold one gateway session and hand every event to `on_event`. Ends only by an exception."""
         http = DiscordHttp(self._token, self._api_url, self._intervals, url)
         try:
             await run_session(http, self._token, on_event, self._intervals, can_read_all=can_read_all)

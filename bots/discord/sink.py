@@ -25,7 +25,7 @@ Components = Sequence[Mapping[str, Any]]
 
 
 class ReplyTarget(Protocol):
-    """Where a reply is posted. All calls raise a `PlatformError` (see `connection`)."""
+    """Where a reply is posted. All calls raise a `PlatformError` (see `bots/discord/connection.py`)."""
 
     async def send_typing(self) -> None:
         """Show that the bot is typing."""
@@ -162,7 +162,7 @@ class DiscordSink(ReplySink):
         message: Message,
         *,
         delivery: Delivery,
-        previous: str,
+        previous_reply_id: str,
         intervals: DiscordIntervals,
         fallback: ReplyTarget | None = None,
     ) -> None:
@@ -170,7 +170,7 @@ class DiscordSink(ReplySink):
         self._target = target
         self._fallback = fallback
         self._intervals = intervals
-        self._reply_id = previous
+        self._reply_id = previous_reply_id
         self._is_in_doubt = False
 
     def mark_question_deleted(self) -> None:

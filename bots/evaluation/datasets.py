@@ -20,7 +20,7 @@ from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import FilesSource, Settings
 from core.types import MessageRole, Passage, Question, Turn
-from knowledge.ingestion.sync import Progress, refresh
+from knowledge.ingestion.sync import SyncProgress, refresh
 from knowledge.ports import Document, Embedder, Listing, Store
 from knowledge.stores.lance.store import open_lance
 
@@ -245,7 +245,7 @@ async def corpus_store(
     embedder: Embedder,
     *,
     chunk_tokens: int,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SyncProgress], None] | None = None,
 ) -> AsyncIterator[Store]:
     """Open a store that holds a corpus, for the block; nothing of it stays. Raises `StoreError`, `EmbeddingError`."""
     with tempfile.TemporaryDirectory(prefix="kimas-corpus-") as folder:

@@ -7,12 +7,11 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.common.proactive import make_read_only
+from bots.common.dry_run import make_read_only
 from bots.http.client import CallbackClient, HttpIntervals
 from bots.http.convert import MessageDeletion, decode_content, to_message
-from bots.http.feedback import HttpRatingSink
 from bots.http.server import EventServer
-from bots.http.sink import Deletions, HttpSink, HttpSinkContext
+from bots.http.sink import Deletions, HttpRatingSink, HttpSink, HttpSinkContext
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
 from core.observability.logs import get_logger

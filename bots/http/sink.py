@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
-from bots.common.live_preview import LivePreview
+from bots.common.reply_sink import FinalTextSink, LivePreview
 from bots.http.client import CallbackClient, HttpIntervals, RetryLater, Unreachable, make_idempotency_key
 from bots.http.signing import EventKey
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.rating_buttons import get_buttons, read_button
 from core.observability.logs import get_logger
-from core.types import Citation, Message, Reply
+from core.types import Button, Citation, Message, Reply
 
 if TYPE_CHECKING:
+    from bots.http.client import HttpIntervals
     from core.ports import Delivery
+
 
 State = Literal["started", "partial", "final", "failed"]
 
@@ -59,7 +62,9 @@ class HttpSink:
     reply is being written that cannot be sent in time are skipped.
     """
 
-    def __init__(self, context: HttpSinkContext, message: Message, delivery: Delivery, previous: str = "") -> None:
+    def __init__(
+        self, context: HttpSinkContext, message: Message, delivery: Delivery, previous_reply_id: str = ""
+    ) -> None:
         self._client, self._intervals = context.client, context.intervals
         self._deletions = context.deletions
         self._delivery = delivery
@@ -69,8 +74,8 @@ class HttpSink:
         self._message_id = message.id
         self._mentions = mentioned_users(message)
         self._max_bot_replies = message.reply_options.max_bot_replies
-        self._reply_id = previous or make_idempotency_key(message.key.chat, self._message_id, "reply")
-        self._is_posted = bool(previous)
+        self._reply_id = previous_reply_id or make_idempotency_key(message.key.chat, self._message_id, "reply")
+        self._is_posted = bool(previous_reply_id)
         self._partials = context.partials
         self._sequence = 0
         self._preview = LivePreview(f"http reply {self._event_id}")
@@ -157,3 +162,37 @@ class HttpSink:
 
     def _make_idempotency_key(self, state: State, sequence: int = 0) -> str:
         return make_idempotency_key(self._conversation.chat, self._message_id, state, sequence)
+
+
+class HttpRatingSink(FinalTextSink):
+    """Answers one event of the kind `feedback`."""
+
+    def __init__(self, client: CallbackClient, message: Message, intervals: HttpIntervals) -> None:
+        self._client = client
+        self._message = message
+        self._retry = DeliveryRetry("http", intervals)
+
+    async def finish(self, reply: Reply) -> None:
+        """Send the confirmation."""
+        await self._send("noted", reply.text)
+
+    async def fail(self, text: str) -> None:
+        """Send why nothing was changed."""
+        await self._send("failed", text)
+
+    async def _send(self, state: str, text: str) -> None:
+        event_id, chat = self._message.id, self._message.key.chat
+        payload = {
+            **{"event_id": event_id, "chat": chat, "thread": "", "state": state, "text": text},
+            **{
+                "citations": [],
+                "reply_id": "",
+                "offers": [_to_button_payload(button) for button in get_buttons(self._message)],
+            },
+        }
+        await self._retry.run(lambda: self._client.send(payload, make_idempotency_key(chat, event_id, state)))
+
+
+def _to_button_payload(button: Button) -> dict[str, str]:
+    choice_and_question = read_button(button.data)
+    return {"text": choice_and_question[0] if choice_and_question else "", "label": button.label}

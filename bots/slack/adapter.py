@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bots.common.connection import RetryLoop
-from bots.common.proactive import make_read_only
+from bots.common.dry_run import make_read_only
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AdministratorCache, CommandSink, from_message_shortcut
+from bots.slack.connection import RateLimiter, SlackIntervals, TokenRefused
 from bots.slack.convert import Identity, Ignored, MessageDeletion, from_command, from_event
-from bots.slack.errors import RateLimiter, SlackIntervals, TokenRefused
 from bots.slack.feedback import BLOCK_ACTIONS, SlackRatingSink, from_block_action
 from bots.slack.settings_modal import (
     FIELD,
@@ -22,8 +22,7 @@ from bots.slack.settings_modal import (
     to_submission,
     to_view,
 )
-from bots.slack.sink import SlackSink, SlackSinkContext
-from bots.slack.status import MissingCapabilities
+from bots.slack.sink import MissingCapabilities, SlackSink, SlackSinkContext
 from bots.slack.thread_cache import HasAnswered, ThreadCache
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press

@@ -16,8 +16,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bots.common.downloads import read_limited
+from bots.slack.connection import RetryLater, Unreachable, retry_after, to_platform_error
 from bots.slack.convert import Identity, get_file_url
-from bots.slack.errors import RetryLater, Unreachable, retry_after, to_platform_error
 from core.errors import MessageDeleted, PlatformError
 
 CHUNK_BYTES = 65536
@@ -26,7 +26,7 @@ Blocks = Sequence[dict[str, Any]]
 
 
 class SlackClient:
-    """One bot's connection. Every call raises a `PlatformError` (see `errors`), chained with slack_sdk's."""
+    """One bot's connection. Each call raises a `PlatformError` of `bots/slack/connection.py`, chained with slack_sdk's."""
 
     def __init__(self, web: AsyncWebClient, session: aiohttp.ClientSession, app_token: str) -> None:
         self.web = web

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
 from bots.common.reply_sink import FinalTextSink
 from bots.common.ttl_cache import TtlCache
+from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, Ignored, to_plain_text
-from bots.slack.errors import SlackIntervals
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import render
 from core.messaging.feedback.escalation import SHORTCUT_ID, mentioned_users
@@ -85,19 +85,24 @@ ACKNOWLEDGEMENT = "Looking it up…"
 class CommandSink(FinalTextSink):
     """Writes the reply to one command, once it is complete: such a reply cannot be edited.
 
-    Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous` says that the
+    Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous_reply_id` says that the
     first part was posted before a crash; the reply is then left as it is.
     """
 
     def __init__(
-        self, client: SlackClient, message: Message, delivery: Delivery, previous: str, intervals: SlackIntervals
+        self,
+        client: SlackClient,
+        message: Message,
+        delivery: Delivery,
+        previous_reply_id: str,
+        intervals: SlackIntervals,
     ) -> None:
         self._client = client
         self._delivery = delivery
         self._message = message
         self._url = str(message.reference["response_url"])
         self._in_channel = message.command == "ask" or bool(mentioned_users(message))
-        self._previous = previous
+        self._previous_reply_id = previous_reply_id
         self._retry = DeliveryRetry("slack", intervals)
 
     async def finish(self, reply: Reply) -> None:
@@ -118,7 +123,7 @@ class CommandSink(FinalTextSink):
     async def _post_reply(
         self, text: str, citations: Sequence[Citation], *, in_channel: bool, buttons: Sequence[Button] = ()
     ) -> None:
-        if self._previous:
+        if self._previous_reply_id:
             return
         parts = await asyncio.to_thread(render, text, citations)
         parts = [render_mentions(self._message) + parts[0], *parts[1:]]

@@ -19,7 +19,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
 from bots.slack.client import get_quiet_logger, redact_error
-from bots.slack.errors import Unreachable
+from bots.slack.connection import Unreachable
 from core.errors import PlatformError
 from core.observability.logs import get_logger
 

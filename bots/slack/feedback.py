@@ -16,7 +16,7 @@ from core.types import Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
-    from bots.slack.errors import SlackIntervals
+    from bots.slack.connection import SlackIntervals
 
 BLOCK_ACTIONS = "block_actions"
 # A section takes 3,000 characters, a message 50 blocks.

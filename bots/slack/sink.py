@@ -11,8 +11,9 @@ from bots.common.connection import wait_for
 from bots.common.delivery_retry import post_journaled
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.reply_sink import ReplySink
-from bots.slack.errors import (
+from bots.slack.connection import (
     MethodUnavailable,
+    NotAllowed,
     NotEditable,
     RateLimiter,
     RetryLater,
@@ -23,8 +24,7 @@ from bots.slack.errors import (
 )
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render
-from bots.slack.status import MissingCapabilities, StatusIndicator
-from core.errors import MessageDeleted
+from core.errors import MessageDeleted, PlatformError
 from core.observability.logs import get_logger
 from core.types import Button, Citation, Message
 
@@ -32,8 +32,14 @@ if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
     from bots.slack.thread_cache import ThreadCache
     from core.ports import Delivery
+    from core.types import Message
+
 
 PLACEHOLDER = "_Looking it up…_"
+STATUS = "is looking it up…"
+REACTION = "eyes"
+# A status that takes longer would only delay the answer.
+TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +59,21 @@ class SlackSink(ReplySink):
     Streamed text is Markdown that only grows; at the end the message is edited into its final form.
     """
 
-    def __init__(self, context: SlackSinkContext, message: Message, delivery: Delivery, previous: str) -> None:
+    def __init__(self, context: SlackSinkContext, message: Message, delivery: Delivery, previous_reply_id: str) -> None:
         super().__init__("slack", message, delivery, context.intervals)
         self._context = context
         self._client, self._intervals = context.client, context.intervals
         self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
         self._thread_ts: str | None = message.reference.get("thread_ts")
         self._status_indicator = StatusIndicator(context.client, context.missing_capabilities, message)
-        self._reply_ts = previous
-        self._is_resumed = bool(previous)
-        if previous:
+        self._reply_ts = previous_reply_id
+        self._is_resumed = bool(previous_reply_id)
+        if previous_reply_id:
             self._mark_thread_answered()
         # Streams exist in threads only.
         self._is_streaming = (
             self._thread_ts is not None
-            and not previous
+            and not previous_reply_id
             and context.missing_capabilities.is_available("streams", message.private)
         )
         self._has_open_stream = False
@@ -217,3 +223,70 @@ class SlackSink(ReplySink):
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+class MissingCapabilities:
+    """What this workspace turned out to lack, separately for direct conversations and channels."""
+
+    def __init__(self) -> None:
+        self._missing: set[tuple[str, bool]] = set()
+
+    def mark_missing(self, capability: str, private: bool, error: PlatformError) -> None:
+        """Note that a capability is missing, until the next start."""
+        self._missing.add((capability, private))
+        get_logger(__name__).info("slack.does_without", what=capability, private=private, error=str(error))
+
+    def is_available(self, capability: str, private: bool) -> bool:
+        """Return whether a capability may be tried."""
+        return (capability, private) not in self._missing
+
+
+class StatusIndicator:
+    """The status of one question."""
+
+    def __init__(self, client: SlackClient, missing_capabilities: MissingCapabilities, message: Message) -> None:
+        self._client = client
+        self._missing_capabilities = missing_capabilities
+        self._private = message.private
+        self._channel, self._ts = str(message.reference["channel"]), str(message.reference["ts"])
+        self._thread_ts: str | None = message.reference.get("thread_ts")
+        self._has_status = self._has_reaction = False
+
+    async def show(self) -> bool:
+        """Show a status and return whether that worked. Raises `MessageDeleted` and `NotAllowed`."""
+        if self._thread_ts is not None and await self._try_show("status"):
+            self._has_status = True
+        elif await self._try_show("reaction"):
+            self._has_reaction = True
+        return self._has_status or self._has_reaction
+
+    async def clear(self, *, posted: bool) -> None:
+        """Remove the status; Slack removes it itself when something was posted."""
+        try:
+            if self._has_reaction:
+                await self._client.remove_reaction(self._channel, self._ts, REACTION)
+            if self._has_status and not posted and self._thread_ts is not None:
+                await self._client.set_status(self._channel, self._thread_ts, "")
+        except PlatformError as error:
+            get_logger(__name__).debug("slack.sign_stays", error=str(error))
+
+    async def _try_show(self, capability: str) -> bool:
+        if not self._missing_capabilities.is_available(capability, self._private):
+            return False
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                if capability == "status" and self._thread_ts is not None:
+                    await self._client.set_status(self._channel, self._thread_ts, STATUS)
+                else:
+                    await self._client.add_reaction(self._channel, self._ts, REACTION)
+        except TimeoutError:
+            get_logger(__name__).debug("slack.no_sign", what=capability, error=f"took longer than {TIMEOUT_S:g} s")
+        except MethodUnavailable as error:
+            self._missing_capabilities.mark_missing(capability, self._private, error)
+        except (MessageDeleted, NotAllowed):
+            raise
+        except PlatformError as error:
+            get_logger(__name__).debug("slack.no_sign", what=capability, error=str(error))
+        else:
+            return True
+        return False

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bots.common.connection import RetryLoop, TokenRefused
-from bots.common.proactive import make_read_only
+from bots.common.dry_run import make_read_only
 from bots.telegram.commands import AdministratorCache, build_menus
+from bots.telegram.connection import Conflict, TelegramIntervals
 from bots.telegram.convert import ALBUM_WAIT_S, Identity, Ignored, ends_in_album, merge_albums, to_message
-from bots.telegram.errors import Conflict, TelegramIntervals
 from bots.telegram.feedback import TelegramRatingSink, from_callback_query
-from bots.telegram.loading import load_client
 from bots.telegram.sink import TelegramSink
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from bots.telegram.client import TelegramClient
     from core.settings import TelegramSettings
 
+
 Result = TypeVar("Result")
 
 UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
@@ -33,6 +36,8 @@ UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's toke
 READ_ONLY_CALLS = frozenset(
     ("get_identity", "get_updates", "parse_update", "get_administrators", "download_file", "close")
 )
+# Several bots load at once, each in its own thread: half a library must not be taken for a whole one.
+_LOAD_LOCK = threading.Lock()
 
 
 class OffsetStore(Protocol):
@@ -253,3 +258,40 @@ def _connect(settings: TelegramSettings) -> TelegramClient:
 def _get_update_id(raw: object) -> int | None:
     update_id = raw.get("update_id") if isinstance(raw, dict) else None
     return update_id if isinstance(update_id, int) and not isinstance(update_id, bool) else None
+
+
+def load_client() -> type[TelegramClient]:
+    """Return the client's class. Takes seconds the first time: for a worker thread.
+
+    When it is imported, aiogram completes the validators of all its models, some 440: 4.8 s and 133 MB on the machine
+    this was measured on. We use about twenty of them. So only those that the client names are completed: 1.6 s and
+    27 MB. Any other model of aiogram says "not fully defined" when it is used.
+    """
+    with _LOAD_LOCK:
+        if "aiogram" not in sys.modules:
+            with _defer_model_rebuild("aiogram."):
+                import aiogram  # noqa: F401
+        from bots.telegram.client import TelegramClient, rebuild_models
+
+        rebuild_models()
+    return TelegramClient
+
+
+@contextmanager
+def _defer_model_rebuild(prefix: str) -> Iterator[None]:
+    """Leave the models of these modules as they are when they ask to be completed; all others are completed."""
+    from pydantic import BaseModel
+
+    original = BaseModel.__dict__["model_rebuild"]
+
+    def rebuild_unless_deferred(model: type[BaseModel], /, **options: Any) -> bool | None:
+        if model.__module__.startswith(prefix):
+            return None
+        is_complete: bool | None = original.__func__(model, **options)
+        return is_complete
+
+    BaseModel.model_rebuild = classmethod(rebuild_unless_deferred)  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        BaseModel.model_rebuild = original  # type: ignore[method-assign]

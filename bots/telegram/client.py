@@ -1,7 +1,7 @@
 """The Bot API through aiogram: the few calls we make, typed, with every failure mapped.
 
-Importing aiogram takes seconds: get this module through `loading.load_client`, in a worker thread. No other module
-here uses aiogram outside of type checking.
+Importing aiogram takes seconds: get this module through the adapter's `load_client`, in a worker thread. No other
+module here uses aiogram outside of type checking.
 """
 
 from __future__ import annotations
@@ -54,15 +54,13 @@ from pydantic import ValidationError
 
 from bots.common.connection import NotAllowed, RetryLater, TokenRefused, Unreachable
 from bots.common.downloads import read_limited
+from bots.telegram.connection import ChatMigrated, Conflict, MarkupRejected, NotEditable, NotModified
 from bots.telegram.convert import Identity
-from bots.telegram.errors import ChatMigrated, Conflict, MarkupRejected, NotEditable, NotModified
 from core.errors import MessageDeleted, PlatformError
 
 if TYPE_CHECKING:
-    from aiogram.types import Update
-
-if TYPE_CHECKING:
     from aiogram.methods.base import TelegramType
+    from aiogram.types import Update
 
 
 ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
@@ -102,8 +100,8 @@ _BAD_REQUEST_ERRORS: tuple[tuple[str, type[PlatformError], str], ...] = (
 
 _ERROR_MAPPING: tuple[tuple[tuple[type[Exception], ...], type[PlatformError], str], ...] = (
     ((aiogram_errors.TelegramUnauthorizedError, aiogram_errors.TelegramNotFound), TokenRefused, REFUSED_MESSAGE),
-    ((aiogram_errors.TelegramConflictError,), Conflict, "another program takes this bot's updates: {said}"),
-    ((aiogram_errors.TelegramForbiddenError,), NotAllowed, "the bot may not write there: {said}"),
+    ((aiogram_errors.TelegramConflictError,), Conflict, "another program takes this bot's updates: {detail}"),
+    ((aiogram_errors.TelegramForbiddenError,), NotAllowed, "the bot may not write there: {detail}"),
     (
         (
             aiogram_errors.TelegramNetworkError,
@@ -112,9 +110,9 @@ _ERROR_MAPPING: tuple[tuple[tuple[type[Exception], ...], type[PlatformError], st
             OSError,
         ),
         Unreachable,
-        "Telegram cannot be reached for {call}: {said}",
+        "Telegram cannot be reached for {call}: {detail}",
     ),
-    ((ValidationError,), Unreachable, "Telegram's answer to {call} makes no sense: {said}"),
+    ((ValidationError,), Unreachable, "Telegram's answer to {call} makes no sense: {detail}"),
 )
 
 
@@ -126,7 +124,7 @@ def rebuild_models() -> None:
 
 
 class TelegramClient:
-    """One bot's connection. Every call raises a `PlatformError` (see `errors`), chained with aiogram's."""
+    """One bot's connection. Each call raises a `PlatformError` of `bots/telegram/connection.py`, chained with aiogram's."""
 
     def __init__(self, bot: Bot, token: str) -> None:
         self._bot = bot
@@ -292,7 +290,7 @@ def _to_platform_error(error: Exception, call: str, detail: str) -> PlatformErro
     elif "method not found" not in lowered:
         for errors, error_class, meaning in _ERROR_MAPPING:
             if isinstance(error, errors):
-                return error_class(meaning.format(call=call, said=detail[:300]))
+                return error_class(meaning.format(call=call, detail=detail[:300]))
     return platform_error
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bots.common.connection import RetryLater, Unreachable
 from bots.common.reply_sink import FinalTextSink
+from bots.telegram.connection import NotEditable, NotModified
 from bots.telegram.convert import Identity, Ignored
-from bots.telegram.errors import NotEditable, NotModified
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import (

@@ -11,7 +11,7 @@ from bots.common.delivery_retry import post_journaled
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import strip_tags
 from bots.common.reply_sink import ReplySink
-from bots.telegram.errors import ChatMigrated, MarkupRejected, NotEditable, NotModified
+from bots.telegram.connection import ChatMigrated, MarkupRejected, NotEditable, NotModified
 from bots.telegram.feedback import render_mentions, to_button_rows
 from bots.telegram.render import render
 from core.errors import MessageDeleted, PlatformError
@@ -20,7 +20,7 @@ from core.types import Button, Citation, Message
 
 if TYPE_CHECKING:
     from bots.telegram.client import ButtonRows, TelegramClient
-    from bots.telegram.errors import TelegramIntervals
+    from bots.telegram.connection import TelegramIntervals
     from core.ports import Delivery
 
 
@@ -32,7 +32,12 @@ class TelegramSink(ReplySink):
     """
 
     def __init__(
-        self, client: TelegramClient, message: Message, delivery: Delivery, previous: str, intervals: TelegramIntervals
+        self,
+        client: TelegramClient,
+        message: Message,
+        delivery: Delivery,
+        previous_reply_id: str,
+        intervals: TelegramIntervals,
     ) -> None:
         super().__init__("telegram", message, delivery, intervals)
         self._client = client
@@ -43,8 +48,8 @@ class TelegramSink(ReplySink):
         self._draft_id = int(message.reference["message_id"])
         self._question_id = None if message.private else self._draft_id or None
         self._asker_username = str(message.reference.get("username", ""))
-        self._reply_id = int(previous) if previous else None
-        self._uses_drafts = message.private and not previous
+        self._reply_id = int(previous_reply_id) if previous_reply_id else None
+        self._uses_drafts = message.private and not previous_reply_id
 
     async def _run_preview(self) -> None:
         await self._preview.run_updates(self._show_state, self._send_typing, self._intervals.typing_s)

@@ -11,9 +11,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from knowledge.chunking.lines import (
+    LineRange,
     Lines,
     Section,
-    Span,
     estimate_tokens,
     get_root_title,
     pack_spans,
@@ -78,7 +78,7 @@ def chunk_code(document: Document, tokens: int) -> list[Chunk]:
     lines = Lines.from_text(document.text)
     is_parsable = find_spec(_grammar_name(document)) is not None and _is_splittable(lines, document.kind)
     candidate_spans = (
-        _split_by_syntax(document, lines, tokens) if is_parsable else split_paragraphs(lines, Span(1, len(lines)))
+        _split_by_syntax(document, lines, tokens) if is_parsable else split_paragraphs(lines, LineRange(1, len(lines)))
     )
     root = get_root_title(document)
     sections = [
@@ -113,7 +113,7 @@ def _is_splittable(lines: Lines, kind: str) -> bool:
     return all(len(_CHAIN_LINK.findall(text, start, start + 16 * _MAX_LINE_LENGTH)) <= _MAX_LINKS for start in windows)
 
 
-def _split_by_syntax(document: Document, lines: Lines, tokens: int) -> Iterator[Span]:
+def _split_by_syntax(document: Document, lines: Lines, tokens: int) -> Iterator[LineRange]:
     from semantic_text_splitter import CodeSplitter
 
     text = "\n".join(lines.lines)
@@ -124,9 +124,9 @@ def _split_by_syntax(document: Document, lines: Lines, tokens: int) -> Iterator[
         number += text.count("\n", position, offset)
         position = offset
         if number > start:
-            yield Span(start, number - 1)
+            yield LineRange(start, number - 1)
             start = number
-    yield Span(start, len(lines))
+    yield LineRange(start, len(lines))
 
 
 def _grammar_name(document: Document) -> str:
@@ -142,7 +142,9 @@ def _load_grammar(document: Document) -> Any:
     return module.language_tsx() if PurePosixPath(document.path).suffix == ".tsx" else module.language_typescript()
 
 
-def _name_spans(lines: Lines, spans: Iterable[Span], definition: re.Pattern[str]) -> Iterator[tuple[str, Span]]:
+def _name_spans(
+    lines: Lines, spans: Iterable[LineRange], definition: re.Pattern[str]
+) -> Iterator[tuple[str, LineRange]]:
     """Name each span by the first definitions that start in it, or by the unindented one that it continues."""
     enclosing_name = ""
     for span in spans:

@@ -21,7 +21,7 @@ _BREAK = re.compile(r"[.!?;。！？；](?=\s|[^\x00-\x7f]|$)|[,，、}\])>]|\s"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LineRange:
     """A range of lines, 1-based, inclusive."""
 
     start: int
@@ -41,9 +41,9 @@ class Section:
     continuation_name: str = ""
 
     @property
-    def span(self) -> Span:
+    def span(self) -> LineRange:
         """The section's lines."""
-        return Span(self.start, self.end)
+        return LineRange(self.start, self.end)
 
 
 def estimate_tokens(text: str) -> float:
@@ -99,14 +99,14 @@ def complete_paths(sections: Sequence[Section], root: str, *, allow_single_root:
 
 
 def to_chunks(
-    lines: Lines, sections: Sequence[Section], tokens: int, split: Callable[[Section], Sequence[Span]]
+    lines: Lines, sections: Sequence[Section], tokens: int, split: Callable[[Section], Sequence[LineRange]]
 ) -> list[Chunk]:
     """Turn consecutive sections into chunks: small ones joined, long ones divided at the borders `split` returns."""
     pieces: list[_Piece] = []
     for group in _group_small(lines, sections, tokens):
         title = _make_title_path(group)
         if len(group) > 1 or lines.size(group[0].start, group[0].end) <= tokens * SOFT_MAX:
-            spans = [Span(group[0].start, group[-1].end)]
+            spans = [LineRange(group[0].start, group[-1].end)]
         else:
             spans = pack_spans(lines, split(group[0]), tokens)
         for index, span in enumerate(spans):
@@ -120,7 +120,7 @@ def to_chunks(
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    span: Span
+    span: LineRange
     path: tuple[str, ...]
 
 
@@ -145,7 +145,7 @@ def _try_merge(lines: Lines, left: _Piece, right: _Piece, tokens: int) -> _Piece
         or left.path[:depth] != right.path[:depth]
     ):
         return None
-    return _Piece(Span(left.span.start, right.span.end), left.path if left_size > right_size else right.path)
+    return _Piece(LineRange(left.span.start, right.span.end), left.path if left_size > right_size else right.path)
 
 
 def _group_small(lines: Lines, sections: Sequence[Section], tokens: int) -> list[list[Section]]:
@@ -196,9 +196,9 @@ def _make_title_path(group: Sequence[Section]) -> tuple[str, ...]:
     return (*group[0].path[:depth], last_name) if last_name else group[0].path[:depth]
 
 
-def pack_spans(lines: Lines, spans: Iterable[Span], tokens: int) -> list[Span]:
+def pack_spans(lines: Lines, spans: Iterable[LineRange], tokens: int) -> list[LineRange]:
     """Join consecutive spans into spans of at most about `tokens`; a span that is far too long is divided first."""
-    span_groups: list[list[Span]] = []
+    span_groups: list[list[LineRange]] = []
     for piece in (part for span in spans for part in _split_oversized(lines, span, tokens)):
         if span_groups and lines.size(span_groups[-1][0].start, piece.end) <= tokens:
             span_groups[-1].append(piece)
@@ -206,10 +206,10 @@ def pack_spans(lines: Lines, spans: Iterable[Span], tokens: int) -> list[Span]:
             span_groups.append([span_groups[-1].pop(), piece])
         else:
             span_groups.append([piece])
-    return _merge_small(lines, [Span(group[0].start, group[-1].end) for group in span_groups], tokens)
+    return _merge_small(lines, [LineRange(group[0].start, group[-1].end) for group in span_groups], tokens)
 
 
-def _is_introduction(lines: Lines, span: Span, next_span: Span, tokens: int) -> bool:
+def _is_introduction(lines: Lines, span: LineRange, next_span: LineRange, tokens: int) -> bool:
     """Tell whether a short span ends in a colon, and so belongs to what follows, if both fit into one chunk."""
     if (
         lines.size(span.start, span.end) > tokens * SMALL_FRACTION
@@ -220,8 +220,8 @@ def _is_introduction(lines: Lines, span: Span, next_span: Span, tokens: int) -> 
     return text.rstrip().endswith((":", "："))
 
 
-def _merge_small(lines: Lines, spans: Sequence[Span], tokens: int) -> list[Span]:
-    merged_spans: list[Span] = []
+def _merge_small(lines: Lines, spans: Sequence[LineRange], tokens: int) -> list[LineRange]:
+    merged_spans: list[LineRange] = []
     for span in spans:
         if merged_spans:
             previous = merged_spans[-1]
@@ -230,22 +230,22 @@ def _merge_small(lines: Lines, spans: Sequence[Span], tokens: int) -> list[Span]
                 < tokens * SMALL_FRACTION
             )
             if is_small and lines.size(previous.start, span.end) <= tokens * HARD_MAX:
-                merged_spans[-1] = Span(previous.start, span.end)
+                merged_spans[-1] = LineRange(previous.start, span.end)
                 continue
         merged_spans.append(span)
     return merged_spans
 
 
-def _split_oversized(lines: Lines, span: Span, tokens: int) -> list[Span]:
+def _split_oversized(lines: Lines, span: LineRange, tokens: int) -> list[LineRange]:
     if lines.size(span.start, span.end) <= tokens * HARD_MAX or span.start == span.end:
         return [span]
     paragraph_spans = split_paragraphs(lines, span)
     if len(paragraph_spans) == 1:
-        return [Span(number, number) for number in range(span.start, span.end + 1)]
+        return [LineRange(number, number) for number in range(span.start, span.end + 1)]
     return [piece for paragraph in paragraph_spans for piece in _split_oversized(lines, paragraph, tokens)]
 
 
-def split_paragraphs(lines: Lines, span: Span) -> list[Span]:
+def split_paragraphs(lines: Lines, span: LineRange) -> list[LineRange]:
     """Divide a span after runs of blank lines."""
     starts = [span.start]
     for number in range(span.start + 1, span.end + 1):
@@ -254,13 +254,13 @@ def split_paragraphs(lines: Lines, span: Span) -> list[Span]:
     return spans_from(starts, span.end)
 
 
-def spans_from(starts: Sequence[int], end: int) -> list[Span]:
+def spans_from(starts: Sequence[int], end: int) -> list[LineRange]:
     """Return the spans between ascending, distinct starts, the last one up to `end`."""
     stops = [*(start - 1 for start in starts[1:]), end]
-    return [Span(start, stop) for start, stop in zip(starts, stops, strict=True)]
+    return [LineRange(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def _make_chunks(lines: Lines, span: Span, title: str, tokens: int) -> list[Chunk]:
+def _make_chunks(lines: Lines, span: LineRange, title: str, tokens: int) -> list[Chunk]:
     start, end = span.start, span.end
     while start <= end and not lines[start].strip():
         start += 1
@@ -306,4 +306,4 @@ def chunk_faq(document: Document, tokens: int) -> list[Chunk]:
         last_line = max(number for number in range(1, len(lines) + 1) if lines[number].strip())
         return [Chunk("\n".join(lines.lines[first_line - 1 : last_line]).rstrip(), title, first_line, last_line)]
     document_section = Section((title,), 1, len(lines))
-    return to_chunks(lines, [document_section], tokens, lambda section: [Span(1, len(lines))])
+    return to_chunks(lines, [document_section], tokens, lambda section: [LineRange(1, len(lines))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from knowledge.chunking.lines import Lines, Section, Span, complete_paths, get_root_title, spans_from, to_chunks
+from knowledge.chunking.lines import LineRange, Lines, Section, complete_paths, get_root_title, spans_from, to_chunks
 from knowledge.ports import Chunk, Document
 
 _ATX = re.compile(r"(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
@@ -151,7 +151,7 @@ def _strip_markup(name: str) -> str:
     return " ".join(name.split()) or "(untitled)"
 
 
-def _split_blocks(lines: Lines, span: Span) -> list[Span]:
+def _split_blocks(lines: Lines, span: LineRange) -> list[LineRange]:
     """Divide a section into paragraphs, list items, fences and tables."""
     starts = [span.start]
     number = span.start

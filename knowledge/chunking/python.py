@@ -9,7 +9,16 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from knowledge.chunking.lines import SOFT_MAX, Lines, Section, Span, chunk_plain, get_root_title, spans_from, to_chunks
+from knowledge.chunking.lines import (
+    SOFT_MAX,
+    LineRange,
+    Lines,
+    Section,
+    chunk_plain,
+    get_root_title,
+    spans_from,
+    to_chunks,
+)
 from knowledge.chunking.tutorial import chunk_tutorial, is_tutorial
 from knowledge.ports import Chunk, Document
 
@@ -74,7 +83,7 @@ class _SectionCollector:
             self._add_definition(node, span, path)
         self._add_section(Section(path, start, end), statements)
 
-    def _add_definition(self, node: Definition, span: Span, path: tuple[str, ...]) -> None:
+    def _add_definition(self, node: Definition, span: LineRange, path: tuple[str, ...]) -> None:
         if not isinstance(node, ast.ClassDef):
             definition_path = (*path, node.name)
             self._add_section(Section(definition_path, span.start, span.end, _signature(node)), [node])
@@ -91,17 +100,17 @@ class _SectionCollector:
             self.sections.append(section)
             self._bodies[section] = body
 
-    def split(self, section: Section) -> list[Span]:
+    def split(self, section: Section) -> list[LineRange]:
         """Return the statement borders of a section."""
         return list(self._split_statements(self._bodies[section], section.start, section.end))
 
-    def _split_statements(self, body: Sequence[ast.stmt], start: int, end: int) -> Iterator[Span]:
+    def _split_statements(self, body: Sequence[ast.stmt], start: int, end: int) -> Iterator[LineRange]:
         regions = list(_statement_regions(self.lines, body, start, end))
         if not regions:
-            yield Span(start, end)
+            yield LineRange(start, end)
             return
         if regions[0][1].start > start:
-            yield Span(start, regions[0][1].start - 1)
+            yield LineRange(start, regions[0][1].start - 1)
         for node, span in regions:
             children = _child_statements(node)
             # Text below the first statement's line can be divided; statements that share one line cannot.
@@ -111,7 +120,9 @@ class _SectionCollector:
                 yield span
 
 
-def _statement_regions(lines: Lines, body: Sequence[ast.stmt], start: int, end: int) -> Iterator[tuple[ast.stmt, Span]]:
+def _statement_regions(
+    lines: Lines, body: Sequence[ast.stmt], start: int, end: int
+) -> Iterator[tuple[ast.stmt, LineRange]]:
     """Pair each statement with its lines: from the comments and decorators above it up to the next statement."""
     nodes: list[ast.stmt] = []
     starts: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from knowledge.chunking.lines import Lines, Section, Span, complete_paths, get_root_title, spans_from, to_chunks
+from knowledge.chunking.lines import LineRange, Lines, Section, complete_paths, get_root_title, spans_from, to_chunks
 from knowledge.ports import Chunk, Document
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
@@ -87,7 +87,7 @@ def _strip_markup(name: str) -> str:
     return " ".join(_MARKUP.sub(r"\2", _ROLE.sub(r"\1", name)).split()) or "(untitled)"
 
 
-def split_rst_blocks(lines: Lines, span: Span) -> list[Span]:
+def split_rst_blocks(lines: Lines, span: LineRange) -> list[LineRange]:
     """Divide a section where an unindented block or list item starts."""
     starts = [span.start]
     for number in range(span.start + 1, span.end + 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from knowledge.chunking.lines import Lines, Section, Span, complete_paths, get_root_title, spans_from, to_chunks
+from knowledge.chunking.lines import LineRange, Lines, Section, complete_paths, get_root_title, spans_from, to_chunks
 from knowledge.chunking.rst import parse_rst_sections, split_rst_blocks
 from knowledge.ports import Chunk, Document
 
@@ -59,7 +59,7 @@ class _Script:
         self.prose = prose
         self.rendered_lines = Lines(texts)
 
-    def split(self, section: Section, tokens: int) -> list[Span]:
+    def split(self, section: Section, tokens: int) -> list[LineRange]:
         starts = [
             section.start,
             *(cell_start for cell_start in self.cell_starts if section.start < cell_start <= section.end),

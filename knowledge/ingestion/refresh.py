@@ -16,7 +16,7 @@ from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import FaqSource, LinkedSource, SourceSettings
 from knowledge.ingestion.schedule import index_fingerprint, stored_sources
-from knowledge.ingestion.sync import Progress, SyncReport, refresh
+from knowledge.ingestion.sync import SyncProgress, SyncReport, refresh
 from knowledge.ports import Document, Embedder, Listing, Source, Store
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
@@ -25,11 +25,11 @@ from knowledge.stores.locked_store import LockedStore
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshStateRepository
 
-if TYPE_CHECKING:
-    from core.storage.refresh_state import RefreshStateRepository
 
 # Receives the names of the sources whose knowledge may have changed (at least one).
 ChangeCallback = Callable[[Collection[str]], Awaitable[None]]
+# Documents deleted in one commit.
+DELETE_BATCH_SIZE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ async def refresh_source(
     context: RefreshContext,
     name: str,
     *,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SyncProgress], None] | None = None,
     on_changed: ChangeCallback | None = None,
     read_slots: asyncio.Semaphore | None = None,
 ) -> SyncReport:
@@ -98,7 +98,7 @@ async def _sync(
     context: RefreshContext,
     source: Source,
     settings: SourceSettings,
-    on_progress: Callable[[Progress], None] | None,
+    on_progress: Callable[[SyncProgress], None] | None,
     on_first_batch: Callable[[], Awaitable[None]] | None,
 ) -> SyncReport:
     return await refresh(
@@ -117,7 +117,7 @@ async def refresh_sources(
     context: RefreshContext,
     names: Collection[str] = (),
     *,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SyncProgress], None] | None = None,
     on_changed: ChangeCallback | None = None,
 ) -> RefreshResult:
     """Bring the named sources up to date, one after the other; without names, all stored sources.
@@ -221,10 +221,6 @@ class _ConcurrencyLimited:
         return self._source.documents(listing, paths)
 
 
-# Documents deleted in one commit.
-DELETE_BATCH_SIZE = 2_000
-
-
 async def purge_removed_sources(
     store: Store, data_dir: Path, names_to_keep: Collection[str], refresh_states: RefreshStateRepository | None = None
 ) -> Sequence[str]:
@@ -258,5 +254,5 @@ async def _delete_documents(store: Store, name: str) -> int:
     while batch := list(islice(remaining_paths, DELETE_BATCH_SIZE)):
         await store.replace(name, batch, [])
     if paths:
-        await store.optimise()
+        await store.optimize()
     return len(paths)

@@ -52,7 +52,7 @@ class RefreshScheduler:
         refresh_states: RefreshStateRepository,
         on_changed: ChangeCallback,
         *,
-        meter: MetricsRecorder | None = None,
+        metrics_recorder: MetricsRecorder | None = None,
         poll_interval: timedelta = POLL_INTERVAL,
         retry_delay: timedelta = RETRY_DELAY,
     ) -> None:
@@ -60,7 +60,7 @@ class RefreshScheduler:
         self._context = context
         self._refresh_states = refresh_states
         self._on_changed = on_changed
-        self._meter = meter or MetricsRecorder()
+        self._metrics_recorder = metrics_recorder or MetricsRecorder()
         self._poll_interval = poll_interval
         self._retry_delay = retry_delay
         self._notify_lock = asyncio.Lock()
@@ -188,9 +188,9 @@ class RefreshScheduler:
         except (asyncio.CancelledError, StoreLocked):
             raise
         except Exception:
-            self._meter.record_refresh(name, "failed", time.monotonic() - started_at)
+            self._metrics_recorder.record_refresh(name, "failed", time.monotonic() - started_at)
             raise
-        self._meter.record_refresh(name, "stale" if report.stale else "succeeded", report.seconds)
+        self._metrics_recorder.record_refresh(name, "stale" if report.stale else "succeeded", report.seconds)
         _log(report)
 
     async def _load_state(self, name: str) -> RefreshState:

@@ -36,7 +36,7 @@ Stage = Literal["listing", "embedding", "writing", "done"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SyncProgress:
     """The progress of a refresh.
 
     `documents` counts those that have to be read; the rate is that of this refresh so far.
@@ -95,7 +95,7 @@ async def refresh(
     *,
     chunk_tokens: int,
     link: str = "",
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SyncProgress], None] | None = None,
     on_first_batch: Callable[[], Awaitable[None]] | None = None,
     batch_passages: int = BATCH_PASSAGES,
     swap_passages: int = SWAP_PASSAGES,
@@ -141,7 +141,7 @@ class _Refresh:
     batch_passages: int
     swap_passages: int
     throttle_factor: float
-    report_progress: Callable[[Progress], None]
+    report_progress: Callable[[SyncProgress], None]
     on_first_batch: Callable[[], Awaitable[None]] | None
     started_at: float = field(default_factory=time.monotonic)
     target_fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -250,7 +250,7 @@ class _Refresh:
         while (batch := await batches.get()) is not None:
             await self.store.replace(self.source.name, batch.paths, batch.rows, batch.empty)
             # After every batch: a first ingest takes minutes, and questions are answered from what is there already.
-            await self.store.optimise()
+            await self.store.optimize()
             if self.on_first_batch and not self.stored_documents and batch.rows:
                 await self.on_first_batch()
                 self.on_first_batch = None
@@ -259,7 +259,9 @@ class _Refresh:
         elapsed = time.monotonic() - self.started_at
         rate = self.embedded_count / elapsed if elapsed > 0 else 0.0
         self.report_progress(
-            Progress(self.source.name, stage, len(self.passage_counts), self.changed_count, self.embedded_count, rate)
+            SyncProgress(
+                self.source.name, stage, len(self.passage_counts), self.changed_count, self.embedded_count, rate
+            )
         )
 
     def _make_report(self, listing: Listing, deleted_paths: Collection[str]) -> SyncReport:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.settings import HttpApiSource, LiveSource, RemoteRagSource, SearchApiSource, SourceSettings
+from knowledge.live.cache_and_quota import DailyQuota
 from knowledge.live.http_api import HttpApi
-from knowledge.live.quota import DailyQuota
 from knowledge.live.remote_rag import RemoteRag
 from knowledge.live.search_api import to_http_api_source
 

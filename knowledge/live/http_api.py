@@ -14,8 +14,7 @@ from urllib.parse import quote
 from core.errors import SourceError
 from core.settings import HttpApiSource
 from core.types import Passage
-from knowledge.live.cache import LiveResult, ResultCache
-from knowledge.live.quota import DailyQuota
+from knowledge.live.cache_and_quota import DailyQuota, LiveResult, ResultCache
 from knowledge.web.addresses import SCHEMES, redact_url
 from knowledge.web.client import Request, Response, WebClient, resolve_secret, to_text
 

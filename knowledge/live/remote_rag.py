@@ -14,8 +14,7 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import RemoteRagSource
 from core.types import Passage
-from knowledge.live.cache import LiveResult, ResultCache
-from knowledge.live.quota import DailyQuota
+from knowledge.live.cache_and_quota import DailyQuota, LiveResult, ResultCache
 from knowledge.web.addresses import SCHEMES, redact_url
 from knowledge.web.client import Request, Response, WebClient, read_json, resolve_secret, to_line, to_text
 from knowledge.web.markup import strip_hidden_markup

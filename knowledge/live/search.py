@@ -70,7 +70,7 @@ class LiveSources:
     """The configured live sources. `similarity` gives the cosines of texts with a query.
 
     `data_dir` is where their requests are counted. Beside stored passages we wait at most `patience_s` seconds for
-    them (None: as long as each source's own limit). `metrics` counts how they answer.
+    them (None: as long as each source's own limit). `metrics_recorder` counts how they answer.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LiveSources:
         *,
         data_dir: Path | None = None,
         timeout_s: float | None = None,
-        metrics: MetricsRecorder | None = None,
+        metrics_recorder: MetricsRecorder | None = None,
     ) -> None:
         self._settings = {name: settings for name, settings in sources.items() if isinstance(settings, LiveSource)}
         self._sources = {name: open_live_source(name, sources[name], data_dir) for name in self._settings}
@@ -89,7 +89,7 @@ class LiveSources:
         }
         self._similarity = similarity
         self._timeout_s = timeout_s
-        self._metrics = metrics or MetricsRecorder()
+        self._metrics_recorder = metrics_recorder or MetricsRecorder()
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -171,7 +171,7 @@ class LiveSources:
             outcome = "failed"
             raise
         finally:
-            self._metrics.record_live_call(retriever.name, outcome, time.monotonic() - started_at)
+            self._metrics_recorder.record_live_call(retriever.name, outcome, time.monotonic() - started_at)
         return passages
 
     async def close(self) -> None:

@@ -77,9 +77,9 @@ class ExpiryFilteringStore:
         """Do as the store does."""
         await self._store.replace(source, paths, rows, empty)
 
-    async def optimise(self) -> None:
+    async def optimize(self) -> None:
         """Do as the store does."""
-        await self._store.optimise()
+        await self._store.optimize()
 
     async def close(self) -> None:
         """Leave the store open: who opened it closes it."""

@@ -40,7 +40,7 @@ class KnowledgeLibrary:
         store: Store,
         embedder: Embedder,
         *,
-        meter: MetricsRecorder | None = None,
+        metrics_recorder: MetricsRecorder | None = None,
         embedder_cooldown_s: float = EMBEDDER_COOLDOWN_S,
     ) -> None:
         self._agents = settings.retrieval_agents()
@@ -56,7 +56,7 @@ class KnowledgeLibrary:
             self.similarity,
             data_dir=settings.data_dir,
             timeout_s=LIVE_TIME_SHARE * settings.budget.search * settings.budget.deadline_s,
-            metrics=meter,
+            metrics_recorder=metrics_recorder,
         )
         self._live_agents = [
             name

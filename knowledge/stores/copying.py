@@ -55,7 +55,7 @@ async def copy_source(
     if deleted_paths:
         await target.replace(source, deleted_paths, [])
     if changed_documents or deleted_paths:
-        await target.optimise()
+        await target.optimize()
     unchanged_count = len(origin_documents) - len(changed_documents)
     return CopyReport(
         source,

@@ -28,10 +28,10 @@ class LockedStore:
         async with writing_lock(self._data_dir):
             await self._store.replace(source, paths, rows, empty)
 
-    async def optimise(self) -> None:
+    async def optimize(self) -> None:
         """Bring files and indexes up to date when it is our turn."""
         async with writing_lock(self._data_dir):
-            await self._store.optimise()
+            await self._store.optimize()
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int

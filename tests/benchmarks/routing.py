@@ -26,7 +26,7 @@ async def measure(folder: Path) -> list[Figure]:
     names = [f"agent-{number}" for number in range(AGENTS)]
     for number, name in enumerate(names):
         await store.replace(name, ["all.md"], _rows(name, number, embedder.dimension))
-    await store.optimise()
+    await store.optimize()
     library = KnowledgeLibrary(_settings(names, folder), store, embedder)
     started = time.perf_counter()
     await library.load()

@@ -76,10 +76,10 @@ async def _process(job: str, folder: Path) -> bytes:
 
 
 async def fill(store: Store, count: int) -> None:
-    """Put about so many passages into a store, as a refresh does it: in batches, optimised at the end."""
+    """Put about so many passages into a store, as a refresh does it: in batches, optimized at the end."""
     for source, rows in batches(count):
         await store.replace(source, {row.passage.path for row in rows}, rows)
-    await store.optimise()
+    await store.optimize()
 
 
 @dataclass

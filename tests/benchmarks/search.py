@@ -33,7 +33,7 @@ async def measure(folder: Path) -> list[Figure]:
     topics = np.random.default_rng(1).normal(size=(300, embedder.dimension)).astype(np.float32)
     for batch in range(PASSAGES // 2000):
         await store.replace("code", [f"{batch}.py"], [_row(dice, words, topics, batch, at) for at in range(2000)])
-    await store.optimise()
+    await store.optimize()
     # What a docstring promises is much like what somebody asks for.
     queries = dice.sample(sorted(set(FIRST_SENTENCE.findall(text))), QUERIES)
 

@@ -21,7 +21,7 @@ from knowledge.ports import Store
 from knowledge.stores.copying import copy_source
 from knowledge.stores.lance.store import open_lance
 from knowledge.stores.weaviate import open_weaviate
-from knowledge.stores.weaviate.connection import connect
+from knowledge.stores.weaviate.client import connect
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.passages import DIMENSION, SOURCES, Query, queries
 from tests.benchmarks.scale import AT_ONCE, LIMIT, fill, searched
@@ -101,7 +101,7 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
             Figure(f"stores: copied {what}, after a kill at {killed:.1f} s", time.perf_counter() - began, "s")
         )
         store = await _open(target)
-        await store.optimise()
+        await store.optimize()
         missing = 0
         for source in SOURCES:
             held, copied = await files.manifest(source), await store.manifest(source)

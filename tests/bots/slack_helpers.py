@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.errors import SlackIntervals
+from bots.slack.connection import SlackIntervals
 from core.errors import StoreError
 from core.settings import Secret, SlackSettings
 from core.types import ConversationKey, Message

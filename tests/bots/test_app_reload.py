@@ -34,8 +34,8 @@ class Watched:
     ) -> None:
         await self.store.replace(source, paths, rows, empty)
 
-    async def optimise(self) -> None:
-        await self.store.optimise()
+    async def optimize(self) -> None:
+        await self.store.optimize()
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int

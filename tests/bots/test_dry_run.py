@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from bots.common.dry_run import JOURNAL_COPY_NAME
-from bots.common.proactive import make_read_only
+from bots.common.dry_run import JOURNAL_COPY_NAME, make_read_only
 from bots.daemon.runner import run
 from core.errors import PlatformError
 from core.observability.logs import configure_logs

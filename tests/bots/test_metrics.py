@@ -273,7 +273,7 @@ async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer)
     metrics = PrometheusMetrics(30)
     for fault, patience_s in (("", 30), ("broken", 30), ("slow", 0.3)):
         web.fault = fault
-        live = LiveSources(sources, similarity, timeout_s=patience_s, metrics=metrics)
+        live = LiveSources(sources, similarity, timeout_s=patience_s, metrics_recorder=metrics)
         await live.search_with_stored(["web"], "How?", stored())
         await live.close()
     counted = metrics.render(DaemonStatus()).decode()

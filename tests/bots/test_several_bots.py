@@ -562,7 +562,7 @@ class TestConfiguration:
 
 LOADING = """
 from concurrent.futures import ThreadPoolExecutor
-from bots.{platform}.loading import load_client
+from bots.{platform}.adapter import load_client
 with ThreadPoolExecutor(4) as threads:
     clients = list(threads.map(lambda _: load_client(), range(4)))
 assert len(set(clients)) == 1

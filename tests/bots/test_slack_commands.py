@@ -13,8 +13,8 @@ import pytest
 
 from bots.slack.adapter import SlackAdapter
 from bots.slack.commands import AdministratorCache
+from bots.slack.connection import Unreachable
 from bots.slack.convert import parse_subcommand
-from bots.slack.errors import Unreachable
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bots.slack.adapter import SlackAdapter
-from bots.slack.errors import SlackIntervals
+from bots.slack.connection import SlackIntervals
 from core.ports import Sink
 from core.settings import Settings
 from core.storage.messages import Journal

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bots.telegram.adapter import TelegramAdapter, identify
-from bots.telegram.errors import TelegramIntervals
+from bots.telegram.connection import TelegramIntervals
 from core.errors import PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Message

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from bots.telegram.adapter import load_client
 from bots.telegram.convert import Identity, Ignored, to_message
-from bots.telegram.loading import load_client
 from core.types import ConversationKey, Message
 from tests.peers.telegram_text import find_entities, units
 

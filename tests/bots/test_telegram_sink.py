@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bots.telegram.adapter import TelegramAdapter
-from bots.telegram.errors import TelegramIntervals
+from bots.telegram.connection import TelegramIntervals
 from bots.telegram.sink import TelegramSink
 from core.errors import MessageDeleted, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings

@@ -14,8 +14,7 @@ from sqlalchemy import select
 
 from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
-from bots.discord.adapter import DiscordAdapter
-from bots.discord.typing import TypingTracker
+from bots.discord.adapter import DiscordAdapter, TypingTracker
 from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.processor import MessageProcessor
 from core.ports import Sink

@@ -18,7 +18,7 @@ from bots.daemon.adapters import JournalOffsets, JournalPositions
 from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
-from bots.telegram.errors import TelegramIntervals as TelegramPace
+from bots.telegram.connection import TelegramIntervals as TelegramPace
 from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.bots import discord_helpers, slack_helpers

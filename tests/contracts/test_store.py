@@ -30,7 +30,7 @@ from knowledge.ports import PassageRow, Store, Vectors
 from knowledge.stores.lance.store import MAX_VECTOR_BYTES, open_lance
 from knowledge.stores.lance.table import MIN_INDEXED_ROWS
 from knowledge.stores.weaviate import open_weaviate
-from knowledge.stores.weaviate.connection import connect
+from knowledge.stores.weaviate.client import connect
 
 DIMENSION = 16
 WORDS = [f"word{number}" for number in range(60)]
@@ -178,7 +178,7 @@ async def test_a_store_that_was_never_written_is_empty(store: Store) -> None:
     assert await store.manifest("docs") == {}
     assert await store.search("word", unit(1), ["docs"], 5) == []
     assert (await store.vectors("docs")).shape == (0, DIMENSION)
-    await store.optimise()
+    await store.optimize()
     await store.replace("docs", ["gone.md"], [])
 
 
@@ -262,26 +262,26 @@ async def test_thousands_of_paths_in_one_commit(store: Store) -> None:
     assert await store.manifest("docs") == {}
 
 
-@pytest.mark.parametrize("optimised", [True, False])
+@pytest.mark.parametrize("optimized", [True, False])
 @pytest.mark.parametrize("count", [400, MIN_INDEXED_ROWS + 500])
-async def test_both_scores_are_true(store: Store, count: int, optimised: bool) -> None:
+async def test_both_scores_are_true(store: Store, count: int, optimized: bool) -> None:
     ours, theirs = random_rows(count), random_rows(50, source="other", seed=2)
     await put(store, ours)
     await put(store, theirs, "other")
-    if optimised:
-        await store.optimise()
+    if optimized:
+        await store.optimize()
     limit, query, vector = 25, "word1 word7 word30 word1 unknown", unit(5)
     found = await store.search(query, vector, ["docs"], limit)
     lexical = bm25([*ours, *theirs], query)
     dense = {one.passage.id: float(one.vector @ vector) for one in ours}
     for passage in found:
         assert passage.similarity == pytest.approx(dense[passage.id], abs=1e-5)
-        # Until `optimise` the word statistics are those of the indexed rows.
+        # Until `optimize` the word statistics are those of the indexed rows.
         assert (passage.lexical > 0) == (lexical[passage.id] > 0)
-        assert not optimised or passage.lexical == pytest.approx(lexical[passage.id], rel=1e-4)
+        assert not optimized or passage.lexical == pytest.approx(lexical[passage.id], rel=1e-4)
     identifiers = {passage.id for passage in found}
     assert len(found) == len(identifiers) <= 2 * limit
-    if optimised:
+    if optimized:
         best_words = sorted((lexical[name] for name in dense), reverse=True)[:limit]
         assert sorted((one.lexical for one in found), reverse=True)[:limit] == pytest.approx(best_words, rel=1e-4)
     nearest = sorted(dense, key=lambda name: -dense[name])[:limit]
@@ -300,7 +300,7 @@ async def test_only_the_sources_asked_for(store: Store) -> None:
 async def test_a_small_source_beside_a_big_one_is_searched_completely(store: Store) -> None:
     await put(store, random_rows(MIN_INDEXED_ROWS + 100))
     await put(store, random_rows(7, source="small", seed=9), "small")
-    await store.optimise()
+    await store.optimize()
     assert len(await store.search("", unit(3), ["small"], 10)) == 7
 
 
@@ -352,7 +352,7 @@ async def test_a_reader_never_sees_half_a_replacement(place: Place, store: Store
         for number in range(1, 20):
             await put(store, version(number))
             if number % 7 == 0:
-                await store.optimise()
+                await store.optimize()
         done.set()
     assert seen == {5, 10}
 
@@ -360,7 +360,7 @@ async def test_a_reader_never_sees_half_a_replacement(place: Place, store: Store
 async def test_knowledge_outlives_the_process(place: Place) -> None:
     async with opened(place) as store:
         await put(store, random_rows(100))
-        await store.optimise()
+        await store.optimize()
     async with opened(place) as store:
         assert len(await store.manifest("docs")) == 20
         assert len(await store.search("word1", unit(1), ["docs"], 10)) > 0
@@ -421,7 +421,7 @@ async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_
     for edition in ("second", "third"):
         changed = replace(rows[0].passage, title=edition, text=f"{edition} text")
         await put(store, [PassageRow(changed, rows[0].fingerprint, edition, unit(77)), *rows[1:]])
-        await store.optimise()
+        await store.optimize()
         found = await store.search(edition, unit(77), ["docs"], 9)
         assert len(found) == len({one.id for one in found}) == 6
         best = max(found, key=lambda one: one.similarity)
@@ -437,7 +437,7 @@ async def test_damage_is_reported_with_the_way_out(directory: Path, folder: str,
     # A table in memory does without its indexes: only one that is searched on the disk notices all of this.
     async with opened(directory, memory_bytes=0) as store:
         await put(store, random_rows(50))
-        await store.optimise()
+        await store.optimize()
     for path in [path for path in (directory / "passages.lance" / folder).rglob("*") if path.is_file()]:
         if damage == "cut":
             os.truncate(path, path.stat().st_size // 2)
@@ -486,7 +486,7 @@ async def main(place, job):
                 await put(store, random_rows(150, seed=number + 2, per_document=50))
                 print(place, flush=True)
                 if number % 3 == 2:
-                    await store.optimise()
+                    await store.optimize()
 
 async def all_at_once(places, job):
     await asyncio.gather(*(main(place, job) for place in places))

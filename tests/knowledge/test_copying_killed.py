@@ -30,7 +30,7 @@ WORDS = "word1 word2 word3 word5 word9"
 # What the process has announced when it is killed, how often, and how many seconds later.
 FILE_MOMENTS = (
     *(("replacing", 1, 0.0), ("replacing", 1, 0.006), ("replacing", 2, 0.012), ("replaced", 2, 0.0)),
-    *(("deleting", 1, 0.0), ("optimising", 1, 0.0)),
+    *(("deleting", 1, 0.0), ("optimizing", 1, 0.0)),
 )
 SERVER_MOMENTS = (
     *(("replacing", 1, delay) for delay in (0.0, 0.03, 0.08, 0.2)),
@@ -54,9 +54,9 @@ class Announced:
         await self._store.replace(source, paths, rows, empty)
         await _announced("replaced")
 
-    async def optimise(self) -> None:
-        await _announced("optimising")
-        await self._store.optimise()
+    async def optimize(self) -> None:
+        await _announced("optimizing")
+        await self._store.optimize()
 
 
 async def _announced(what: str) -> None:
@@ -99,7 +99,7 @@ async def _filled(place: Place) -> Mapping[str, StoredDocument]:
     async with opened(place) as origin:
         rows = random_rows(DOCUMENTS * EACH, per_document=EACH)
         await origin.replace("docs", {one.passage.path for one in rows}, rows, {"empty.md": "e"})
-        await origin.optimise()
+        await origin.optimize()
         return await origin.manifest("docs")
 
 
@@ -158,7 +158,7 @@ async def _killed_over_and_over(
         # Whatever a kill left undone was seen to be missing.
         assert done.copied == sum(there.get(path) != held for path, held in wanted.items())
         assert done.deleted == len(there.keys() - wanted.keys())
-        await other.optimise()
+        await other.optimize()
         assert await other.manifest("docs") == wanted
         found = await _found(other)
         assert found.keys() == answers.keys()

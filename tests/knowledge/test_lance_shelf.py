@@ -113,7 +113,7 @@ async def test_rows_that_are_gone_are_nobodys_until_optimising_takes_them_away(s
     assert (await store.manifest("docs"))["a.md"].passage_count == 5
     for number in range(MAX_FRAGMENTS + 1):
         await store.replace("other", [f"{number}.md"], rows(1, f"{number}.md", 1000 + number, "other"))
-    await store.optimise()
+    await store.optimize()
     assert await table.count_rows(GONE_ROWS) == 0
     assert await table.count_rows() == 5 + MAX_FRAGMENTS + 1
     assert len(await store.search("common", None, ["docs"], 50)) == 5

@@ -13,7 +13,7 @@ from core.errors import SourceError
 from core.settings import Settings, SourceSettings
 from knowledge.ingestion.sync import refresh
 from knowledge.live import open_live_source
-from knowledge.live.cache import LiveResult, ResultCache
+from knowledge.live.cache_and_quota import LiveResult, ResultCache
 from knowledge.live.http_api import HttpApi
 from knowledge.live.search import LiveSources
 from knowledge.ports import Store

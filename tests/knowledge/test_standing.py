@@ -19,7 +19,7 @@ from core.settings.loader import load_settings
 from core.types import Passage
 from knowledge.ingestion.refresh import RefreshContext, refresh_sources
 from knowledge.ingestion.sync import SyncReport, refresh
-from knowledge.live.quota import DailyQuota
+from knowledge.live.cache_and_quota import DailyQuota
 from knowledge.live.search import deduplicate
 from knowledge.ports import Document, Listing, Store
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersions

@@ -12,7 +12,7 @@ import pytest
 from core.errors import EmbeddingError, StoreError, StoreLocked
 from core.runtime.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
 from core.text.tokens import query_tokens
-from knowledge.ingestion.sync import Progress, SyncReport, make_passage_id, refresh
+from knowledge.ingestion.sync import SyncProgress, SyncReport, make_passage_id, refresh
 from knowledge.ports import PassageRow, Store
 from tests.knowledge.conftest import DictSource, WordEmbedder
 
@@ -150,7 +150,7 @@ async def test_staleness_is_passed_on(source: DictSource, store: Store, embedder
 
 async def test_progress_is_told(source: DictSource, store: Store, embedder: WordEmbedder, markdown: Markdown) -> None:
     source.texts = {f"{number}.md": markdown(*["apple"] * 8) for number in range(100)}
-    told: list[Progress] = []
+    told: list[SyncProgress] = []
     report = await refresh(source, store, embedder, chunk_tokens=200, on_progress=told.append)
     assert [told[0].stage, told[-1].stage] == ["listing", "done"]
     assert len([one for one in told if one.stage == "embedding"]) > 3
@@ -165,7 +165,7 @@ class Interrupted:
     def __init__(self, store: Store, batch: int, action: Callable[[], None]) -> None:
         self._store, self._left, self._action = store, batch, action
         self.manifest, self.search, self.vectors = store.manifest, store.search, store.vectors
-        self.optimise, self.close = store.optimise, store.close
+        self.optimize, self.close = store.optimize, store.close
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None

@@ -26,7 +26,7 @@ class Counted:
         self._store, self._left = store, fail_after
         self.commits: list[int] = []
         self.manifest, self.search, self.vectors = store.manifest, store.search, store.vectors
-        self.optimise, self.close = store.optimise, store.close
+        self.optimize, self.close = store.optimize, store.close
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None

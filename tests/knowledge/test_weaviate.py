@@ -26,10 +26,11 @@ from knowledge.stores import open_store
 from knowledge.stores.copying import copy_source
 from knowledge.stores.lance.store import LanceStore, open_lance
 from knowledge.stores.weaviate import WeaviateStore, open_weaviate
-from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.connection import RECOMMENDED_VERSION, connect
+from knowledge.stores.weaviate.client import RECOMMENDED_VERSION, Cluster, connect
 from knowledge.stores.weaviate.errors import explain_error
-from knowledge.stores.weaviate.rows import (
+from knowledge.stores.weaviate.schema import (
+    DOCUMENTS,
+    PASSAGES,
     SLOT_COUNT,
     Commit,
     NewObject,
@@ -41,7 +42,6 @@ from knowledge.stores.weaviate.rows import (
     make_passage_objects,
     slot_ranges,
 )
-from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES
 from knowledge.stores.weaviate.writer_lease import hold_lease
 from tests.contracts.test_store import DIMENSION, forget, put, random_rows, row, unit, weaviate_settings
 
@@ -428,7 +428,7 @@ async def same(one: Store, other: Store) -> None:
     assert await one.manifest("docs") == await other.manifest("docs")
     found = []
     for store in (one, other):
-        await store.optimise()
+        await store.optimize()
         passages = await store.search("word1 word5 word9", unit(4), ["docs"], 100)
         plain = {passage.id: (passage.text, passage.title, passage.url, passage.start_line) for passage in passages}
         scores = {passage.id: (passage.similarity, passage.lexical) for passage in passages}

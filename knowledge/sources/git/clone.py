@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
 from core.errors import SourceError
+from core.observability.logs import get_logger
 from core.runtime.locks import file_lock
 from core.settings import GitSource
-from knowledge.sources.common.documents import redact_credentials
+from knowledge.sources.common.documents import redact_credentials, unusable_reason
+from knowledge.sources.common.state_files import read_json, write_atomically
 from knowledge.sources.git.access import build_access, get_advice
 from knowledge.sources.git.command import Git, GitError, GitTimeout
 from knowledge.sources.git.state import (
@@ -31,14 +34,18 @@ from knowledge.sources.git.state import (
 )
 
 _NON_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
+# Raise it when the rules for what can be used change.
+_FORMAT = 1
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_MAX_LFS_POINTER_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Tips:
-    """The commit of every branch of a source; `stale` says why they are not the newest, or is empty."""
+class BranchCommits:
+    """The commit of every branch of a source; `stale_reason` says why they are not the newest, or is empty."""
 
     commits: Mapping[str, str]
-    stale: str = ""
+    stale_reason: str = ""
 
 
 class GitClone:
@@ -54,7 +61,7 @@ class GitClone:
         self._display_url = redact_credentials(settings.url)
         self._access = build_access(name, settings)
 
-    async def refresh(self) -> Tips:
+    async def refresh(self) -> BranchCommits:
         """Bring the clone up to date, where no other source has just done it.
 
         Raises `SourceError` when there is no state at all, or the remote has no such branch.
@@ -64,17 +71,17 @@ class GitClone:
             if state is None:
                 return await self._recreate(None)
             try:
-                stale = await self._update(state)
-                return Tips(await self._commits(), stale)
+                stale_reason = await self._update(state)
+                return BranchCommits(await self._commits(), stale_reason)
             except GitError:
                 return await self._recreate(state)
 
-    async def recreate(self) -> Tips:
+    async def recreate(self) -> BranchCommits:
         """Replace the clone by a new one. Raises `SourceError`; the old one then stays."""
         async with self._exclusive_access():
             return await self._recreate(await asyncio.to_thread(read_state, self.directory))
 
-    async def remote_commit(self) -> str:
+    async def get_first_remote_commit(self) -> str:
         """Ask the remote which commit the first branch is at, and change nothing. Raises `SourceError`."""
         git = Git(self.directory, self._timeout, self._access)
         commits = []
@@ -114,7 +121,7 @@ class GitClone:
         await asyncio.to_thread(write_state, self.directory, state)
         return ""
 
-    async def _recreate(self, old_state: CloneState | None) -> Tips:
+    async def _recreate(self, old_state: CloneState | None) -> BranchCommits:
         state = CloneState(self._display_url, followers=old_state.followers if old_state else {})
         new_directory = self.directory.with_name(f"{self.directory.name}.new")
         try:
@@ -125,7 +132,7 @@ class GitClone:
             state.follow(self.name, self._branches)
             await asyncio.to_thread(write_state, new_directory, state)
             await asyncio.to_thread(_replace_directory, new_directory, self.directory)
-            return Tips(await self._commits())
+            return BranchCommits(await self._commits())
         except GitError as error:
             raise await self._to_source_error(error, new_directory) from error
         finally:
@@ -251,3 +258,59 @@ def _replace_directory(new_directory: Path, directory: Path) -> None:
         shutil.rmtree(old_directory, ignore_errors=True)
     else:
         old_directory.unlink(missing_ok=True)
+
+
+class BlobCheckCache:
+    """The check results of one source's blobs, kept in a file between refreshes."""
+
+    def __init__(self, name: str, file: Path) -> None:
+        self._name = name
+        self._file = file
+        self._reasons: dict[str, str] | None = None
+
+    async def check(self, git: Git, blobs: Collection[str], binary_blobs: Collection[str]) -> Mapping[str, str]:
+        """Return why each blob is unusable, or an empty text; `binary_blobs` may be binary. Missing blobs are left out.
+
+        Raises `GitError` when the repository is damaged.
+        """
+        cached = await asyncio.to_thread(self._read) if self._reasons is None else self._reasons
+        keys = {blob: f"{blob}+" if blob in binary_blobs else blob for blob in blobs}
+        reasons = {key: cached[key] for key in keys.values() if key in cached}
+        async with aclosing(git.blobs(sorted(blob for blob, key in keys.items() if key not in reasons))) as contents:
+            async for blob, data in contents:
+                reasons[keys[blob]] = blob_unusable_reason(data, allow_binary=blob in binary_blobs)
+        if reasons != cached:
+            await asyncio.to_thread(self._write, reasons)
+        self._reasons = reasons
+        return {blob: reasons[key] for blob, key in keys.items() if key in reasons}
+
+    async def clear(self) -> None:
+        """Look at everything again the next time."""
+        self._reasons = {}
+        await asyncio.to_thread(self._write, {})
+
+    def _read(self) -> dict[str, str]:
+        try:
+            data = read_json(self._file)
+            if data["format"] != _FORMAT:
+                return {}
+            return {str(key): str(reason) for reason, keys in data["faults"].items() for key in keys}
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):
+            # Never written, or damaged: everything is looked at again.
+            return {}
+
+    def _write(self, reasons: Mapping[str, str]) -> None:
+        keys_by_reason: dict[str, list[str]] = {}
+        for key, reason in reasons.items():
+            keys_by_reason.setdefault(reason, []).append(key)
+        try:
+            write_atomically(self._file, json.dumps({"format": _FORMAT, "faults": keys_by_reason}))
+        except OSError as error:
+            get_logger(__name__).warning("source.not_remembered", source=self._name, error=str(error))
+
+
+def blob_unusable_reason(data: bytes, *, allow_binary: bool) -> str:
+    """Return why content cannot be used, or an empty text."""
+    if len(data) <= _MAX_LFS_POINTER_BYTES and data.startswith(_LFS_POINTER):
+        return "LFS pointer"
+    return unusable_reason(data, allow_binary=allow_binary)

@@ -22,8 +22,7 @@ from knowledge.sources.common.documents import (
     redact_credentials,
 )
 from knowledge.sources.formats import read_document
-from knowledge.sources.git.blob_checks import BlobCheckCache
-from knowledge.sources.git.clone import GitClone, Tips, unknown_branch_message
+from knowledge.sources.git.clone import BlobCheckCache, BranchCommits, GitClone, unknown_branch_message
 from knowledge.sources.git.command import Git, GitError
 
 MISSING = "not in the repository"
@@ -117,14 +116,14 @@ class GitRepository:
     async def listing(self) -> Listing:
         """Fetch and list. Raises `SourceError` when there is nothing to list; an unreachable remote makes it stale."""
         try:
-            tips = await self._clone.refresh() if self._clone else await self._local_tips()
-            return await self._list(tips)
+            branch_commits = await self._clone.refresh() if self._clone else await self._local_branch_commits()
+            return await self._list(branch_commits)
         except GitError as error:
             if self._clone is None:
                 raise SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.") from error
-        tips = await self._clone.recreate()
+        branch_commits = await self._clone.recreate()
         try:
-            return await self._list(tips)
+            return await self._list(branch_commits)
         except GitError as error:
             raise SourceError(
                 f"source {self.name}: the new clone of {self._display_url} is damaged: {error}."
@@ -154,9 +153,9 @@ class GitRepository:
     async def latest_commit(self) -> str:
         """Return the commit that the first branch is at, changing nothing; a remote is asked. Raises `SourceError`."""
         if self._clone:
-            return await self._clone.remote_commit()
+            return await self._clone.get_first_remote_commit()
         try:
-            return (await self._local_tips()).commits[self._branches[0]]
+            return (await self._local_branch_commits()).commits[self._branches[0]]
         except GitError as error:
             raise SourceError(f"source {self.name}: {self._display_url} cannot be read: {error}.") from error
 
@@ -197,9 +196,9 @@ class GitRepository:
             raise SourceError(f"source {self.name}: {path} is not a git repository. Check url, or use kind: files.")
         return directory
 
-    async def _list(self, tips: Tips) -> Listing:
+    async def _list(self, branch_commits: BranchCommits) -> Listing:
         git = self._git()
-        trees = {branch: await self._read_tree(git, commit) for branch, commit in tips.commits.items()}
+        trees = {branch: await self._read_tree(git, commit) for branch, commit in branch_commits.commits.items()}
         blobs = {blob for tree in trees.values() for blob in tree.blobs.values()}
         binary_blobs = {blob for tree in trees.values() for blob in tree.binary_blobs}
         reasons = await self._check_cache.check(git, blobs, binary_blobs)
@@ -222,9 +221,9 @@ class GitRepository:
             problem = f"source {self.name}: {self._display_url} has no file that can be used (skipped: {counts})"
             raise SourceError(f"{problem}. Check branch, include and exclude.")
         revision = " ".join(
-            f"{branch}={commit}" if is_multi_branch else commit for branch, commit in tips.commits.items()
+            f"{branch}={commit}" if is_multi_branch else commit for branch, commit in branch_commits.commits.items()
         )
-        return Listing(fingerprints, revision, dict(skipped), tips.stale)
+        return Listing(fingerprints, revision, dict(skipped), branch_commits.stale_reason)
 
     async def _read_tree(self, git: Git, commit: str) -> Tree:
         """Return the files of a commit, as far as can be told without their content. Raises `GitError`."""
@@ -238,9 +237,9 @@ class GitRepository:
             )
         return tree
 
-    async def _local_tips(self) -> Tips:
+    async def _local_branch_commits(self) -> BranchCommits:
         git = self._git()
-        return Tips({branch: await self._local_commit(git, branch) for branch in self._branches})
+        return BranchCommits({branch: await self._local_commit(git, branch) for branch in self._branches})
 
     async def _local_commit(self, git: Git, branch: str) -> str:
         kinds = ("heads", "tags", "remotes/origin")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from core.runtime.tasks import CpuTurnstile
 from core.types import Passage
 from knowledge.ports import Vectors
-from knowledge.stores.lance.lancedb_import import trim_memory
+from knowledge.stores.lance.lancedb_api import trim_memory
 from knowledge.stores.lance.segment import (
     IDENTITY_COLUMNS,
     SEGMENT_COLUMNS,

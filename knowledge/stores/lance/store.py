@@ -18,8 +18,14 @@ import numpy as np
 from core.errors import StoreError, StoreMismatch
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument, Vectors
-from knowledge.stores.lance.errors import describe_mismatch, explain_error, map_errors, validate_vectors
-from knowledge.stores.lance.lancedb_import import import_lancedb, trim_memory
+from knowledge.stores.lance.lancedb_api import (
+    describe_mismatch,
+    explain_error,
+    import_lancedb,
+    map_errors,
+    trim_memory,
+    validate_vectors,
+)
 from knowledge.stores.lance.segment import PASSAGE_COLUMNS, to_vectors
 from knowledge.stores.lance.snapshot import Snapshot, SnapshotLoader, quote_sql, to_sql_list
 from knowledge.stores.lance.table import (
@@ -39,7 +45,7 @@ TABLE_NAME = "passages"
 SCHEMA_VERSION = "1"
 # Tables whose vectors fit are searched in memory: 131,000 passages of 384 numbers. Texts and words take as much again.
 MAX_VECTOR_BYTES = 192 << 20
-# A damaged index can make LanceDB wait for ever. Reads take milliseconds, writes and optimising minutes at most.
+# A damaged index can make LanceDB wait for ever. Reads take milliseconds, writes and optimizing minutes at most.
 READ_TIMEOUT_S, WRITE_TIMEOUT_S = 20.0, 900.0
 VERSION_RETENTION = timedelta(hours=1)
 CONSISTENCY_INTERVAL = timedelta(seconds=1)
@@ -158,7 +164,7 @@ class LanceStore:
     ) -> Sequence[Passage]:
         """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, each with both true scores.
 
-        BM25 counts words over all sources; in a table too large for memory, between `replace` and `optimise` over those
+        BM25 counts words over all sources; in a table too large for memory, between `replace` and `optimize` over those
         of the indexed rows.
         """
         if not sources or not (tokens or vector is not None):
@@ -169,7 +175,7 @@ class LanceStore:
         """Return all vectors of a source, shape (passages, dimension), float32."""
         return await self._read(lambda snapshot: snapshot.vectors(source), np.empty((0, self._dimension), np.float32))
 
-    async def optimise(self) -> None:
+    async def optimize(self) -> None:
         """Merge small files and bring the indexes up to date; versions older than an hour go.
 
         Without it searches in a table too large for memory get slower with every `replace`; a table in memory is left

@@ -14,7 +14,7 @@ from knowledge.stores.lance.segment import PASSAGE_COLUMNS, PLACEHOLDER_PREFIX
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The source of a row that is deleted in all but name: nobody asks for it, and the next `optimise` takes it away. To
+# The source of a row that is deleted in all but name: nobody asks for it, and the next `optimize` takes it away. To
 # delete rows in the commit that writes others, LanceDB would join the whole table with them, vectors and all: 200 MB
 # and three times the work at 100,000 passages.
 TOMBSTONE_SOURCE = ""
@@ -99,7 +99,7 @@ async def fits_in_memory(table: Any, dimension: int, memory_bytes: int) -> bool:
 
 
 async def needs_no_optimize(table: Any) -> bool:
-    """Return whether a table that is searched in memory need not be optimised yet: optimising rewrites all of it."""
+    """Return whether a table that is searched in memory need not be optimized yet: optimizing rewrites all of it."""
     fragment_count: int = (await table.stats())["fragment_stats"]["num_fragments"]
     return fragment_count <= MAX_FRAGMENTS
 

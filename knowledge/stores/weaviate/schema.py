@@ -1,10 +1,23 @@
-"""The two collections as Weaviate is told about them. What is only read is not indexed."""
+"""What the Weaviate store keeps: collections, names, keys, and what a reader may see.
+
+Two collections: one with a passage per object, one with everything else: a document per object (path, fingerprint), a
+commit and a claim per source, and a label that says which model made the vectors. Their keys are made from what they
+stand for, so that writing an object again replaces it. Properties that are only read are not indexed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.settings import WeaviateSettings
+from core.types import Passage
+from knowledge.ports import PassageRow, Vectors
 
 if TYPE_CHECKING:
     from weaviate.classes.config import Property
@@ -12,6 +25,11 @@ if TYPE_CHECKING:
 PASSAGES, DOCUMENTS = "Passages", "Documents"
 # BM25 as everywhere else in this program.
 BM25_K1, BM25_B = 1.2, 0.75
+SCHEMA_VERSION = "1"
+PASSAGE_PROPERTIES = ("source", "path", "title", "text", "url", "kind", "start_line", "end_line")
+# Objects are read in pages by ranges of a number that is spread evenly: a cursor of Weaviate's knows no filter.
+SLOT_COUNT = 1 << 31
+KEY_NAMESPACE = uuid.UUID("6f0a5f0e-3c5f-5d0b-9a52-4d3c1f0c7b11")
 
 
 def make_collection_config(name: str, settings: WeaviateSettings) -> dict[str, Any]:
@@ -114,3 +132,125 @@ def _int_property(name: str, *, is_ranged: bool = False) -> Property:
     from weaviate.classes.config import DataType, Property
 
     return Property(name=name, data_type=DataType.INT, index_filterable=False, index_range_filters=is_ranged)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What readers of a source may see: objects up to this generation.
+
+    Of the documents in `replaced` (their keys) only the objects of this very generation count: older ones are about to
+    be deleted. `id` is different for every commit; empty where a source was never written.
+    """
+
+    generation: int = 0
+    id: str = ""
+    replaced_documents: tuple[str, ...] = ()
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any] | None) -> Commit:
+        """Read a commit from its object."""
+        if properties is None:
+            return cls()
+        return cls(int(properties["generation"]), properties["commit"], tuple(json.loads(properties["replaced"])))
+
+    def to_properties(self) -> dict[str, Any]:
+        """Return the object that holds this commit. Its generation counts for no filter: it has no source."""
+        return {"generation": self.generation, "commit": self.id, "replaced": json.dumps(self.replaced_documents)}
+
+
+Visibility = Mapping[str, Commit]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredObject:
+    """An object as it was read. `score` is what the query asked for: BM25 or the cosine distance."""
+
+    id: uuid.UUID
+    properties: Mapping[str, Any]
+    score: float = 0.0
+    vector: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewObject:
+    """An object to be written."""
+
+    id: uuid.UUID
+    properties: Mapping[str, Any]
+    vector: Vectors | None = None
+
+
+def make_key(*names: object) -> uuid.UUID:
+    """Return the key of the object that these names stand for."""
+    return uuid.uuid5(KEY_NAMESPACE, json.dumps([str(name) for name in names]))
+
+
+LABEL_KEY = make_key("label")
+
+
+def commit_key(source: str) -> uuid.UUID:
+    """Return the key of a source's commit."""
+    return make_key("commit", source)
+
+
+def lease_key(source: str) -> uuid.UUID:
+    """Return the key of the claim that one writer has on a source."""
+    return make_key("claim", source)
+
+
+def document_key(path: str) -> str:
+    """Return what stands for a path in filters: paths themselves would be trimmed there."""
+    return hashlib.sha256(path.encode()).hexdigest()[:32]
+
+
+def make_passage_objects(rows: Sequence[PassageRow], source: str, generation: int) -> Iterator[NewObject]:
+    """Yield the objects of passages."""
+    for row in rows:
+        properties = {name: getattr(row.passage, name) for name in PASSAGE_PROPERTIES} | {
+            "source": source,
+            "name": row.passage.id,
+            "tokens": row.tokens,
+        }
+        yield _make_object(properties, row.passage.id, generation, row.vector)
+
+
+def make_document_objects(
+    rows: Sequence[PassageRow], empty: Mapping[str, str], source: str, generation: int
+) -> Iterator[NewObject]:
+    """Yield an object per document: of the rows, and of those without a passage."""
+    passage_counts = Counter(row.passage.path for row in rows)
+    fingerprints = dict(empty) | {row.passage.path: row.fingerprint for row in rows}
+    for path, fingerprint in fingerprints.items():
+        properties = {"source": source, "path": path, "fingerprint": fingerprint, "passages": passage_counts[path]}
+        yield _make_object(properties, path, generation, None)
+
+
+def _make_object(properties: dict[str, Any], name: str, generation: int, vector: Vectors | None) -> NewObject:
+    # A key of its own for every generation: the older object stays until nobody can see it any more.
+    identifier = make_key(properties["source"], name, generation)
+    index_properties = {
+        "document": document_key(properties["path"]),
+        "generation": generation,
+        "slot": identifier.int >> (128 - SLOT_COUNT.bit_length() + 1),
+    }
+    return NewObject(identifier, properties | index_properties, vector)
+
+
+def to_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: float = 0.0) -> Passage:
+    """Return the passage of an object."""
+    values = {name: properties[name] for name in PASSAGE_PROPERTIES}
+    for name in ("start_line", "end_line"):
+        values[name] = int(values[name])
+    return Passage(id=properties["name"], similarity=similarity, lexical=lexical, **values)
+
+
+def slot_ranges(total: int, page_size: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of slots, from and below, that hold about `page_size` of `total` objects each."""
+    pages = max(1, -(-total // page_size))
+    for number in range(pages):
+        yield number * SLOT_COUNT // pages, (number + 1) * SLOT_COUNT // pages
+
+
+def affected_documents(paths: Collection[str], rows: Iterable[PassageRow], empty: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys of all documents that a replacement is about."""
+    return tuple(sorted(map(document_key, {*paths, *empty, *(row.passage.path for row in rows)})))

@@ -18,11 +18,12 @@ from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import PassageRow, StoredDocument, Vectors
-from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster
-from knowledge.stores.weaviate.connection import connect
+from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
 from knowledge.stores.weaviate.errors import describe_mismatch
-from knowledge.stores.weaviate.rows import (
+from knowledge.stores.weaviate.schema import (
+    DOCUMENTS,
     LABEL_KEY,
+    PASSAGES,
     SCHEMA_VERSION,
     Commit,
     NewObject,
@@ -35,7 +36,6 @@ from knowledge.stores.weaviate.rows import (
     make_passage_objects,
     to_passage,
 )
-from knowledge.stores.weaviate.schema import DOCUMENTS, PASSAGES
 from knowledge.stores.weaviate.writer_lease import hold_lease
 
 T = TypeVar("T")
@@ -151,7 +151,7 @@ class WeaviateStore:
             await self._write_commit(source, new_commit)
             await self._purge_replaced(source, new_commit)
 
-    async def optimise(self) -> None:
+    async def optimize(self) -> None:
         """Do nothing: the server keeps its indexes up to date by itself."""
 
     async def search(

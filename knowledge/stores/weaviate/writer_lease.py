@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from core.errors import StoreLocked
 from core.observability.logs import get_logger
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.rows import NewObject, lease_key
-from knowledge.stores.weaviate.schema import DOCUMENTS
+from knowledge.stores.weaviate.schema import DOCUMENTS, NewObject, lease_key
 
 POLL_INTERVAL_S = 0.2
 # How much longer than a dead writer's lease another writer waits.

@@ -89,7 +89,7 @@ class NotEditable(PlatformError):
     """A message can no longer be edited."""
 
 
-REFUSED_MESSAGE = "slack.{which} was refused ({said}): copy it again from api.slack.com/apps, {where}"
+REFUSED_MESSAGE = "slack.{which} was refused ({detail}): copy it again from api.slack.com/apps, {where}"
 _TOKEN_LOCATIONS = {
     "bot_token": "OAuth & Permissions, Bot User OAuth Token (xoxb-)",
     "app_token": "Basic Information, App-Level Tokens (xapp-), with the scope connections:write",
@@ -145,7 +145,7 @@ def to_platform_error(call: str, credential: str, error_code: str, status: int, 
         return RetryLater(f"Slack asks to wait {seconds:g} s before {call}", seconds)
     if error_code in _TOKEN_ERRORS:
         return TokenRefused(
-            REFUSED_MESSAGE.format(which=credential, said=error_code, where=_TOKEN_LOCATIONS[credential])
+            REFUSED_MESSAGE.format(which=credential, detail=error_code, where=_TOKEN_LOCATIONS[credential])
         )
     for codes, error_class, meaning in _ERROR_MAPPING:
         if error_code in codes:
