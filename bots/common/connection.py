@@ -4,7 +4,8 @@ PlatformError
 ├── TokenRefused   the credential is wrong or was revoked: nothing will work
 ├── Unreachable    no answer, or one that makes no sense: try again
 ├── RetryLater     too fast: try again after `seconds`
-└── NotAllowed     the bot may not write in this chat
+├── NotAllowed     the bot may not write in this chat
+└── NotEditable    the message is there but cannot be edited any more
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class RetryLater(PlatformError):
 
 class NotAllowed(PlatformError):
     """The bot was removed from the place, blocked, or may not write there."""
+
+
+class NotEditable(PlatformError):
+    """A message can no longer be edited."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
 
 
 def format_table(rows: Sequence[Sequence[str]], left_columns: Sequence[int] = (0,)) -> Sequence[str]:
-    """Return rows of cells as aligned lines: the columns of `left` to the left, numbers to the right.
+    """Return rows of cells as aligned lines: those of `left_columns` to the left, numbers to the right.
 
     >>> format_table([("name", "score"), ("docs", "0.9")])
     ['name  score', 'docs    0.9']

@@ -152,7 +152,9 @@ async def open_app(
         models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
         if models:
             stack.push_async_callback(models.close)
-        library = await _open_library(KnowledgeLibrary(settings, store, embedder, metrics_recorder=metrics_recorder), stack)
+        library = await _open_library(
+            KnowledgeLibrary(settings, store, embedder, metrics_recorder=metrics_recorder), stack
+        )
         model = model or models
         if with_answers and not database:
             database = await _open_database_if_needed(settings, model, stack)

@@ -127,11 +127,10 @@ class DiscordAdapter(Adapter):
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
         client, interactions = self._get_client(), self._interactions
         self._typing_tracker = typing_tracker = TypingTracker(self._me.id, self._intervals.typing_ttl_s)
-        channel_state = ChannelState(self._positions, self._me.id, self._settings.catch_up_hours)
+        channel_state = ChannelState(self._positions, self._me, self._settings.catch_up_hours)
         await channel_state.open()
         reader = EventReader(
             client,
-            self._me,
             channel_state,
             self._intervals,
             on_deleted=self._on_deleted,

@@ -3,7 +3,7 @@
 PlatformError
 ├── TokenRefused         the token is wrong or was revoked: nothing will work
 ├── Unreachable          no answer, or one that makes no sense: try again
-├── RetryLater           too fast: try again after `seconds`
+├── RetryLater           too fast: try again after some seconds
 ├── NotAllowed           the bot may not write in this channel
 ├── IntentRefused        an intent is not granted: connect without it
 ├── GatewayRefused       the gateway closes the connection for good

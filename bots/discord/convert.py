@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import format_options, is_server_admin
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
@@ -113,14 +114,6 @@ class Location:
         return not self.guild
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """An event that is no message for us. `is_expected` is false for what should not occur."""
-
-    reason: str
-    is_expected: bool = True
-
-
 def to_location(channel: Json) -> Location:
     """Return the place that a channel object describes."""
     channel_id, guild_id = str(channel["id"]), str(channel.get("guild_id") or "")
@@ -141,7 +134,7 @@ def to_message(
     follow_threads: bool = True,
     edited: bool = False,
     include_bots: bool = False,
-) -> Message | Ignored:
+) -> Message | IgnoredEvent:
     """Convert one message object, or return why it is ignored.
 
     With `include_bots` the messages of bots and webhooks are marked and never addressed, otherwise ignored. `roles` are
@@ -151,7 +144,7 @@ def to_message(
     if reason := _get_ignore_reason(event) or (
         bot_kind if not include_bots or edited or _get_user_id(event["author"]) == me.id else ""
     ):
-        return Ignored(reason)
+        return IgnoredEvent(reason)
     replied_message = _as_object(event.get("referenced_message"))
     is_reply_to_bot = _get_user_id(_as_object(replied_message.get("author"))) == me.id
     is_mentioned, text = _resolve_mentions(str(event.get("content") or ""), event, me, roles)
@@ -178,7 +171,7 @@ def to_message(
     )
 
 
-def to_command(event: Json, me: Identity) -> Message | Ignored:
+def to_command(event: Json, me: Identity) -> Message | IgnoredEvent:
     """Convert one interaction: a slash command.
 
     `reference` holds what answers it, `interaction` and `token`, and `administrator` where the author manages the
@@ -186,7 +179,7 @@ def to_command(event: Json, me: Identity) -> Message | Ignored:
     """
     data = _as_object(event.get("data"))
     if event.get("type") != 2 or data.get("type", 1) != 1:
-        return Ignored("an interaction that is no slash command", is_expected=False)
+        return IgnoredEvent("an interaction that is no slash command", is_expected=False)
     location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
     member = _as_object(event.get("member"))
     author = member.get("user") or event["user"]

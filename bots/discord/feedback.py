@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
 from bots.discord.application_commands import is_server_admin
 from bots.discord.connection import AlreadyAcknowledged, Unreachable
-from bots.discord.convert import Identity, Ignored, snowflake_time, to_location
+from bots.discord.convert import Identity, snowflake_time, to_location
 from bots.discord.history import deliver
 from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_rating_message
 from core.observability.logs import get_logger
@@ -26,7 +27,7 @@ ACTION_ROW, BUTTON, SECONDARY_STYLE = 1, 2, 2
 BUTTONS_PER_ROW = 5
 
 
-def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
+def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
     """Convert a click on a button, or return why it is ignored.
 
     `reference` holds what acknowledges it, `interaction` and `token`, the `channel`, whether the button stands
@@ -34,7 +35,7 @@ def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | Ignor
     """
     choice_and_question = read_button(event["data"].get("custom_id"))
     if choice_and_question is None:
-        return Ignored("a press of a button that is not ours", is_expected=False)
+        return IgnoredEvent("a press of a button that is not ours", is_expected=False)
     location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
     member = event.get("member") or {}
     author = member.get("user") or event["user"]
@@ -68,7 +69,7 @@ async def handle_button_click(
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         get_logger(__name__).warning("discord.press_malformed", error=repr(error)[:300])
         return
-    if isinstance(message, Ignored):
+    if isinstance(message, IgnoredEvent):
         get_logger(__name__).warning("discord.press_skipped", reason=message.reason)
         return
     await deliver(receive, message, intervals)

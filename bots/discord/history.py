@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bots.common.events import IgnoredEvent, record_ignored
 from bots.discord.connection import DiscordIntervals, RetryLater, TokenRefused, Unreachable, make_retry_loop
-from bots.discord.convert import PRIVATE_KINDS, Identity, Ignored, Location, time_snowflake, to_location, to_message
+from bots.discord.convert import PRIVATE_KINDS, Identity, Location, time_snowflake, to_location, to_message
 from core.errors import KimasError, PlatformError
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
@@ -42,10 +43,11 @@ class ChannelState:
     """
 
     def __init__(
-        self, positions: PositionStore, bot_id: str, catch_up_hours: float, now: Callable[[], datetime] | None = None
+        self, positions: PositionStore, me: Identity, catch_up_hours: float, now: Callable[[], datetime] | None = None
     ) -> None:
         self._positions = positions
-        self._bot_id = bot_id
+        self.me = me
+        self._bot_id = me.id
         self._max_age = timedelta(hours=catch_up_hours)
         self._now = now or (lambda: datetime.now(UTC))
         self._locations: dict[str, Location] = {}
@@ -157,7 +159,6 @@ class EventReader:
     def __init__(
         self,
         client: DiscordClient,
-        me: Identity,
         channel_state: ChannelState,
         intervals: DiscordIntervals,
         *,
@@ -167,7 +168,6 @@ class EventReader:
         bot_message_chats: Collection[str] = (),
     ) -> None:
         self._client = client
-        self._me = me
         self._channel_state = channel_state
         self._intervals = intervals
         self._on_deleted = on_deleted
@@ -192,7 +192,7 @@ class EventReader:
                     await retry_loop.wait(error)
                     continue
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    self._skip(Ignored("malformed", is_expected=False), kind, error=repr(error)[:300])
+                    self._skip(IgnoredEvent("malformed", is_expected=False), kind, error=repr(error)[:300])
                 retry_loop.mark_recovered()
                 break
 
@@ -264,13 +264,13 @@ class EventReader:
         if isinstance(message, Message):
             await deliver(receive, message, self._intervals)
 
-    async def _convert(self, event: Json, location: Location, *, edited: bool = False) -> Message | Ignored:
+    async def _convert(self, event: Json, location: Location, *, edited: bool = False) -> Message | IgnoredEvent:
         roles = self._channel_state.get_roles(location.guild)
         try:
             include_bots = location.chat in self._bot_message_chats
             return to_message(
                 event,
-                self._me,
+                self._channel_state.me,
                 location,
                 roles=roles,
                 follow_threads=self._follow_threads,
@@ -279,7 +279,7 @@ class EventReader:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             get_logger(__name__).warning("discord.message_malformed", message=event.get("id"), error=repr(error)[:300])
-            return Ignored("malformed", is_expected=False)
+            return IgnoredEvent("malformed", is_expected=False)
 
     async def _catch_up_server(self, guild: Json, receive: MessageHandler) -> None:
         """Read the messages of a server that were written since the last time."""
@@ -339,10 +339,8 @@ class EventReader:
                 retry_loop.mark_recovered()
                 return page
 
-    def _skip(self, ignored: Ignored, kind: str, **details: object) -> None:
-        self._skipped[ignored.reason] += 1
-        log = get_logger(__name__).debug if ignored.is_expected else get_logger(__name__).warning
-        log("discord.event_skipped", kind=kind, reason=ignored.reason, **details)
+    def _skip(self, ignored: IgnoredEvent, kind: str, **details: object) -> None:
+        record_ignored(self._skipped, "discord.event_skipped", ignored, kind=kind, **details)
 
 
 async def deliver(receive: MessageHandler, message: Message, intervals: DiscordIntervals) -> None:

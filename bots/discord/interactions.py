@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bots.common.connection import wait_for
+from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import MESSAGE_COMMAND, has_ephemeral_reply, suggest_sources
 from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals, Unreachable
-from bots.discord.convert import Identity, Ignored, to_command, to_location, to_message
+from bots.discord.convert import Identity, to_command, to_location, to_message
 from bots.discord.history import deliver
 from core.errors import PlatformError
 from core.messaging.feedback.escalation import LEARN_FROM_THIS
@@ -34,7 +35,7 @@ def is_message_command(event: Mapping[str, Any]) -> bool:
     return isinstance(data, Mapping) and data.get("type") == MESSAGE_COMMAND
 
 
-def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | Ignored:
+def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
     """Convert a message command, or return why it is ignored; `reference` as that of a slash command.
 
     The event contains the text of the message, so that it need not have been seen before. Raises `KeyError` and the
@@ -42,9 +43,9 @@ def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | Ignore
     """
     data = event["data"]
     if data["name"] != LEARN_FROM_THIS:
-        return Ignored("an entry in the menu of a message that is not ours", is_expected=False)
+        return IgnoredEvent("an entry in the menu of a message that is not ours", is_expected=False)
     command = to_command({**event, "data": {"name": "learn", "type": 1}}, me)
-    if isinstance(command, Ignored):
+    if isinstance(command, IgnoredEvent):
         return command
     target_message = data["resolved"]["messages"][data["target_id"]]
     location = to_location({"guild_id": event.get("guild_id"), **event["channel"]})
@@ -53,7 +54,7 @@ def to_learn_command(event: Mapping[str, Any], me: Identity) -> Message | Ignore
     return replace(
         command,
         reply_to=str(data["target_id"]),
-        quoted="" if isinstance(quoted_message, Ignored) else quoted_message.text,
+        quoted="" if isinstance(quoted_message, IgnoredEvent) else quoted_message.text,
         parent_id=_get_replied_id(target_message),
     )
 
@@ -96,7 +97,7 @@ class InteractionHandler:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             get_logger(__name__).warning("discord.command_malformed", error=repr(error)[:300])
             return
-        if isinstance(message, Ignored):
+        if isinstance(message, IgnoredEvent):
             get_logger(__name__).warning("discord.command_skipped", reason=message.reason)
             return
         if message.id in self._pending:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bots.common.dry_run import make_read_only
+from bots.common.events import MessageDeletion
 from bots.http.client import CallbackClient, HttpIntervals
-from bots.http.convert import MessageDeletion, decode_content, to_message
+from bots.http.convert import decode_content, to_message
 from bots.http.server import EventServer
 from bots.http.sink import Deletions, HttpRatingSink, HttpSink, HttpSinkContext
 from core.errors import PlatformError
@@ -104,7 +105,7 @@ class HttpAdapter(Adapter):
     async def _handle_event(self, event: object, receive: MessageHandler) -> None:
         incoming = to_message(event, datetime.now(UTC))
         if isinstance(incoming, MessageDeletion):
-            self._deletions.add((incoming.chat, incoming.id))
+            self._deletions.add((incoming.chat, incoming.message_id))
             self.event_counts["delete"] += 1
             return
         await receive(incoming)

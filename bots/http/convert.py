@@ -6,10 +6,10 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
+from bots.common.events import MessageDeletion
 from core.messaging.feedback.rating_buttons import CHOICES, to_rating_message
 from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
@@ -72,14 +72,6 @@ _COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 class MalformedEvent(ValueError):
     """An event that does not follow the schema; the text says where."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessageDeletion:
-    """Somebody deleted a message."""
-
-    chat: str
-    id: str
 
 
 def parse_event_key(event: object) -> tuple[str, str]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bots.common.connection import RetryLoop
 from bots.common.dry_run import make_read_only
+from bots.common.events import IgnoredEvent, MessageDeletion, record_ignored
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AdministratorCache, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals, TokenRefused
-from bots.slack.convert import Identity, Ignored, MessageDeletion, from_command, from_event
+from bots.slack.convert import Identity, from_command, from_event
 from bots.slack.feedback import BLOCK_ACTIONS, SlackRatingSink, from_block_action
 from bots.slack.settings_modal import (
     FIELD,
@@ -183,10 +184,9 @@ class SlackAdapter(Adapter):
         incoming = self._convert(payload)
         if isinstance(incoming, MessageDeletion):
             self._thread_cache.mark_deleted(incoming)
-        elif isinstance(incoming, Ignored):
-            self.skipped[incoming.reason] += 1
-            log = get_logger(__name__).debug if incoming.is_expected else get_logger(__name__).warning
-            log("slack.event_skipped", reason=incoming.reason, event_id=str(payload.get("event_id", ""))[:100])
+        elif isinstance(incoming, IgnoredEvent):
+            event_id = str(payload.get("event_id", ""))[:100]
+            record_ignored(self.skipped, "slack.event_skipped", incoming, event_id=event_id)
         elif isinstance(incoming, Submission):
             return await self._submissions.handle(incoming, receive)
         elif incoming.command:
@@ -198,7 +198,7 @@ class SlackAdapter(Adapter):
             await receive(await self._thread_cache.with_thread_context(incoming))
         return {}
 
-    def _convert(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | Submission | Ignored:
+    def _convert(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | Submission | IgnoredEvent:
         interactive = {
             BLOCK_ACTIONS: from_block_action,
             VIEW_SUBMISSION: to_submission,
@@ -215,8 +215,8 @@ class SlackAdapter(Adapter):
         except Exception as error:
             # Delivered again it would fail again.
             get_logger(__name__).warning("slack.event_malformed", error=str(error)[:500])
-            return Ignored("malformed", is_expected=False)
-        return Ignored(f"a payload of type {kind[:50]}")
+            return IgnoredEvent("malformed", is_expected=False)
+        return IgnoredEvent(f"a payload of type {kind[:50]}")
 
 
 async def identify(settings: SlackSettings) -> str:

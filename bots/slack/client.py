@@ -26,7 +26,7 @@ Blocks = Sequence[dict[str, Any]]
 
 
 class SlackClient:
-    """One bot's connection. Each call raises a `PlatformError` of `bots/slack/connection.py`, chained with slack_sdk's."""
+    """One bot's connection. Calls raise a `PlatformError` of `bots/slack/connection.py`, chained with slack_sdk's."""
 
     def __init__(self, web: AsyncWebClient, session: aiohttp.ClientSession, app_token: str) -> None:
         self.web = web

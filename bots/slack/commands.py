@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bots.common.delivery_retry import DeliveryRetry, post_journaled
+from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
 from bots.common.ttl_cache import TtlCache
 from bots.slack.connection import SlackIntervals
-from bots.slack.convert import Identity, Ignored, to_plain_text
+from bots.slack.convert import Identity, to_plain_text
 from bots.slack.feedback import render_mentions, to_blocks
 from bots.slack.render import render
 from core.messaging.feedback.escalation import SHORTCUT_ID, mentioned_users
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 MESSAGE_ACTION = "message_action"
 
 
-def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
+def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
     """Convert a message shortcut, or return why it is ignored; `reference` as that of a slash command.
 
     The payload contains the text of the message, so that it need not have been seen before. Raises `KeyError` and the
     like for a malformed payload.
     """
     if payload["callback_id"] != SHORTCUT_ID:
-        return Ignored("a shortcut that is not ours", is_expected=False)
+        return IgnoredEvent("a shortcut that is not ours", is_expected=False)
     user, target_message, channel = payload["user"], payload["message"], str(payload["channel"]["id"])
     author_id, ts = str(user["id"]), str(payload["message_ts"])
     thread_ts = str(target_message.get("thread_ts") or ts)
@@ -85,8 +86,8 @@ ACKNOWLEDGEMENT = "Looking it up…"
 class CommandSink(FinalTextSink):
     """Writes the reply to one command, once it is complete: such a reply cannot be edited.
 
-    Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous_reply_id` says that the
-    first part was posted before a crash; the reply is then left as it is.
+    Answers to `ask` are for everybody in the channel, help and failures for the asker alone. `previous_reply_id`
+    names a first part that was posted before a crash; the reply is then left as it is.
     """
 
     def __init__(

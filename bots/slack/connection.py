@@ -3,7 +3,7 @@
 PlatformError
 ├── TokenRefused       the token is wrong or was revoked: nothing will work
 ├── Unreachable        no answer, or one that makes no sense: try again
-├── RetryLater         too fast: try again after `seconds`
+├── RetryLater         too fast: try again after some seconds
 ├── NotAllowed         the bot may not write in this channel
 ├── MethodUnavailable  the workspace, channel or scopes lack the method: do without it
 ├── StreamClosed       a streamed message takes no more text: edit it
@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bots.common.connection import Intervals, NotAllowed, RetryLater, TokenRefused, Unreachable
+from bots.common.connection import Intervals, NotAllowed, NotEditable, RetryLater, TokenRefused, Unreachable
 from core.errors import MessageDeleted, PlatformError
 
 
@@ -83,10 +83,6 @@ class StillStreaming(PlatformError):
 
 class TriggerExpired(PlatformError):
     """A form can no longer be opened: the moment after the command is over, or was used for one already."""
-
-
-class NotEditable(PlatformError):
-    """A message can no longer be edited."""
 
 
 REFUSED_MESSAGE = "slack.{which} was refused ({detail}): copy it again from api.slack.com/apps, {where}"

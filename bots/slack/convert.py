@@ -10,6 +10,7 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from bots.common.events import IgnoredEvent, MessageDeletion
 from core.messaging.policy.command_table import get_command, looks_like_arguments
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
@@ -77,39 +78,21 @@ class Identity:
     bot_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """A payload that is no message for us. `is_expected` is false for payloads that nobody asked for."""
-
-    reason: str
-    is_expected: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class MessageDeletion:
-    """Somebody deleted a message."""
-
-    channel: str
-    ts: str
-
-
 def from_event(
     payload: Mapping[str, Any], me: Identity, bot_message_chats: Collection[str] = ()
-) -> Message | MessageDeletion | Ignored:
+) -> Message | MessageDeletion | IgnoredEvent:
     """Convert the payload of an event, or return why it is ignored.
 
     A mention arrives twice, as `message` and as `app_mention`: both become the same message, with its timestamp as its
     id. In a thread only a mention addresses the bot. `reference` holds `channel`, `ts`, `thread_ts`
-    (or None: answered outside a thread), `user` and `team` (the asker's) and, for an edited message, `edited`; in a
-    thread `followed`, and `begun` where a message of the bot's own began it; else, in a channel, `in_chat`. In the
-    channels `bot_message_chats`, the messages of other bots are converted too,
-    marked as `by_bot` and never addressed. Raises `ValueError` for a malformed payload.
+    (None: the reply goes outside a thread), `user` and `team` (the asker's). In the channels `bot_message_chats`, the
+    messages of other bots are converted too; they never address the bot. Raises `ValueError` for a malformed payload.
     """
     event = payload.get("event")
     if not isinstance(event, Mapping):
         raise ValueError("an event callback without an event")
     if event.get("type") not in ("message", "app_mention"):
-        return Ignored(f"an event of type {event.get('type')}")
+        return IgnoredEvent(f"an event of type {event.get('type')}")
     subtype = event.get("subtype") or ""
     if subtype == "message_deleted":
         return MessageDeletion(_require_text(event, "channel"), _require_text(event, "deleted_ts"))
@@ -155,11 +138,11 @@ def is_for_other_user(text: str, me: Identity) -> bool:
 
 def _to_message(
     payload: Mapping[str, Any], event: Mapping[str, Any], me: Identity, *, edited: bool, include_bots: bool = False
-) -> Message | Ignored:
+) -> Message | IgnoredEvent:
     is_bot = bool(event.get("bot_id")) or event.get("subtype") == "bot_message"
     reason = _get_ignore_reason(event, me) or ("written by a bot" if is_bot and not include_bots else "")
     if reason:
-        return Ignored(reason)
+        return IgnoredEvent(reason)
     channel, ts, raw_text = _require_text(event, "channel"), _require_text(event, "ts"), str(event.get("text") or "")
     thread_ts = str(event.get("thread_ts") or "")
     author_id, author = _get_author(event)

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bots.common.delivery_retry import DeliveryRetry
+from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.slack.convert import Identity, Ignored
+from bots.slack.convert import Identity
 from bots.slack.render import split_message
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_rating_message
@@ -23,7 +24,7 @@ BLOCK_ACTIONS = "block_actions"
 MAX_SECTION_CHARS = 2900
 
 
-def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ignored:
+def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
     """Convert a click on a button, or return why it is ignored.
 
     `reference` holds `channel`, `user`, `response_url`, where the answer goes, and whether the button stands below a
@@ -32,7 +33,7 @@ def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ign
     actions = payload["actions"]
     choice_and_question = read_button(actions[0].get("value")) if len(actions) == 1 else None
     if choice_and_question is None:
-        return Ignored("a press of a button that is not ours", is_expected=False)
+        return IgnoredEvent("a press of a button that is not ours", is_expected=False)
     user, container = payload["user"], payload.get("container") or {}
     channel = str(payload["channel"]["id"])
     return to_rating_message(

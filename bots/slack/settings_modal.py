@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.slack.convert import Identity, Ignored
+from bots.slack.convert import Identity
 from bots.slack.render import render
 from bots.slack.thread_cache import put_bounded
 from core.errors import PlatformError, UsageError
@@ -72,7 +73,7 @@ def to_view(form: SettingsForm, message: Message) -> dict[str, Any]:
     }
 
 
-def to_submission(payload: Mapping[str, Any], me: Identity) -> Submission | Ignored:
+def to_submission(payload: Mapping[str, Any], me: Identity) -> Submission | IgnoredEvent:
     """Convert a modal that was sent, or return why it is ignored.
 
     The message of each field is the command as if it was typed: `reference` holds `channel`, `user`, `response_url`
@@ -80,7 +81,7 @@ def to_submission(payload: Mapping[str, Any], me: Identity) -> Submission | Igno
     """
     view = payload["view"]
     if view.get("callback_id") != CALLBACK_ID:
-        return Ignored("a form that is not ours", is_expected=False)
+        return IgnoredEvent("a form that is not ours", is_expected=False)
     changes = []
     for index, block in enumerate(item for item in view["blocks"] if item["type"] == "input"):
         state = view["state"]["values"][block["block_id"]][block["element"]["action_id"]]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from bots.slack.convert import MessageDeletion
+from bots.common.events import MessageDeletion
 from core.types import Attachment, ConversationKey, Message
 
 MAX_ENTRIES = 2000
@@ -39,9 +39,9 @@ class ThreadCache:
 
     def mark_deleted(self, deletion: MessageDeletion) -> None:
         """Note that a message is gone."""
-        put_bounded(self._deleted_messages, (deletion.channel, deletion.ts), "")
-        self._texts.pop((deletion.channel, deletion.ts), None)
-        self._pictures.pop((deletion.channel, deletion.ts), None)
+        put_bounded(self._deleted_messages, (deletion.chat, deletion.message_id), "")
+        self._texts.pop((deletion.chat, deletion.message_id), None)
+        self._pictures.pop((deletion.chat, deletion.message_id), None)
 
     def is_deleted(self, channel: str, ts: str) -> bool:
         """Say whether a message was deleted, as far as is known."""

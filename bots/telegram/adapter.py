@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bots.common.connection import RetryLoop, TokenRefused
 from bots.common.dry_run import make_read_only
+from bots.common.events import IgnoredEvent, record_ignored
 from bots.telegram.commands import AdministratorCache, build_menus
 from bots.telegram.connection import Conflict, TelegramIntervals
-from bots.telegram.convert import ALBUM_WAIT_S, Identity, Ignored, ends_in_album, merge_albums, to_message
+from bots.telegram.convert import ALBUM_WAIT_S, Identity, ends_in_album, merge_albums, to_message
 from bots.telegram.feedback import TelegramRatingSink, from_callback_query
 from bots.telegram.sink import TelegramSink
 from core.errors import PlatformError
@@ -189,7 +190,7 @@ class TelegramAdapter(Adapter):
         # Not compared with the old offset: after a quiet week Telegram may begin again at a lower number.
         next_offset = 0
         delivery_error: Exception | None = None
-        messages = merge_albums([self._convert(raw) for raw in batch], Ignored("a further picture of an album"))
+        messages = merge_albums([self._convert(raw) for raw in batch], IgnoredEvent("a further picture of an album"))
         for raw, message in zip(batch, messages, strict=True):
             try:
                 await self._deliver(raw, message, receive)
@@ -207,15 +208,13 @@ class TelegramAdapter(Adapter):
             return offset, error
         return next_offset, delivery_error
 
-    async def _deliver(self, raw: object, message: Message | Ignored, receive: MessageHandler) -> None:
+    async def _deliver(self, raw: object, message: Message | IgnoredEvent, receive: MessageHandler) -> None:
         if isinstance(message, Message):
             await receive(message)
             return
-        self.skipped[message.reason] += 1
-        log = get_logger(__name__).debug if message.is_expected else get_logger(__name__).warning
-        log("telegram.update_skipped", update_id=_get_update_id(raw), reason=message.reason)
+        record_ignored(self.skipped, "telegram.update_skipped", message, update_id=_get_update_id(raw))
 
-    def _convert(self, raw: object) -> Message | Ignored:
+    def _convert(self, raw: object) -> Message | IgnoredEvent:
         try:
             update = self._get_client().parse_update(raw)
             if update.callback_query is not None:
@@ -226,7 +225,7 @@ class TelegramAdapter(Adapter):
             get_logger(__name__).warning(
                 "telegram.update_malformed", update_id=_get_update_id(raw), error=str(error)[:500]
             )
-            return Ignored("malformed", is_expected=False)
+            return IgnoredEvent("malformed", is_expected=False)
 
 
 async def identify(settings: TelegramSettings) -> str:

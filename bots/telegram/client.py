@@ -52,9 +52,9 @@ from aiogram.types import (
 from aiogram.utils.token import TokenValidationError
 from pydantic import ValidationError
 
-from bots.common.connection import NotAllowed, RetryLater, TokenRefused, Unreachable
+from bots.common.connection import NotAllowed, NotEditable, RetryLater, TokenRefused, Unreachable
 from bots.common.downloads import read_limited
-from bots.telegram.connection import ChatMigrated, Conflict, MarkupRejected, NotEditable, NotModified
+from bots.telegram.connection import ChatMigrated, Conflict, MarkupRejected, NotModified
 from bots.telegram.convert import Identity
 from core.errors import MessageDeleted, PlatformError
 
@@ -124,7 +124,7 @@ def rebuild_models() -> None:
 
 
 class TelegramClient:
-    """One bot's connection. Each call raises a `PlatformError` of `bots/telegram/connection.py`, chained with aiogram's."""
+    """One bot's connection. Calls raise a `PlatformError` of `bots/telegram/connection.py`, chained with aiogram's."""
 
     def __init__(self, bot: Bot, token: str) -> None:
         self._bot = bot

@@ -3,7 +3,7 @@
 PlatformError
 ├── TokenRefused      the token is wrong or was revoked: nothing will work
 ├── Unreachable       no answer, or one that makes no sense: try again
-├── RetryLater        too fast: try again after `seconds`
+├── RetryLater        too fast: try again after some seconds
 ├── Conflict          another poller or a webhook takes the updates
 ├── NotAllowed        the bot may not write in this chat
 ├── MarkupRejected    the entities cannot be parsed: send it as plain text
@@ -47,10 +47,6 @@ class MarkupRejected(PlatformError):
 
 class NotModified(PlatformError):
     """An edit changes nothing."""
-
-
-class NotEditable(PlatformError):
-    """A message can no longer be edited."""
 
 
 class ChatMigrated(PlatformError):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from bots.common.events import IgnoredEvent
 from core.llm.images import MAX_BYTES
 from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
@@ -105,14 +106,6 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
-    """An update that is no message for us. `is_expected` is false for kinds of updates that nobody asked for."""
-
-    reason: str
-    is_expected: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class _ParsedText:
     """A message's text without mentions of the bot and without its command."""
 
@@ -122,7 +115,7 @@ class _ParsedText:
     command_target: str = ""
 
 
-def to_message(update: Update, me: Identity) -> Message | Ignored:
+def to_message(update: Update, me: Identity) -> Message | IgnoredEvent:
     """Convert one update, or return why it is ignored.
 
     Other bots, service messages and commands for another bot are ignored. Anonymous administrators and members who
@@ -131,13 +124,13 @@ def to_message(update: Update, me: Identity) -> Message | Ignored:
     """
     event = update.message or update.edited_message
     if event is None:
-        return Ignored("unknown kind of update", is_expected=False)
+        return IgnoredEvent("unknown kind of update", is_expected=False)
     reason = _get_ignore_reason(event)
     if reason:
-        return Ignored(reason)
+        return IgnoredEvent(reason)
     content = _parse_text(event.text or event.caption or "", event.entities or event.caption_entities or [], me)
     if content.command_target and content.command_target.lower() != me.username.lower():
-        return Ignored("a command for another bot")
+        return IgnoredEvent("a command for another bot")
     return _build_message(event, content, me, edited=update.message is None)
 
 

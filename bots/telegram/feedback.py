@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bots.common.connection import RetryLater, Unreachable
+from bots.common.connection import NotEditable, RetryLater, Unreachable
+from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.telegram.connection import NotEditable, NotModified
-from bots.telegram.convert import Identity, Ignored
+from bots.telegram.connection import NotModified
+from bots.telegram.convert import Identity
 from core.errors import MessageDeleted
 from core.messaging.feedback.escalation import mentioned_users
 from core.messaging.feedback.rating_buttons import (
@@ -31,7 +32,7 @@ MAX_NOTICE_CHARS = 200
 BUTTONS_PER_ROW = 2
 
 
-def from_callback_query(query: CallbackQuery, me: Identity) -> Message | Ignored:
+def from_callback_query(query: CallbackQuery, me: Identity) -> Message | IgnoredEvent:
     """Convert a click on an inline button, or return why it is ignored.
 
     `reference` holds `query`, which is answered, `chat_id` and `message_id` of what the button stands below, and
@@ -39,7 +40,7 @@ def from_callback_query(query: CallbackQuery, me: Identity) -> Message | Ignored
     """
     choice_and_question, button_message = read_button(query.data), query.message
     if choice_and_question is None or button_message is None:
-        return Ignored("a press of a button that is not ours", is_expected=False)
+        return IgnoredEvent("a press of a button that is not ours", is_expected=False)
     keyboard = getattr(button_message, "reply_markup", None)
     return to_rating_message(
         *choice_and_question,

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bots.common.connection import NotAllowed, RetryLater, Unreachable
+from bots.common.connection import NotAllowed, NotEditable, RetryLater, Unreachable
 from bots.common.delivery_retry import post_journaled
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import strip_tags
 from bots.common.reply_sink import ReplySink
-from bots.telegram.connection import ChatMigrated, MarkupRejected, NotEditable, NotModified
+from bots.telegram.connection import ChatMigrated, MarkupRejected, NotModified
 from bots.telegram.feedback import render_mentions, to_button_rows
 from bots.telegram.render import render
 from core.errors import MessageDeleted, PlatformError

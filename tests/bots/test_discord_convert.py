@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bots.discord.convert import Identity, Ignored, Location, snowflake_time, time_snowflake, to_command, to_message
+from bots.common.events import IgnoredEvent
+from bots.discord.convert import Identity, Location, snowflake_time, time_snowflake, to_command, to_message
 from core.types import Message
 
 ME = Identity("5001", "kimas", "5002")
@@ -15,7 +16,7 @@ ROOM = Location("30", "30", "", "7")
 ANN = {"id": "1001", "username": "ann", "global_name": "Ann"}
 
 
-def convert(content: str = "", place: Location = ROOM, **more: Any) -> Message | Ignored:
+def convert(content: str = "", place: Location = ROOM, **more: Any) -> Message | IgnoredEvent:
     event = {"id": "1573575587795042305", "type": 0, "author": ANN, "content": content, "mentions": [], **more}
     return to_message(event, ME, place, roles=("7002",))
 
@@ -91,7 +92,7 @@ def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_mean
 )
 def test_what_is_not_for_us(more: dict[str, Any], reason: str) -> None:
     found = convert(**{"content": "<@5001> hello", **more})
-    assert isinstance(found, Ignored)
+    assert isinstance(found, IgnoredEvent)
     assert found.reason.startswith(reason)
 
 
@@ -113,4 +114,4 @@ def test_a_command_in_a_thread_and_in_private() -> None:
     private = to_command({**alone, "channel": {"id": "50", "type": 1}, "user": ANN}, ME)
     assert isinstance(private, Message)
     assert (private.private, private.author, private.key.chat) == (True, "Ann", "50")
-    assert isinstance(to_command({**event, "type": 3}, ME), Ignored)
+    assert isinstance(to_command({**event, "type": 3}, ME), IgnoredEvent)

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
+from bots.common.events import IgnoredEvent
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.application_commands import MANAGE_GUILD
-from bots.discord.convert import Identity, Ignored
+from bots.discord.convert import Identity
 from bots.discord.interactions import to_learn_command
 from bots.slack.adapter import SlackAdapter
 from bots.slack.convert import parse_subcommand
@@ -165,10 +166,10 @@ def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:
         **{"channel": {"id": "20", "type": 0}},
         "data": {"type": 3, "name": "Report", "target_id": "30", "resolved": {"messages": {"30": message}}},
     }
-    assert isinstance(to_learn_command(event, me), Ignored)
+    assert isinstance(to_learn_command(event, me), IgnoredEvent)
     event["data"]["name"] = LEARN_FROM_THIS
     found = to_learn_command(event, me)
-    assert not isinstance(found, Ignored)
+    assert not isinstance(found, IgnoredEvent)
     assert (found.reply_to, found.quoted, found.command) == ("30", "Hi.", "learn"), "another bot may be right, too"
     with pytest.raises(KeyError):
         to_learn_command({**event, "data": {**event["data"], "resolved": {"messages": {}}}}, me)

@@ -6,21 +6,14 @@ from typing import Any
 
 import pytest
 
-from bots.slack.convert import (
-    Identity,
-    Ignored,
-    MessageDeletion,
-    from_command,
-    from_event,
-    is_for_other_user,
-    to_plain_text,
-)
+from bots.common.events import IgnoredEvent, MessageDeletion
+from bots.slack.convert import Identity, from_command, from_event, is_for_other_user, to_plain_text
 from core.types import ConversationKey, Message
 
 ME = Identity("UBOT", "kimas", "T1", "Rocket")
 
 
-def convert(**event: Any) -> Message | MessageDeletion | Ignored:
+def convert(**event: Any) -> Message | MessageDeletion | IgnoredEvent:
     whole = {"type": "message", "channel": "C1", "user": "U1", "text": "hi", "ts": "1700000000.000100", **event}
     given = {name: value for name, value in whole.items() if value is not None}
     return from_event({"type": "event_callback", "team_id": "T1", "event": given}, ME)
@@ -106,7 +99,7 @@ def test_only_what_stands_in_the_channel_itself_is_marked_so() -> None:
     ],
 )
 def test_what_is_none_of_our_business(event: dict[str, Any], reason: str) -> None:
-    assert convert(**event) == Ignored(reason)
+    assert convert(**event) == IgnoredEvent(reason)
 
 
 @pytest.mark.parametrize("subtype", ["file_share", "thread_broadcast", "me_message"])
@@ -121,7 +114,7 @@ def test_edits_and_deletions() -> None:
     assert convert(subtype="message_deleted", deleted_ts="5.0") == MessageDeletion("C1", "5.0")
     tombstone = {"subtype": "tombstone", "ts": "5.0", "text": "This message was deleted."}
     assert convert(subtype="message_changed", message=tombstone) == MessageDeletion("C1", "5.0")
-    assert convert(subtype="message_changed", message={**inner, "bot_id": "B1"}) == Ignored("written by a bot")
+    assert convert(subtype="message_changed", message={**inner, "bot_id": "B1"}) == IgnoredEvent("written by a bot")
 
 
 @pytest.mark.parametrize("event", [{"ts": None}, {"ts": "noon"}, {"channel": 5}, {"subtype": "message_changed"}])

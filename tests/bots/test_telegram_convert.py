@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from bots.common.events import IgnoredEvent
 from bots.telegram.adapter import load_client
-from bots.telegram.convert import Identity, Ignored, to_message
+from bots.telegram.convert import Identity, to_message
 from core.types import ConversationKey, Message
 from tests.peers.telegram_text import find_entities, units
 
@@ -27,7 +28,7 @@ def event(text: str | None = "hello", **more: Any) -> dict[str, Any]:
 CLIENT = load_client().connect("42:x", "http://127.0.0.1:1")
 
 
-def convert(raw: dict[str, Any], kind: str = "message") -> Message | Ignored:
+def convert(raw: dict[str, Any], kind: str = "message") -> Message | IgnoredEvent:
     return to_message(CLIENT.parse_update({"update_id": 1, kind: raw}), ME)
 
 
@@ -39,7 +40,7 @@ def taken(text: str | None = "hello", **more: Any) -> Message:
 
 def ignored(raw: dict[str, Any], kind: str = "message") -> str:
     found = convert(raw, kind)
-    assert isinstance(found, Ignored), found
+    assert isinstance(found, IgnoredEvent), found
     return found.reason
 
 
@@ -190,7 +191,7 @@ def test_anonymous_administrators_and_channels_are_people() -> None:
 
 def test_other_kinds_of_updates_are_unexpected() -> None:
     unknown = to_message(CLIENT.parse_update({"update_id": 1, "brand_new": {"x": 1}}), ME)
-    assert unknown == Ignored("unknown kind of update", is_expected=False)
+    assert unknown == IgnoredEvent("unknown kind of update", is_expected=False)
 
 
 @pytest.mark.parametrize("offset", [-5, 3, 1000])

@@ -86,9 +86,9 @@ class DenseScorer:
 
 
 def _write_cosines(segments: Sequence[tuple[Vectors, slice]], unit_vectors: Vectors, scores: Vectors) -> None:
-    """Write the cosines of unit vectors with the passages of some blocks into `found`, shape (units, passages)."""
+    """Write the cosines of unit vectors with the passages of segments into `scores`, shape (unit vectors, passages)."""
     for segment, columns in segments:
-        # In this order the product of a few vectors takes about 60% of the time of `units @ segment.T`.
+        # In this order the product of a few vectors takes about 60% of the time of `unit_vectors @ segment.T`.
         np.clip((segment @ unit_vectors.T).T, -1, 1, out=scores[:, columns])
 
 
@@ -97,7 +97,7 @@ async def run_in_executor(executor: Executor, function: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(executor, function)
 
 
-# Passages of a block: few enough to be read again when most of them are dead; counting its words takes 50 MB meanwhile.
+# Passages of a segment: few enough to be read again when most are dead; counting its words takes 50 MB meanwhile.
 SEGMENT_SIZE = 8_192
 # How many segments smaller than a quarter of that may exist before they are read again into one.
 MAX_SMALL_SEGMENTS = 8

@@ -26,8 +26,8 @@ BM25_K1, BM25_B = 1.2, 0.75
 class InvertedIndex:
     """The inverted index of a segment: which passages contain a word, and how often.
 
-    The word whose hash is `hashes[i]`, in ascending order, has its `places` and `times` from `starts[i]` to
-    `starts[i + 1]`; `lengths` has the number of words of every passage.
+    The word whose hash is `word_hashes[i]`, in ascending order, has its `postings` and `frequencies` from
+    `offsets[i]` to `offsets[i + 1]`; `lengths` has the number of words of every passage.
     """
 
     word_hashes: NDArray[np.int64]

@@ -42,7 +42,7 @@ def to_arrow_table(
     deleted_ids: Collection[str],
     arrow_schema: pa.Schema,
 ) -> pa.Table:
-    """Return rows in Arrow's form, with one without a vector for every path of `empty` and every id that is `gone`."""
+    """Return rows in Arrow's form, and one without a vector for every path of `empty` and each of `deleted_ids`."""
     import pyarrow as pa
 
     dimension = arrow_schema.field("vector").type.list_size

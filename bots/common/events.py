@@ -1,0 +1,31 @@
+"""What an event of a platform becomes when it is no message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from core.observability.logs import get_logger
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredEvent:
+    """An event that is no message for us. `is_expected` is false for events that nobody asked for."""
+
+    reason: str
+    is_expected: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDeletion:
+    """Somebody deleted a message."""
+
+    chat: str
+    message_id: str
+
+
+def record_ignored(counts: Counter[str], log_event: str, ignored: IgnoredEvent, **details: object) -> None:
+    """Count an ignored event by its reason, and log it: as a warning unless it is expected."""
+    counts[ignored.reason] += 1
+    log = get_logger(__name__).debug if ignored.is_expected else get_logger(__name__).warning
+    log(log_event, reason=ignored.reason, **details)
