@@ -12,7 +12,7 @@ FRESH = """
 import sys
 from bots.telegram import adapter
 assert not {"aiogram", "aiohttp", "markdown_it"} & set(sys.modules), "importing the adapter loads too much"
-from bots.telegram.loading import load_client
+from bots.telegram.adapter import load_client
 from pydantic import BaseModel, create_model
 original = BaseModel.__dict__["model_rebuild"]
 client = load_client().connect("42:x", "http://127.0.0.1:1")
