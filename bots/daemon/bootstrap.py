@@ -299,7 +299,7 @@ def make_message_processor(
 ) -> MessageProcessor:
     """Return the processor of all adapters' messages. Without a `library` the bot never speaks unasked."""
     from core.messaging.auto_comment.commenter import Commenter
-    from core.messaging.feedback.expert_answers import Handoff
+    from core.messaging.feedback.escalation_handler import EscalationHandler
     from core.messaging.feedback.handler import FeedbackHandler
     from core.messaging.gate.gate import Gate
     from core.messaging.processor import MessageProcessor, MessageStages
@@ -314,7 +314,7 @@ def make_message_processor(
         dispatcher,
         Commenter(settings, journal, answer, library),
         FeedbackHandler(settings, journal, feedback_repository, permissions.is_admin),
-        Handoff(settings, journal, TaughtAnswerRepository(database), permissions.is_admin),
+        EscalationHandler(settings, journal, TaughtAnswerRepository(database), permissions.is_admin),
     )
     return MessageProcessor(settings, journal, answer, stages)
 

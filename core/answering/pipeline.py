@@ -45,17 +45,17 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         # 5 write
         await wait_for_open(opening, budget)
         text, is_extractive = await write_answer(inputs, sink, deps, budget)
-    retrieval, asked = inputs.retrieval, look.question.text
+    retrieval, question_text = inputs.retrieval, look.question.text
     if is_extractive:
-        cited = resolve_markers(text, retrieval.passages)
+        resolved = resolve_markers(text, retrieval.passages)
     else:
         # 6 cite
-        cited = await verify_citations(text, retrieval.passages, deps, budget, question=asked)
+        resolved = await verify_citations(text, retrieval.passages, deps, budget, question=question_text)
         # 7 look back
-        cited = await look_back(cited, retrieval.passages, deps, budget, question=asked)
-    trace = retrieval.to_trace(budget, cited.dropped_count)
-    reply_text = look.with_note(cited.text)
-    reply = Reply(reply_text, cited.citations, retrieval.passages, is_extractive, trace, look.description)
+        resolved = await look_back(resolved, retrieval.passages, deps, budget, question=question_text)
+    trace = retrieval.to_trace(budget, resolved.dropped_count)
+    reply_text = look.with_note(resolved.text)
+    reply = Reply(reply_text, resolved.citations, retrieval.passages, is_extractive, trace, look.description)
     await sink.finish(reply)
     return reply
 

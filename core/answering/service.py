@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class AnswerService:
     """Answers questions.
 
-    Without `limits` and `usage_repository` nothing is limited or recorded; without `cached_answers` none is reused.
+    Without `quota_limiter` and `usage_repository` nothing is limited or recorded; without `cached_answers` none is reused.
     """
 
     deps: AnswerDependencies
-    limits: QuotaLimiter | None = None
+    quota_limiter: QuotaLimiter | None = None
     usage_repository: UsageRepository | None = None
     cached_answers: CachedAnswers | None = None
 
@@ -53,13 +53,13 @@ class AnswerService:
         return reply
 
     async def _generate(self, question: Question, sink: Sink, budget: Budget) -> Reply:
-        if not (self.deps.model and self.limits and self.usage_repository):
+        if not (self.deps.model and self.quota_limiter and self.usage_repository):
             return await answer(question, sink, self.deps, budget)
 
         return await answer_with_quota(
             question,
             lambda: answer(question, sink, self.deps, budget),
             budget,
-            quota_limiter=self.limits,
+            quota_limiter=self.quota_limiter,
             usage_repository=self.usage_repository,
         )

@@ -208,20 +208,29 @@ def _build_claim(
     line = masked_text[line_start : line_end if line_end >= 0 else len(masked_text)]
     if line.lstrip().startswith(("|", "#")):
         return Claim(marker_index, marker.positions, (_collapse_whitespace(line.replace("|", " ")),), ())
+    spans_after = [span for span in spans if marker.end <= span[0] < line_start + len(line)]
+    next_sentences = tuple(_collapse_whitespace(masked_text[slice(*span)]) for span in spans_after[:1])
     spans_before = [
         span
         for span in spans
         if span[0] <= marker.start and not _BLOCK_BOUNDARY.search(masked_text, span[1], marker.start)
     ]
-    spans_after = [span for span in spans if marker.end <= span[0] < line_start + len(line)]
-    next_sentences = tuple(_collapse_whitespace(masked_text[slice(*span)]) for span in spans_after[:1])
     if not spans_before:
         return Claim(marker_index, marker.positions, next_sentences, ())
-    start, end = spans_before[-1]
+    clause, context = _get_sentence_parts(masked_text, spans_before[-1], marker, markers[:marker_index])
+    texts = (clause, *(next_sentences if marker.start >= spans_before[-1][1] else ()))
+    return Claim(marker_index, marker.positions, texts, context)
+
+
+def _get_sentence_parts(
+    masked_text: str, span: tuple[int, int], marker: CitationMarker, previous_markers: Sequence[CitationMarker]
+) -> tuple[str, tuple[str, str]]:
+    """Return the clause before a marker, and as its context the whole sentence and the text of the block up to it."""
+    start, end = span
     # Markers in a row belong to the same words.
     marker_ends = [
         previous_marker.end
-        for previous_marker in markers[:marker_index]
+        for previous_marker in previous_markers
         if _WORD.search(masked_text, previous_marker.end, marker.start)
     ]
     clause, sentence = masked_text[max([start, *marker_ends]) : min(end, marker.start)], masked_text[start:end]
@@ -230,9 +239,7 @@ def _build_claim(
     block_start = max((block.end() for block in _BLOCK_BOUNDARY.finditer(masked_text, 0, start)), default=0)
     earlier_ends = [marker_end for marker_end in marker_ends if marker_end <= start]
     block_text = masked_text[max([block_start, *earlier_ends]) : end]
-    texts = (_collapse_whitespace(clause), *(next_sentences if marker.start >= end else ()))
-    context = (_collapse_whitespace(sentence), _collapse_whitespace(block_text))
-    return Claim(marker_index, marker.positions, texts, context)
+    return _collapse_whitespace(clause), (_collapse_whitespace(sentence), _collapse_whitespace(block_text))
 
 
 def _collapse_whitespace(text: str) -> str:

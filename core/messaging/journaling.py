@@ -11,14 +11,14 @@ from core.ports import Adapter
 from core.storage.messages import Journal
 from core.types import Message
 
-# A stop must not take long; what is posted by then or not at all is known for all but a broken connection.
+# A stop must not take long. Unless the connection is broken, the outcome is known by then.
 POSTING_GRACE_S = 5.0
 
 
 class JournaledDelivery:
-    """Implements `core.ports.Delivery`: tells the journal around the posting of one reply's first part.
+    """Implements `core.ports.Delivery`: records in the journal how the posting of a reply's first part goes.
 
-    `seen` says whether anything of the reply is there to be seen, as far as is known.
+    `is_visible` says whether people can see anything of the reply, as far as is known.
     """
 
     def __init__(self, journal: Journal, message: Message) -> None:
@@ -29,24 +29,24 @@ class JournaledDelivery:
         self.is_visible = False
 
     async def mark_posting(self) -> None:
-        """Note that the first part is about to be posted."""
+        """Record that the first part is about to be posted."""
         self._idle.clear()
         self.is_visible = True
         await self._journal.mark_posting(self._message)
 
     async def mark_rejected(self) -> None:
-        """Note that nothing was posted."""
+        """Record that nothing was posted."""
         self.is_visible = False
         await self._journal.mark_rejected(self._message)
         self._idle.set()
 
     async def mark_posted(self, reply_id: str) -> None:
-        """Note that it was, under this id."""
+        """Record that the first part was posted, under this id."""
         await self._journal.mark_posted(self._message, reply_id)
         self._idle.set()
 
     async def wait_for_posting(self) -> None:
-        """Wait a little for a posting on its way, so that its outcome is known before the answer is given up."""
+        """Wait up to `POSTING_GRACE_S` seconds for a posting that has begun, so that its outcome is known."""
         try:
             async with asyncio.timeout(POSTING_GRACE_S):
                 await self._idle.wait()
@@ -58,15 +58,15 @@ BOT_REMOVED_REASON = "the bot that received it is no longer configured"
 
 
 def bot_log_context(adapter: Adapter) -> AbstractContextManager[None]:
-    """Bind the name of an adapter that was given one to every event that is logged inside the `with` block."""
+    """Add the bot's name, if it has one, to every event that is logged inside the `with` block."""
     name = adapter.label.partition(":")[2]
     return log_context(bot_name=name) if name else nullcontext()
 
 
 async def recover_pending(journal: Journal, adapters: Sequence[Adapter]) -> list[tuple[Adapter, Message, str]]:
-    """Return what the last run left of one platform, oldest first: whose it is, the message, its reply's id or "".
+    """Return the unfinished messages of one platform, oldest first, each with its adapter and its reply's id or "".
 
-    `bots` are all of the platform. What another bot received, which is no longer there, goes to the first of them.
+    `adapters` are all adapters of one platform. Messages of a bot that was removed go to the first of them.
     """
     platform = adapters[0].name
     uncertain_count = await journal.fail_uncertain(platform)

@@ -1,4 +1,4 @@
-"""The intake: every delivered message is journalled, judged, and answered once, or its silence has a reason."""
+"""The message processor: each delivered message is journalled, judged, and answered once or skipped for a reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from core.errors import KimasError, MessageDeleted, PlatformError, ServiceError, UsageError
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.feedback.expert_answers import Handoff
+from core.messaging.feedback.escalation_handler import EscalationHandler
 from core.messaging.feedback.handler import FeedbackHandler
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.gate.gate import Gate, GateDecision
@@ -36,13 +36,13 @@ MAX_QUOTED_CHARS = 1000
 
 @dataclass(frozen=True, slots=True)
 class MessageStages:
-    """What a message may pass through: `gate` decides whether the bot speaks, the others are what it can come to."""
+    """The stages of a message: `gate` decides whether the bot speaks, the others handle what the gate lets through."""
 
     gate: Gate
     dispatcher: CommandDispatcher
     commenter: Commenter
     feedback: FeedbackHandler
-    handoff: Handoff
+    handoff: EscalationHandler
 
 
 class MessageProcessor:
@@ -64,33 +64,36 @@ class MessageProcessor:
 
     @property
     def in_flight(self) -> int:
-        """How many messages are not settled yet."""
+        """How many messages are not finished yet."""
         return len(self._tasks)
 
     def handler_for(self, adapter: Adapter) -> MessageHandler:
-        """Return what the adapter hands its messages to. It returns once the message is in the journal."""
+        """Return the function that an adapter calls with each message.
+
+        It returns once the message is in the journal.
+        """
         self._dispatcher.context.platforms.add(adapter.name)
         return partial(self._receive, adapter)
 
     async def resume(self, *adapters: Adapter) -> None:
-        """Take up what the last run received but did not settle. The adapters are all of one platform."""
+        """Continue with what the last run received but did not finish. The adapters are all of one platform."""
         for adapter, message, previous_reply_id in await recover_pending(self._journal, adapters):
             with bot_log_context(adapter):
                 self._schedule(adapter, message, previous_reply_id)
 
     async def join(self) -> None:
-        """Wait until everything that was received is settled."""
+        """Wait until all received messages are finished."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def drain(self, grace_s: float) -> int:
-        """Wait for answers in the making, at most `grace_s` seconds; return how many are left to the next start.
+        """Wait for answers in progress, at most `grace_s` seconds; return how many are left to the next start.
 
-        Questions that were left to people for a while are not waited for: the next start looks at them again.
+        It does not wait for questions that people still have time to answer: the next start judges them again.
         """
         self._stopping.set()
         deadline, cancelled_count = time.monotonic() + grace_s, 0
-        # An answer may begin another one: a call for people, a second try.
+        # An answer may start another one: an escalation or a retry.
         while running := {task for task in self._tasks if not task.done()}:
             _, unfinished_tasks = await asyncio.wait(running, timeout=max(0.0, deadline - time.monotonic()))
             for task in unfinished_tasks:
@@ -99,7 +102,7 @@ class MessageProcessor:
             cancelled_count += len(unfinished_tasks)
         return cancelled_count
 
-    # Not to be cut in two: what is in the journal but not taken up is no news when it is delivered again.
+    # Cancelled half-way, a message would be in the journal but never scheduled, and a redelivery would be a duplicate.
     @uncancellable
     async def _receive(self, adapter: Adapter, message: Message) -> None:
         if message.is_edit:
@@ -114,10 +117,10 @@ class MessageProcessor:
     def _schedule(self, adapter: Adapter, message: Message, previous_reply_id: str = "") -> None:
         key = message.key
         if self._dispatcher.is_priority(message):
-            # What one person commands counts in the order it was given, and nobody waits for anybody else's answer.
+            # The commands of one person keep their order, and wait for nobody else's answer.
             key = replace(key, thread=f"/{message.author_id}")
         elif not key.thread and self._commenter.should_handle(message):
-            # Posts that share their channel are races of their own, and other bots' messages are only counted.
+            # Each post of a channel is a conversation of its own, and messages of other bots are only counted.
             key = replace(key, thread=f"post {message.id}")
         lock = self._conversation_locks.setdefault(key, asyncio.Lock())
         task = asyncio.create_task(self._process(lock, adapter, message, previous_reply_id))
@@ -156,7 +159,7 @@ class MessageProcessor:
                             adapter, message, previous_reply_id, await self._gate.recheck(message, decision)
                         )
             except Exception as error:
-                # The last place before the loop: the journal itself may be what failed, so only the log is left.
+                # Nobody handles the error after this. The journal itself may have failed, so only the log is left.
                 get_logger(__name__).exception("message.unsettled", error=str(error))
 
     async def _comment(self, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
@@ -169,7 +172,7 @@ class MessageProcessor:
             await self._commenter.handle(adapter, message, previous_reply_id, JournaledDelivery(self._journal, message))
 
     async def _wait_for_humans(self, seconds: float) -> bool:
-        """Give people time to answer, while other messages go on; False when the daemon stops before it is over."""
+        """Give people time to answer while other messages go on; False when the daemon stops before the time is over."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -202,7 +205,7 @@ class MessageProcessor:
             get_logger(__name__).error("reply.refused", error=str(error))
             await self._journal.mark_failed(message, str(error))
         except Exception as error:
-            # Nobody asked for it, so nobody misses it: an apology would only disturb.
+            # Nobody asked, so nobody misses the answer: an apology would only disturb.
             is_unneeded = decision.is_proactive or (
                 isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message)
             )
@@ -210,16 +213,19 @@ class MessageProcessor:
             if decision.is_proactive and not delivery.is_visible:
                 self._gate.release_cooldown(message)
         else:
-            await self._journal.mark_answered(message, reply)
-            get_logger(__name__).info(
-                "message.answered",
-                unasked=decision.is_proactive,
-                citations=len(reply.citations),
-                cut=reply.trace.cut,
-                **reply.trace.timings_ms,
-            )
+            await self._finish_answer(message, reply, decision)
             if is_answerable:
                 await self._handoff.escalate_if_needed(adapter, message, reply, self._schedule)
+
+    async def _finish_answer(self, message: Message, reply: Reply, decision: GateDecision) -> None:
+        await self._journal.mark_answered(message, reply)
+        get_logger(__name__).info(
+            "message.answered",
+            unasked=decision.is_proactive,
+            citations=len(reply.citations),
+            cut=reply.trace.cut,
+            **reply.trace.timings_ms,
+        )
 
     async def _reply(self, adapter: Adapter, message: Message, sink: Sink, decision: GateDecision) -> Reply:
         if decision.canned_reply:
@@ -227,7 +233,7 @@ class MessageProcessor:
             return await _send_text(sink, decision.canned_reply)
         if self._handoff.should_handle(message):
             return await _send_text(sink, await self._handoff.answer(adapter, message, self._schedule))
-        # Not the text that an edit left behind: a command is what its author sent.
+        # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
             return await _send_text(sink, await self._dispatcher.dispatch(message, adapter))
         if message.command and not has_content(message):
@@ -251,7 +257,7 @@ class MessageProcessor:
         return await self._answer(await self._feedback.with_retry_context(message, question), sink)
 
     async def _try_capture_answer(self, adapter: Adapter, message: Message) -> bool:
-        """Settle a message that is an answer of somebody who is trusted, where the bot may speak at all."""
+        """Finish a message that is the answer of a trusted person, where the bot may speak at all."""
         await self._gate.chat_policy.refresh()
         if self._gate.chat_policy.block_reason(message) or not await self._handoff.capture_expert_answer(
             adapter, message
@@ -261,7 +267,7 @@ class MessageProcessor:
         return True
 
     async def _get_quoted_turns(self, message: Message, history: Sequence[Turn]) -> Sequence[Turn]:
-        """Return the message that this one replies to as conversation, without an author: it counts for the asker."""
+        """Return the quoted message as conversation turns. They have no author, so they count as the asker's."""
         answer_turns = await self._journal.get_answer_by_reply(message)
         if answer_turns is None:
             return [Turn("user", _truncate(message.quoted))]
@@ -270,7 +276,7 @@ class MessageProcessor:
         return [Turn(turn.role, _truncate(turn.text)) for turn in answer_turns]
 
     async def _report_error(self, message: Message, sink: Sink | None, error: Exception) -> None:
-        """Tell the asker plainly, where there is a sink for it, and the log in full."""
+        """Report an error: to the asker in plain words, if there is a sink, and to the log in full."""
         is_expected, texts = isinstance(error, KimasError), messages_for(detect_language(message.text))
         if isinstance(error, UsageError):
             reason = str(error)

@@ -142,7 +142,7 @@ class ChatHistory:
         """Return the copies of a message that our other bots received."""
         columns = messages.c
         is_same_event = (columns.author_id == message.author_id, columns.sent_at == message.sent_at)
-        own_ids = select(columns.id).where(*in_chat(message.key), columns.bot == message.bot, *is_same_event)
+        own_ids = select(columns.id).where(*is_in_chat(message.key), columns.bot == message.bot, *is_same_event)
         # If message ids are per bot, the text and the time identify a copy, unless this bot received another message
         # with that id at that time.
         is_alike = and_(columns.text == message.text, columns.command == "", columns.id.not_in(own_ids))
@@ -151,7 +151,7 @@ class ChatHistory:
             or_(columns.id == message.id, is_alike),
         )
         own_number = select(columns.number).where(
-            *in_chat(message.key), columns.bot == message.bot, columns.id == message.id
+            *is_in_chat(message.key), columns.bot == message.bot, columns.id == message.id
         )
         async with self._connect() as connection:
             rows = (await connection.execute(query)).all()
@@ -164,7 +164,7 @@ class ChatHistory:
     async def get_posting_bot(self, message: Message) -> str | None:
         """Return which of our bots posted the message that this one replies to, or None."""
         columns = messages.c
-        query = select(columns.bot).where(*in_chat(message.key), columns.reply_id == message.reply_to)
+        query = select(columns.bot).where(*is_in_chat(message.key), columns.reply_id == message.reply_to)
         async with self._connect() as connection:
             bot_id = await connection.scalar(query.limit(1))
         return None if bot_id is None else str(bot_id)
@@ -173,7 +173,7 @@ class ChatHistory:
         """Return whether one bot has answered in a conversation before."""
         columns = messages.c
         conditions = (columns.bot == bot, columns.state == "answered", columns.reply != "")
-        query = select(columns.number).where(*in_chat(key), columns.thread == key.thread, *conditions).limit(1)
+        query = select(columns.number).where(*is_in_chat(key), columns.thread == key.thread, *conditions).limit(1)
         async with self._connect() as connection:
             return (await connection.execute(query)).first() is not None
 
@@ -199,7 +199,7 @@ class ChatHistory:
     async def mark_addressed(self, message: Message) -> None:
         """Note that a message was for the bot, though its platform could not tell: it is none that nobody asked."""
         columns = messages.c
-        conditions = (*in_chat(message.key), columns.bot == message.bot, columns.id == message.id)
+        conditions = (*is_in_chat(message.key), columns.bot == message.bot, columns.id == message.id)
         async with self._transaction() as connection:
             await connection.execute(update(messages).where(*conditions).values(addressed=True))
 
@@ -207,7 +207,7 @@ class ChatHistory:
         """Return whether the author got just this text in the chat in the last seconds."""
         columns = messages.c
         query = select(columns.number).where(
-            *in_chat(message.key),
+            *is_in_chat(message.key),
             columns.author_id == message.author_id,
             columns.reply == text,
             columns.settled_at > _time_before(seconds),
@@ -219,7 +219,7 @@ class ChatHistory:
         """Return the author of the message that this one replies to, or None if the bot never received it."""
         columns = messages.c
         query = select(columns.author_id).where(
-            *in_chat(message.key), columns.bot == message.bot, columns.id == message.reply_to
+            *is_in_chat(message.key), columns.bot == message.bot, columns.id == message.reply_to
         )
         async with self._connect() as connection:
             author_id = await connection.scalar(query)
@@ -283,7 +283,7 @@ def _to_bot_answer(row: Row[Any]) -> BotAnswer:
     )
 
 
-def in_chat(key: ConversationKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def is_in_chat(key: ConversationKey) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return the conditions that a message belongs to a chat."""
     return messages.c.platform == key.platform, messages.c.chat == key.chat
 

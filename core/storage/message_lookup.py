@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
 
-from core.storage.chat_history import in_chat, is_readable_from
+from core.storage.chat_history import is_in_chat, is_readable_from
 from core.storage.engine import Database
 from core.storage.messages import to_message
 from core.storage.tables import messages
@@ -116,7 +116,7 @@ class MessageLookup:
     async def _find(self, message: Message, *conditions: ColumnElement[bool]) -> Sequence[StoredMessage]:
         columns = messages.c
         is_other = and_(columns.bot == message.bot, columns.id != message.id)
-        query = select(messages).where(*in_chat(message.key), is_other, *conditions)
+        query = select(messages).where(*is_in_chat(message.key), is_other, *conditions)
         async with self._database.connect() as connection:
             rows = (await connection.execute(query.order_by(columns.number.desc()).limit(MAX_MATCHES))).all()
         return [StoredMessage(to_message(row), row.state in _UNANSWERED_STATES) for row in rows]
@@ -125,7 +125,7 @@ class MessageLookup:
         columns = messages.c
         query = (
             select(columns.state, columns.reason, columns.reply, columns.citations, columns.trace)
-            .where(*in_chat(message.key), is_readable_from(message), columns.command.in_(("", "ask")), *conditions)
+            .where(*is_in_chat(message.key), is_readable_from(message), columns.command.in_(("", "ask")), *conditions)
             .order_by(columns.number.desc())
         )
         async with self._database.connect() as connection:

@@ -207,7 +207,7 @@ class Bot:
 
 
 def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
-    # Those that call or teach are answered by `core.messaging.feedback.expert_answers`.
+    # Those that call or teach are answered by `core.messaging.feedback.escalation_handler`.
     assert {one.name for one in COMMANDS} - {"ask", "escalate", "learn"} == set(HANDLERS)
 
 

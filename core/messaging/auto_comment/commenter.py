@@ -39,13 +39,13 @@ class Commenter:
         self._in_progress: set[tuple[str, str]] = set()
 
     def should_handle(self, message: Message) -> bool:
-        """Say whether a message is dealt with here: another bot wrote it, or it is a post to be commented on."""
+        """Say whether the commenter handles a message: another bot wrote it, or it is a post to comment on."""
         return message.is_by_bot or self._is_target(message)
 
     async def handle(
         self, adapter: Adapter, message: Message, previous_reply_id: str, delivery: AwaitableDelivery
     ) -> None:
-        """Bring a message that concerns us to its end in the journal: a comment, a silence or a failure."""
+        """Handle one message and record its outcome in the journal: a comment, a skip or a failure."""
         if not self._is_target(message):
             await self._journal.mark_skipped(message, skip(SkipReason.WRITTEN_BY_BOT))
         elif previous_reply_id:
@@ -58,7 +58,7 @@ class Commenter:
                 self._in_progress.discard((_chat_name(message), message.id))
 
     def _is_target(self, message: Message) -> bool:
-        """Say whether a post is to be commented on; one that addresses the bot is answered as any question."""
+        """Say whether a post is to get a comment; one that addresses the bot gets an answer like any question."""
         is_unaddressed = not (message.addressed or message.command)
         is_followed = _chat_name(message) in self._settings.chats or get_feed(message) in self._settings.feeds
         return is_unaddressed and is_post(message) and is_followed
@@ -114,7 +114,7 @@ class Commenter:
         return await self._answer(question, sink)
 
     async def _reject_reason(self, post: Message) -> Skip | None:
-        """Return what speaks against writing a comment, the cheapest tests first, or None."""
+        """Return why no comment is to be written, or None. The cheapest tests come first."""
         if post.feed_entry and post.feed_entry.is_too_old:
             return skip(SkipReason.ENTRY_TOO_OLD)
         if _age_s(post) >= self._settings.deadline_s:
@@ -128,7 +128,7 @@ class Commenter:
         )
 
     async def _lost_race_reason(self, post: Message) -> Skip | None:
-        """Return why the race for this post is lost, or None."""
+        """Return why other comments make ours useless, or None."""
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
         competitor_count, max_replies = (
@@ -170,7 +170,7 @@ class Commenter:
         return None
 
     def _unfit_reason(self, reply: Reply) -> Skip | None:
-        """Return why a reply is no comment to be proud of, or None."""
+        """Return why a reply is not good enough for a comment, or None."""
         if not reply.text.strip():
             return skip(SkipReason.EMPTY_COMMENT)
         if "write" in reply.trace.cut:
@@ -244,7 +244,7 @@ def is_post(message: Message) -> bool:
 
 
 def reject_reason(post: Message, settings: AutoCommentSettings, now: datetime) -> Skip | None:
-    """Return what speaks against a comment by the rules alone, or None. `now` is the local time."""
+    """Return why the configured rules forbid a comment, or None. `now` is the local time."""
     if not post.text.strip():
         return skip(SkipReason.EMPTY_POST)
     if in_quiet_hours(settings.quiet_hours, now.time()):
@@ -282,17 +282,17 @@ Precondition = Callable[[], Awaitable[Skip | None]]
 
 
 class AwaitableDelivery(Delivery, Protocol):
-    """A delivery that can also be waited for."""
+    """A delivery whose posting can be waited for."""
 
     async def wait_for_posting(self) -> None:
-        """Wait a little for a posting on its way."""
+        """Wait a little for a posting that has begun."""
         ...
 
 
 class BufferedSink:
-    """Hands the finished reply on to another sink, and nothing before it.
+    """Passes the finished reply to another sink, and nothing before it.
 
-    `unfit` says why a reply is better not posted, or returns None. `reply` is what was handed on, without the
+    `unfit_reason` says why a reply is better not posted, or returns None. `reply` is what was handed on, without the
     `heading` that is shown above it.
     """
 
@@ -347,15 +347,15 @@ class GuardedDelivery:
         self.in_doubt = True
 
     async def mark_rejected(self) -> None:
-        """Note that nothing was posted."""
+        """Record that nothing was posted."""
         self.in_doubt = False
         await self._delivery.mark_rejected()
 
     async def mark_posted(self, reply_id: str) -> None:
-        """Note that the first part is there."""
+        """Record that the first part was posted."""
         await self._delivery.mark_posted(reply_id)
         self.is_posted, self.in_doubt, self.reply_id = True, False, reply_id
 
     async def wait_for_posting(self) -> None:
-        """Wait a little for a posting on its way."""
+        """Wait a little for a posting that has begun."""
         await self._delivery.wait_for_posting()

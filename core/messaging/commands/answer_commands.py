@@ -22,11 +22,11 @@ from core.text.formatting import format_code, format_cost
 
 
 async def explain_command(context: CommandContext, request: CommandRequest) -> str:
-    """Explain the last answer in the chat or thread, or what became of the message that is meant."""
+    """Explain the outcome of the message that the command names, or the last answer in the chat or thread."""
     message, texts = request.message, request.texts
     lookup = MessageLookup(context.journal.database)
     message_id = request.arguments.get("message", "").rstrip("/").rpartition("/")[2] or message.reply_to
-    # On Slack a message in a thread replies to the thread's first message, which is not what is meant by that.
+    # On Slack every message in a thread replies to the thread's first message; that names no message.
     if message_id and (message_id != message.key.thread or "message" in request.arguments):
         outcome, fallback = await lookup.get_outcome(message, message_id), texts.message_unknown
     else:
@@ -127,10 +127,10 @@ DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"
 
 
 async def review_faq(context: CommandContext, request: CommandRequest) -> str:
-    """List the answers that wait for a review, decide about one, or put another text in its place.
+    """List the answers that wait for a review, approve, reject or edit one.
 
-    What was approved is used in all chats. So those alone decide whom the configuration or an owner names, about what
-    was taught in their chat, owners about everything; where others read along, no other chat's answers are listed.
+    An approved answer is used in all chats. So only owners, and administrators whom an owner or the configuration
+    names, may decide; the latter only about answers of their own chat. A group never sees another chat's answers.
     """
     repository, texts = TaughtAnswerRepository(context.journal.database), request.texts
     action = request.arguments.get("action", "list")
@@ -156,18 +156,22 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
         raise UsageError(texts.no_such_answer.format(number=number))
     if action == "list":
         return _format_answer(answers[0], texts)
-    if action == "edit":
-        if not request.arguments.get("text", "").strip():
-            raise UsageError(texts.new_answer_missing)
-        await repository.edit(number, request.arguments["text"])
-        reply = texts.answer_edited
-    else:
-        await repository.decide(number, DECISIONS[action], request.message.author)
-        reply = texts.answer_approved if action == "approve" else texts.answer_rejected
+    reply = await _apply_decision(repository, number, request)
     await context.audit.record(new_entry(request.message, "changed", f"faq {number}", "", action))
     if action == "approve" and not any(source.kind == "learned" for source in context.settings.sources.values()):
         reply += texts.no_learned_source
     return reply
+
+
+async def _apply_decision(repository: TaughtAnswerRepository, number: int, request: CommandRequest) -> str:
+    action, texts = request.arguments["action"], request.texts
+    if action != "edit":
+        await repository.decide(number, DECISIONS[action], request.message.author)
+        return texts.answer_approved if action == "approve" else texts.answer_rejected
+    if not request.arguments.get("text", "").strip():
+        raise UsageError(texts.new_answer_missing)
+    await repository.edit(number, request.arguments["text"])
+    return texts.answer_edited
 
 
 def _is_from_chat(answer: TaughtAnswer, request: CommandRequest) -> bool:
@@ -175,7 +179,7 @@ def _is_from_chat(answer: TaughtAnswer, request: CommandRequest) -> bool:
 
 
 def _format_answer(answer: TaughtAnswer, texts: Messages) -> str:
-    """Return an answer to its last word: nobody can decide about what a list has cut off."""
+    """Return an answer in full: nobody can decide about a text that is cut off."""
     text = answer.answer.replace("```", "'''")
     state = {"pending": texts.pending, "approved": texts.approved, "rejected": texts.rejected}[answer.state]
     return f"**{answer.number}** ({state}) {format_code(answer.teacher)}\n\n```\n{answer.question}\n\n{text}\n```"

@@ -12,7 +12,7 @@ from core.errors import UsageError
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.gate.calibration import CalibrationResult, GateCase, calibrate
 from core.messaging.gate.classification_metrics import Estimate, Scores
-from core.messaging.policy.command_table import AS_CONFIGURED, FITTED
+from core.messaging.policy.command_table import CALIBRATED_VALUE, CONFIGURED_VALUE
 from core.ports import Library
 from core.settings import Settings
 from core.storage.engine import Database
@@ -51,7 +51,7 @@ async def change_mode(context: CommandContext, request: CommandRequest) -> str:
     current_mode, new_mode = context.overrides.mode(chat) or configured, request.arguments.get("mode")
     if not new_mode:
         return request.texts.mode_shown.format(mode=current_mode, configured=configured)
-    value = None if new_mode == AS_CONFIGURED else new_mode
+    value = None if new_mode == CONFIGURED_VALUE else new_mode
     await context.overrides.change(request.message, chat, "mode", value, before=configured)
     return request.texts.mode_changed.format(mode=value or configured, before=current_mode)
 
@@ -64,9 +64,9 @@ async def change_threshold(context: CommandContext, request: CommandRequest) -> 
     current, new_value = configured if override is None else override, request.arguments.get("value")
     if not new_value:
         return request.texts.threshold_shown.format(threshold=f"{current:g}", configured=f"{configured:g}")
-    if new_value == FITTED:
+    if new_value == CALIBRATED_VALUE:
         return await fit_threshold(context, request.message, current, request.texts)
-    value = None if new_value == AS_CONFIGURED else float(new_value)
+    value = None if new_value == CONFIGURED_VALUE else float(new_value)
     value_text = None if value is None else f"{value:g}"
     await context.overrides.change(request.message, chat, "threshold", value_text, before=f"{configured:g}")
     new_threshold = configured if value is None else value

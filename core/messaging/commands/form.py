@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from core.errors import PlatformError, UsageError
 from core.messaging.commands.context import CommandContext, CommandRequest
-from core.messaging.policy.command_table import AS_CONFIGURED
+from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
 from core.ports import VALUE_PLACEHOLDER, FormField, SettingsForm
 from core.text.catalogue import ENGLISH, Messages
@@ -38,14 +38,14 @@ def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm
         FormField(
             f"mode {VALUE_PLACEHOLDER}",
             texts.form_mode,
-            overrides.mode(chat) or AS_CONFIGURED,
-            ((AS_CONFIGURED, texts.form_as_configured.format(configured=configured)), *texts.mode_names.items()),
+            overrides.mode(chat) or CONFIGURED_VALUE,
+            ((CONFIGURED_VALUE, texts.form_as_configured.format(configured=configured)), *texts.mode_names.items()),
         ),
         FormField(
             f"threshold {VALUE_PLACEHOLDER}",
             texts.form_threshold,
-            AS_CONFIGURED if threshold is None else f"{threshold:g}",
-            hint=texts.form_threshold_hint.format(default=AS_CONFIGURED, configured=f"{gate.get_threshold(chat):g}"),
+            CONFIGURED_VALUE if threshold is None else f"{threshold:g}",
+            hint=texts.form_threshold_hint.format(default=CONFIGURED_VALUE, configured=f"{gate.get_threshold(chat):g}"),
         ),
     )
     if request.role == "owner":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from core.errors import ConfigurationError, UsageError
 from core.messaging.commands.context import CommandContext, CommandRequest
-from core.messaging.policy.command_table import AS_CONFIGURED, LIMITS
+from core.messaging.policy.command_table import CONFIGURED_VALUE, LIMITS
 from core.storage.answer_cache import delete_replies
 from core.storage.overrides import GLOBAL_SCOPE, AuditOutcome, limit_key, new_entry, off_key, scale_key
 from core.storage.usage import UsageRepository, UsageTotals
@@ -91,12 +91,12 @@ async def quota(context: CommandContext, request: CommandRequest) -> str:
     configured = getattr(context.settings.limits, name)
     if value is None:
         raise UsageError(request.texts.limit_missing.format(name=name))
-    if value not in (NO_LIMIT, AS_CONFIGURED):
+    if value not in (NO_LIMIT, CONFIGURED_VALUE):
         number = float(value)
         if number <= 0 or ("tokens" in name and not number.is_integer()):
             raise UsageError(request.texts.limit_invalid)
         value = str(int(number)) if "tokens" in name else repr(number)
-    new_value = None if value == AS_CONFIGURED else value
+    new_value = None if value == CONFIGURED_VALUE else value
     before = NO_LIMIT if configured is None else f"{configured:g}"
     await context.overrides.change(request.message, GLOBAL_SCOPE, limit_key(name), new_value, before=before)
     return f"- {_format_limit(context, name, request.texts)}"

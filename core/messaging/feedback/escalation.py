@@ -19,15 +19,15 @@ _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
 
 
 def get_people(settings: HandoffSettings, platform: str) -> tuple[str, ...]:
-    """Return whom to call on a platform, as it names them."""
+    """Return the ids of the people to mention on a platform."""
     return tuple(person.partition(":")[2] for person in settings.people if person.partition(":")[0] == platform)
 
 
 def escalation_message(question: Message, people: Sequence[str]) -> Message:
-    """Return the call for a question; there is one for each, whoever asks for it."""
+    """Return the escalation of a question. Each question has only one, whoever asks for it."""
     return replace(
         question,
-        # The same for a second answer to the question, so that the journal takes one call only.
+        # A retry of the question has the same id, so that the journal accepts only one escalation.
         id=f"{question.question_id}~h",
         root_id=question.question_id,
         purpose="escalation",
@@ -36,24 +36,24 @@ def escalation_message(question: Message, people: Sequence[str]) -> Message:
         quoted="",
         is_edit=False,
         mentioned_users=tuple(people),
-        # Not every platform shows the words of a command to others.
+        # Not every platform shows the text of a command to others.
         is_question_hidden=bool(question.command),
     )
 
 
 def format_name(name: str) -> str:
-    """Return a person's name as a call shows it: as code where it is more than words, for it may hold links."""
+    """Return a person's name for an escalation: as code if it is more than plain words, because it may hold links."""
     return name if _PLAIN_NAME.fullmatch(name) else format_code(name)
 
 
 def format_question(escalation: Message) -> str:
-    """Return the question below a call, where people may not see it otherwise, as text that can do nothing."""
+    """Return the question, as code, for an escalation whose readers may not see it otherwise."""
     is_hidden = escalation.is_question_hidden and escalation.text.strip()
     return f"\n\n{format_code(escalation.text, MAX_QUESTION_CHARS)}" if is_hidden else ""
 
 
 def mentioned_users(message: Message) -> tuple[str, ...]:
-    """Return whom the reply to a message mentions; only calls made here mention anybody."""
+    """Return the people whom the reply to a message mentions; only escalations mention anybody."""
     return message.mentioned_users if message.purpose == "escalation" else ()
 
 
@@ -72,15 +72,15 @@ def escalation_reason(reply: Reply) -> EscalationReason | None:
 LEARN_FROM_THIS, SHORTCUT_ID = "Learn from this", "kimas-learn"
 
 
-# The link of a message ends with its id. Only ids as long as Discord's and Slack's belong to one message anywhere; any
-# page's address may end with a shorter number, and a question may begin with one.
+# The link of a message ends with its id. Only ids as long as those of Discord and Slack are unique: any page's address
+# may end with a shorter number, and a question may begin with one.
 _MESSAGE_LINK = re.compile(r"https://\S+/([\d.]{15,})/?|([\d.]{15,})")
 
 
 def resolve_target(message: Message) -> Message:
     """Return a command as a reply to the message whose link or id it begins with; what follows is its text.
 
-    What is a reply already stays as it is, and so does what names no message.
+    A command that is a reply already, or that names no message, stays as it is.
     """
     first, *rest = message.text.split(maxsplit=1) or [""]
     match = None if message.reply_to else _MESSAGE_LINK.fullmatch(first)

@@ -1,4 +1,4 @@
-"""Where presses are dealt with: taken over, acknowledged, and followed by another try where somebody asks for one."""
+"""Handles button presses: stores the rating, acknowledges it, and retries the question if somebody asks for that."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AdminCheck = Callable[[Message, Adapter], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class _PressResult:
-    """What the person who pressed reads, the buttons below it, what the journal says, and the question to retry."""
+    """The text and buttons for the person who pressed, the outcome for the journal, and the question to retry."""
 
     text: str
     outcome: Skip
@@ -45,7 +45,7 @@ class _PressResult:
 
 
 class FeedbackHandler:
-    """Deals with presses. `check_admin` says who is an administrator."""
+    """Handles presses of rating buttons. `check_admin` says who is an administrator."""
 
     def __init__(
         self,
@@ -60,15 +60,15 @@ class FeedbackHandler:
         self._check_admin = check_admin
 
     def with_rating_buttons(self, message: Message, *, is_question: bool) -> Message:
-        """Return a message as its sink gets it: with thumbs below the answer where it is a question."""
+        """Return the message for its sink: a question gets rating buttons below its answer."""
         return with_ratings(message) if is_question and self._settings.thumbs else message
 
     async def handle_press(
         self, adapter: Adapter, press: Message, delivery: Delivery, start_answer: StartAnswer
     ) -> None:
-        """Bring a press to its end in the journal. What it changes is safe before it is acknowledged.
+        """Handle a press and record its outcome in the journal. Its effect is stored before it is acknowledged.
 
-        A question to be answered once more is journalled, and handed to `start_answer`.
+        A question to be retried is journalled, and then passed to `start_answer`.
         """
         result = await self._apply_press(adapter, press)
         if result.retry:
@@ -78,12 +78,12 @@ class FeedbackHandler:
             async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
                 await (sink.fail(result.text) if result.is_rejected else sink.finish(Reply(result.text)))
         except (PlatformError, TimeoutError) as error:
-            # After a restart, for example: the press is too old to be answered, and counts all the same.
+            # After a restart, for example, the press is too old to be acknowledged; it counts all the same.
             get_logger(__name__).info("press.not_acknowledged", error=str(error) or "it took too long")
         await self._journal.mark_skipped(press, result.outcome)
 
     async def with_retry_context(self, message: Message, question: Question) -> Question:
-        """Return the question of a message as it is answered: one that is asked again knows what was wrong before."""
+        """Return the question to answer; a retry also carries the first answer and what was wrong with it."""
         if message.purpose != "retry":
             return question
         first_answer = await self._repository.find_answer(replace(message, reply_to=message.root_id))
@@ -115,7 +115,7 @@ class FeedbackHandler:
         return _PressResult(_format_rating(rating, reason, texts) + reason_prompt, outcome, buttons)
 
     def _follow_up_buttons(self, answer: JournaledAnswer, rating: Rating, texts: Messages) -> tuple[Button, ...]:
-        """Return what is offered to somebody who is not content: to say why, and another try."""
+        """Return the buttons below a negative rating: the reasons, and a retry."""
         if rating.verdict != DOWN:
             return ()
         question = answer.question
@@ -125,7 +125,7 @@ class FeedbackHandler:
         return make_buttons(question.id, [(choice, texts.buttons[choice]) for choice in choices])
 
     async def _retry(self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: Messages) -> _PressResult:
-        """Journal the question once more, so that it is answered once more; its id keeps it from a third time."""
+        """Journal the question again, so that it is answered again; its id prevents a third time."""
         question = answer.question
         refusal_text = await self._refusal_text(adapter, press, answer, texts)
         if not refusal_text:
@@ -144,7 +144,7 @@ class FeedbackHandler:
         return _PressResult(refusal_text, skip(SkipReason.NOT_RETRIED, question=question.id), is_rejected=True)
 
     async def _refusal_text(self, adapter: Adapter, press: Message, answer: JournaledAnswer, texts: Messages) -> str:
-        """Return why a question is not answered once more, or nothing."""
+        """Return why a question is not retried, or an empty string."""
         question = answer.question
         if not self._settings.try_harder:
             return texts.retry_disabled

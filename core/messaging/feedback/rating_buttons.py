@@ -1,8 +1,8 @@
-"""A press of a button under an answer: what can be pressed, what stands behind a button, and the press as a message.
+"""The rating buttons below an answer: their choices, their data, and a press as a message.
 
-A press is a message with the command `thumbs`: its text is the choice, `reply_to` the id of the question whose answer
-it is about. It goes through the same intake and journal as all messages, in a thread of its own, so that it neither
-waits for answers nor counts as something that was said.
+A press is a message with the command `thumbs`. Its text is the choice, `reply_to` the id of the question. It goes
+through the same processor and journal as all messages, but in a thread of its own: so it does not wait for answers, and
+does not count as part of the conversation.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ THREAD = "thumbs"
 REASONS = ("wrong", "outdated", "other", "unclear")
 CHOICES = (UP, DOWN, *REASONS, RETRY)
 
-# What Discord takes; Telegram takes 64 bytes, and numbers its messages.
+# The limit of Discord. Telegram takes 64 bytes, but its ids are short numbers.
 _PREFIX, _MAX_DATA_BYTES = "thumb", 100
 
 
 def get_rating_buttons(message: Message, reply: Reply) -> tuple[Button, ...]:
     """Return the buttons below the answer to a message; none where it is not to be rated."""
-    # A greeting that is returned answers no question.
+    # The reply to a greeting answers no question.
     is_small_talk = reply.trace.strategy == "none" and bool(reply.trace.query)
     if not message.reply_options.has_rating_buttons or is_small_talk:
         return ()
@@ -98,5 +98,5 @@ def to_rating_message(
 
 
 def is_press(message: Message) -> bool:
-    """Say whether a message is a press. What people write never is: the thread of presses is none of theirs."""
+    """Say whether a message is a press. What people write never is: no platform has a thread of this name."""
     return message.command == RATING_COMMAND and message.key.thread == THREAD

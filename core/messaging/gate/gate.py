@@ -1,7 +1,7 @@
 """The gate: should the bot speak? Cheap tests first; every silence has a reason that goes into the journal.
 
-Who addresses the bot is answered wherever it may speak. Unasked it speaks in chats of the mode `auto` only, to a
-question that nobody else was asked, that it knows something about, and that no human answers meanwhile.
+Whoever addresses the bot gets an answer wherever it may speak. Otherwise it speaks in chats of the mode `auto` only: to
+a question that nobody else was asked, that it knows something about, and that no human answers in the meantime.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from core.text.question_matching import canonical_form, normalize
 from core.types import Message, Skip, SkipReason, skip
 
 LOOP_WINDOW_S = 600.0
-# A question is not answered unasked when it is older: after a break people have moved on.
+# The bot answers no older question unless it is addressed: people have moved on.
 MAX_QUESTION_AGE_S = 600.0
 RELEVANCE_TIMEOUT_S = 5.0
 
@@ -44,8 +44,8 @@ RELEVANCE_TIMEOUT_S = 5.0
 class GateDecision:
     """Whether to speak; `reason` says why not, and is None otherwise.
 
-    With `text` that is said in place of an answer. `unasked` marks what nobody addressed to the bot. After `wait_s`
-    seconds the verdict is to be confirmed first.
+    `canned_reply`, if any, is posted in place of an answer. `is_proactive` says that nobody addressed the bot. If
+    `wait_s` is not zero, wait so many seconds and then ask `Gate.recheck`.
     """
 
     should_speak: bool
@@ -56,7 +56,7 @@ class GateDecision:
 
 
 class Gate:
-    """Judges messages by the configuration, the knowledge and what was said in the chat."""
+    """Judges messages by the configuration, the knowledge and the recent messages of the chat."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Gate:
         return self._live.settings.gate
 
     async def judge(self, message: Message, *, is_resumed: bool = False) -> GateDecision:
-        """Judge one message. With `is_resumed` its answer began before a restart, and is finished if allowed.
+        """Judge one message. `is_resumed` says that its answer began before a restart.
 
         Raises `StoreError` when the journal cannot be read.
         """
@@ -96,7 +96,7 @@ class Gate:
         return await self._judge_unaddressed(message)
 
     async def recheck(self, message: Message, decision: GateDecision) -> GateDecision:
-        """Judge again after the wait: what has happened meanwhile, and what somebody else was answered."""
+        """Judge again after the wait: people or another bot may have answered in the meantime."""
         await self.chat_policy.refresh()
         recent_messages = await self._get_recent_messages(message)
         reason = (
@@ -110,7 +110,7 @@ class Gate:
         return GateDecision(True, canned_reply=decision.canned_reply, is_proactive=True)
 
     def release_cooldown(self, message: Message) -> None:
-        """Take back that the bot spoke unasked: nothing came of it, and the next question need not wait for that."""
+        """End the cooldown after a proactive answer that was never posted."""
         self._last_proactive_at = {
             chat: spoken_at for chat, spoken_at in self._last_proactive_at.items() if chat != get_chat_name(message)
         }
@@ -120,7 +120,7 @@ class Gate:
         return await other_bot_reason(message, self._history, self._live.settings)
 
     async def _judge_command(self, message: Message, *, is_resumed: bool) -> GateDecision:
-        """Let commands through where questions are not answered: otherwise nobody could change that by one."""
+        """Judge a command. Most pass where questions do not: otherwise no command could switch the bot on again."""
         role = self._permissions.cached_role(message) if self._permissions else "everyone"
         if role == "owner":
             return GateDecision(True)
@@ -134,14 +134,14 @@ class Gate:
         return await self._check_answer_loop(message, GateDecision(True))
 
     async def _judge_addressed(self, message: Message) -> GateDecision | None:
-        """Judge what somebody wants of the bot, and what has no words; None for the rest."""
+        """Judge messages to the bot, follow-ups, and attachments without text; None for all others."""
         if is_attachment_only(message):
-            attachment_skip, text = await decide_attachment_only(
+            attachment_skip, canned_reply = await decide_attachment_only(
                 message, self._history, has_vision=self._live.settings.models.get_vision_model() is not None
             )
             if attachment_skip:
                 return _skip(attachment_skip)
-            return await self._check_answer_loop(message, GateDecision(True, canned_reply=text))
+            return await self._check_answer_loop(message, GateDecision(True, canned_reply=canned_reply))
         if not message.addressed:
             if not await is_follow_up(message, self._history, self._live.settings):
                 return None
@@ -151,7 +151,7 @@ class Gate:
         return await self._check_answer_loop(message, GateDecision(True))
 
     async def _check_answer_loop(self, message: Message, decision: GateDecision) -> GateDecision:
-        """Stop answering an account that talks like a machine: it answers our answers."""
+        """Stop answering an account that seems to be a bot which replies to our answers."""
         answer_count = await self._history.count_answers_to(message, LOOP_WINDOW_S)
         if answer_count < self._gate_settings.answers_in_10_min:
             return decision
@@ -209,7 +209,7 @@ class Gate:
         return self._delayed(message, make_reply(message.text, relevance_result.title))
 
     async def _measure_relevance(self, message: Message) -> Relevance | SkipReason:
-        """Return how near a message is to the knowledge, or why that cannot be told."""
+        """Return how relevant the knowledge is to a message, or why that is unknown."""
         if self._library is None:
             return SkipReason.NO_KNOWLEDGE
         try:
@@ -226,10 +226,10 @@ class Gate:
                 return answer
         return None
 
-    def _delayed(self, message: Message, text: str = "") -> GateDecision:
+    def _delayed(self, message: Message, canned_reply: str = "") -> GateDecision:
         age_s = (datetime.now(UTC) - message.sent_at).total_seconds()
         wait_s = max(0.0, self._gate_settings.wait_s - max(0.0, age_s))
-        return GateDecision(True, canned_reply=text, is_proactive=True, wait_s=wait_s)
+        return GateDecision(True, canned_reply=canned_reply, is_proactive=True, wait_s=wait_s)
 
     def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> Skip | None:
         cooldown_s, last_spoken_at = (
@@ -251,7 +251,7 @@ class Gate:
 
 
 def _not_a_question_reason(message: Message) -> SkipReason | None:
-    """Return why the words alone say that nobody asks the group something that knowledge answers."""
+    """Return why a message is no question to the group that the knowledge could answer, or None."""
     if (datetime.now(UTC) - message.sent_at).total_seconds() > MAX_QUESTION_AGE_S:
         return SkipReason.TOO_OLD
     if message.command:

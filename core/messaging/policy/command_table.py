@@ -109,7 +109,7 @@ LIMITS = (
     *("daily_tokens", "daily_tokens_per_chat", "daily_tokens_per_user"),
     *("daily_cost", "daily_cost_per_chat", "daily_cost_per_user"),
 )
-AS_CONFIGURED, FITTED = "default", "auto"
+CONFIGURED_VALUE, CALIBRATED_VALUE = "default", "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ _TABLE = (
             Argument(
                 "value",
                 kind="number",
-                choices=(AS_CONFIGURED, FITTED),
+                choices=(CONFIGURED_VALUE, CALIBRATED_VALUE),
                 min_value=0,
                 max_value=1,
             ),
@@ -209,7 +209,7 @@ _TABLE = (
             Argument(
                 "value",
                 kind="number",
-                choices=(NO_LIMIT, AS_CONFIGURED),
+                choices=(NO_LIMIT, CONFIGURED_VALUE),
                 min_value=0,
                 max_value=1e12,
             ),

@@ -16,7 +16,7 @@ from core.types import Message, Skip, SkipReason, skip
 
 
 class PermissionDenied(UsageError):
-    """Somebody gave a command that is not theirs to give: `text` for them, `audit_text` for the audit."""
+    """The author may not give this command: `text` is the reply, `audit_text` the entry in the audit."""
 
     def __init__(self, text: str, audit_text: str = "") -> None:
         super().__init__(text)
@@ -24,13 +24,13 @@ class PermissionDenied(UsageError):
 
 
 class Permissions:
-    """Owners by the configuration, people whom they named for a chat, and the chat's own administrators if allowed."""
+    """Resolves roles: configured owners, administrators named for a chat, and the platform's own if allowed."""
 
     def __init__(self, live: LiveSettings) -> None:
         self._live = live
 
     def cached_role(self, message: Message) -> UserRole:
-        """Return the author's standing as far as it is known without asking the platform."""
+        """Return the author's role as far as it is known without asking the platform."""
         if not message.author_id or _is_anonymous_admin(message):
             return "everyone"
         if f"{message.key.platform}:{message.author_id}" in self._live.settings.administration.owners:
@@ -38,7 +38,7 @@ class Permissions:
         return "admin" if message.author_id in self._live.overrides.admins(get_chat_name(message)) else "everyone"
 
     async def resolve_role(self, message: Message, adapter: Adapter | None) -> UserRole:
-        """Return the author's standing. A platform that cannot be asked makes nobody an administrator."""
+        """Return the author's role. If the platform does not answer, it makes nobody an administrator."""
         role = self.cached_role(message)
         asks_platform = self._live.settings.administration.platform_admins
         if role != "everyone" or message.private or not asks_platform or adapter is None:
@@ -50,13 +50,13 @@ class Permissions:
             return "everyone"
 
     async def is_admin(self, message: Message, adapter: Adapter | None) -> bool:
-        """Say whether the author looks after the bot in the message's chat. Raises `StoreError`."""
+        """Say whether the author is an administrator of the bot in the message's chat. Raises `StoreError`."""
         await self._live.load()
         return has_role(await self.resolve_role(message, adapter), "admin")
 
 
 def _is_anonymous_admin(message: Message) -> bool:
-    """Say whether the group itself is the author: so Telegram shows every administrator who stays anonymous."""
+    """Say whether the group itself is the author: Telegram shows anonymous administrators so."""
     return not message.private and message.author_id == message.key.chat
 
 
@@ -67,7 +67,7 @@ class ChatPolicy:
         self._live = live
 
     async def refresh(self) -> None:
-        """See what commands have set; comes before every other question. Raises `StoreError`."""
+        """Read what commands have set. Call it before every other method. Raises `StoreError`."""
         await self._live.load()
 
     def block_reason(self, message: Message) -> Skip | None:
@@ -77,7 +77,7 @@ class ChatPolicy:
         )
 
     def excluded_reason(self, message: Message) -> Skip | None:
-        """Return why the bot is not there for this chat at all, or None."""
+        """Return why the configuration excludes this chat, or None."""
         settings, chat = self._live.settings.gate, get_chat_name(message)
         if message.private and not settings.private:
             return skip(SkipReason.PRIVATE_CHATS_OFF)
@@ -90,7 +90,7 @@ class ChatPolicy:
         return self.mode(message) == "off"
 
     def paused_reason(self, message: Message) -> Skip | None:
-        """Return that the chat is paused, and until when, or None."""
+        """Return until when the chat is paused, as a reason, or None."""
         until = self._live.paused_until(get_chat_name(message))
         return skip(SkipReason.PAUSED, chat=get_chat_name(message), until=format_until(until)) if until else None
 
@@ -104,5 +104,5 @@ class ChatPolicy:
 
 
 def disabled_reason(message: Message) -> Skip:
-    """Return the reason of the silence in a chat where the bot is switched off."""
+    """Return the reason for a chat where the bot is switched off."""
     return skip(SkipReason.CHAT_OFF, chat=get_chat_name(message))

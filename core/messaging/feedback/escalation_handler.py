@@ -1,4 +1,4 @@
-"""Handing questions over to people, and learning from what they answer."""
+"""Escalates questions to people, and captures their answers for review."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from core.types import Message, Reply, Turn
 ESCALATE, LEARN = "escalate", "learn"
 
 
-class Handoff:
-    """Calls people to questions, and keeps trusted people's answers for review.
+class EscalationHandler:
+    """Escalates questions to people, and keeps trusted people's answers for review.
 
-    `check_admin` says who looks after the bot. A call for people is a message of its own: it is journalled here, and
-    handed to `start_answer`.
+    `check_admin` says who is an administrator. An escalation is a message of its own: it is journalled here, and then
+    passed to `start_answer`.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class Handoff:
         self._lookup = MessageLookup(journal.database)
         self._taught_answers = taught_answers
         self._check_admin = check_admin
-        # Two at once would both find that nobody was called lately.
+        # Two escalations at once would both see no recent one.
         self._escalation_lock = asyncio.Lock()
 
     def should_handle(self, message: Message) -> bool:
-        """Say whether a command is answered here. A call is one of our own: anybody can type its name."""
+        """Say whether this handler answers a command. For an escalation the name is not enough: anybody can type it."""
         return message.command in (ESCALATE, LEARN) or bool(mentioned_users(message))
 
     async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
-        """Return what to say to a command. Raises `UsageError` for what cannot be done."""
+        """Return the reply to a command. Raises `UsageError` for what cannot be done."""
         texts = messages_for(await self._lookup.get_language(message))
         if message.command == LEARN:
             return await self._learn(adapter, message, texts)
@@ -66,7 +66,7 @@ class Handoff:
     async def escalate_if_needed(
         self, adapter: Adapter, question: Message, reply: Reply, start_answer: StartAnswer
     ) -> None:
-        """Call people to a question whose answer is not likely to help, where the configuration says so."""
+        """Escalate a question whose answer is not likely to help, where the configuration says so."""
         reason = escalation_reason(reply)
         if reason is None or reason not in self._settings.when:
             return
@@ -77,9 +77,9 @@ class Handoff:
             await self._send_escalation(adapter, question, start_answer)
 
     async def capture_expert_answer(self, adapter: Adapter, message: Message) -> bool:
-        """Keep a trusted person's reply to a question that nobody answered, or for which people were called.
+        """Keep a trusted person's reply to a question that nobody answered or that was escalated.
 
-        Returns whether it was kept: it is then no message to the bot, not even where it replies to the call.
+        Returns whether it was kept. Such a reply is no message to the bot, even if it replies to the escalation.
         """
         if not message.reply_to or message.command or message.private or message.is_by_bot or not message.text.strip():
             return False
@@ -104,7 +104,7 @@ class Handoff:
         return texts.escalating
 
     async def _send_escalation(self, adapter: Adapter, question: Message, start_answer: StartAnswer) -> bool:
-        """Journal the call, so that it is made whatever happens; its id keeps it from a second one."""
+        """Journal the escalation, so that a restart does not lose it; its id prevents a second one."""
         escalation = escalation_message(question, get_people(self._settings, question.key.platform))
         if not await self._journal.record_message(escalation):
             return False
@@ -112,7 +112,7 @@ class Handoff:
         return True
 
     async def _block_reason(self, question: Message, texts: Messages) -> str:
-        """Return what speaks against calling people now, or nothing."""
+        """Return why the question is not escalated now, or an empty string."""
         if question.private:
             return texts.private_chat
         if not get_people(self._settings, question.key.platform):
@@ -149,9 +149,9 @@ class Handoff:
         return is_listed or await self._check_admin(message, adapter)
 
     async def _find_open_question(self, reply: Message) -> Message | None:
-        """Return the question that a reply is to, if nobody has answered it or people were called for it.
+        """Return the question that a reply answers, if nobody has answered it or it was escalated.
 
-        Who addresses the bot means the bot, except below its call.
+        A reply that addresses the bot is no answer to a person, except below an escalation.
         """
         for stored_message in await self._lookup.find_replied_to(reply):
             if reply.addressed and not mentioned_users(stored_message.message):
@@ -165,7 +165,7 @@ class Handoff:
         return None
 
     async def _find_own_answer(self, message: Message) -> tuple[Turn, Turn] | None:
-        """Return the question and our answer that a command is about, where it may be told of here."""
+        """Return the question and our answer that a command is about, if they may be shown here."""
         is_readable = await self._lookup.is_readable_answer(message)
         return await self._journal.get_answer_by_reply(message) if is_readable else None
 
