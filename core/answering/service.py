@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AnswerService:
     """Answers questions.
 
-    Without `quota_limiter` and `usage_repository` nothing is limited or recorded; without `cached_answers` none is reused.
+    Without `quota_limiter` and `usage_repository` nothing is limited or recorded, without `cached_answers` none reused.
     """
 
     deps: AnswerDependencies

@@ -172,7 +172,7 @@ class MessageProcessor:
             await self._commenter.handle(adapter, message, previous_reply_id, JournaledDelivery(self._journal, message))
 
     async def _wait_for_humans(self, seconds: float) -> bool:
-        """Give people time to answer while other messages go on; False when the daemon stops before the time is over."""
+        """Give people time to answer while other messages go on; False when the daemon stops before it is over."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

@@ -292,7 +292,7 @@ class AwaitableDelivery(Delivery, Protocol):
 class BufferedSink:
     """Passes the finished reply to another sink, and nothing before it.
 
-    `unfit_reason` says why a reply is better not posted, or returns None. `reply` is what was handed on, without the
+    `reject_reason` says why a reply is better not posted, or returns None. `reply` is what was handed on, without the
     `heading` that is shown above it.
     """
 
