@@ -74,7 +74,7 @@ async def change_threshold(context: CommandContext, request: CommandRequest) -> 
 
 
 async def change_admins(context: CommandContext, request: CommandRequest) -> str:
-    """List, add or remove the people who look after the bot in the chat."""
+    """List, add or remove the administrators of the bot in the chat."""
     action, user, texts = request.arguments.get("action", "list"), request.arguments.get("user", ""), request.texts
     if action == "list":
         return _list_admins(context, request)
@@ -82,7 +82,7 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
         raise UsageError(texts.admins_in_private)
     match = _USER.fullmatch(user)
     user_id = (match[1] or match[2]) if match else ""
-    # Every platform numbers its users, or gives them a code with figures in it; names change and can be taken over.
+    # On every platform the id of a user has digits. Names do not count: they change and can be taken over.
     if not re.search(r"\d", user_id):
         raise UsageError(texts.user_id_expected)
     is_admin = user_id in context.overrides.admins(request.chat)

@@ -1,4 +1,4 @@
-"""The threshold that suits the labelled messages of one chat, by the weights that are configured."""
+"""Fits the threshold of one chat to its labelled messages, with the configured weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEED = 20_240_601
 
 @dataclass(frozen=True, slots=True)
 class GateCase:
-    """What somebody said in a group, and whether the bot should answer it unasked."""
+    """A message in a group, and whether the bot should answer it without being addressed."""
 
     id: str
     text: str
@@ -94,7 +94,7 @@ def require_enough_cases(cases: Sequence[GateCase], purpose: str, hint: str) -> 
 
 
 async def score_cases(cases: Sequence[GateCase], library: Library, settings: Settings) -> list[ScoredCase]:
-    """Look at every case as the gate does. Raises what the library raises."""
+    """Extract the features of every case as the gate does. Raises what the library raises."""
     scored_cases = []
     for case in cases:
         is_rejected = is_rejected_by_rules(case.text)
@@ -186,7 +186,7 @@ def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
 
 
 def _split_folds(labels: Sequence[bool]) -> list[list[int]]:
-    """Deal the cases out, each kind evenly, the same at every run."""
+    """Split the cases into folds, each kind evenly, the same at every run."""
     order = list(range(len(labels)))
     random.Random(_SEED).shuffle(order)  # noqa: S311 (dealing cases out, no secrets)
     order.sort(key=lambda index: labels[index])

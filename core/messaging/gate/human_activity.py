@@ -1,4 +1,4 @@
-"""Who is writing right now, where a platform tells: the bot that nobody asked lets people finish what they begin."""
+"""What people are doing in the chat: whom they address, whether they answered already, and whether they are typing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.text.question_detection import (
 )
 from core.types import Message, SkipReason
 
-# For so long somebody who got a human's reply counts as being in a conversation with that human.
+# After a human's reply, its addressee counts as being in a conversation with that human for this time.
 DIALOGUE_WINDOW_S = 180.0
 _GREETING = r"\s*(?:(?:hi|hey|hello|ok|so|and|but|你好|嗨)[ ,，]+)?"
 
@@ -25,7 +25,7 @@ _GREETING = r"\s*(?:(?:hi|hey|hello|ok|so|and|but|你好|嗨)[ ,，]+)?"
 async def other_addressee_reason(
     message: Message, history: ChatHistory, recent_messages: Sequence[HistoryMessage] = ()
 ) -> SkipReason | None:
-    """Return why a message is for somebody else than the bot and the group, or None.
+    """Return why a message is for one other person, not for the bot or the group, or None.
 
     `recent_messages` are those of the chat: whoever is called by their name at the beginning is one of those who
     wrote it. Raises `StoreError` when the journal cannot be read.

@@ -50,7 +50,7 @@ def format_usage(arguments: tuple[Argument, ...]) -> str:
 
 
 def match_argument(arguments: tuple[Argument, ...], index: int, word: str) -> Argument:
-    """Return which argument a word in a place is of: the one there, or the alternative behind it."""
+    """Return the argument that a word at a position is for: the one there, or the alternative after it."""
     argument = arguments[index]
     next_arguments = arguments[index + 1 : index + 2]
     return (
@@ -89,7 +89,7 @@ def _is_within(argument: Argument, word: str) -> bool:
     if number is None:
         return False
     is_integral = argument.kind == "number" or number.is_integer()
-    # Not a number is neither below nor above anything.
+    # NaN is neither below nor above any bound.
     is_above_min = argument.min_value is None or number >= argument.min_value
     return is_integral and is_above_min and (argument.max_value is None or number <= argument.max_value)
 
@@ -269,7 +269,7 @@ def get_command(name: str, commands: Sequence[Command] = COMMANDS) -> Command | 
 
 
 def is_ask_command(message_command: str) -> bool:
-    """Say whether what carries this command is a question to be answered, as a plain message is."""
+    """Say whether a message with this command is a question: it has no command, or `/ask`."""
     return message_command in ("", "ask")
 
 
@@ -328,13 +328,13 @@ def help_text(settings: Settings, role: UserRole = "everyone", texts: Messages =
 
 
 def has_role(role: UserRole, required_role: UserRole) -> bool:
-    """Say whether a standing is enough."""
+    """Say whether a role is enough."""
     order = ("everyone", "admin", "owner")
     return order.index(role) >= order.index(required_role)
 
 
 def forget_text(message_count: int, texts: Messages = ENGLISH) -> str:
-    """Return what `/forget` says when so many messages were emptied."""
+    """Return the reply to `/forget`, with the number of erased messages."""
     if not message_count:
         return texts.nothing_to_forget
     count = texts.message_count_one if message_count == 1 else texts.message_count.format(count=message_count)
