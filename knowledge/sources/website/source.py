@@ -28,7 +28,7 @@ from knowledge.web.addresses import redact_url
 from knowledge.web.client import USER_AGENT, Request, Response, ResponseTooLarge, WebClient
 
 GONE_STATUSES = frozenset({404, 410})
-# A site that answers so is well: it keeps the page for some.
+# The site works and refuses this page.
 REFUSED_STATUSES = frozenset({401, 403, 451})
 NOT_MODIFIED = 304
 # What is fetched between two writes of the record, so that an interrupted first visit is not lost.
@@ -54,11 +54,11 @@ class Website:
         self._globs = PathGlobs(name, settings.include, settings.exclude)
 
     async def listing(self) -> Listing:
-        """Visit the site and list its pages; pages that did not change are not sent again (ETag, Last-Modified).
+        """Visit the site and list its pages. Unchanged pages are not downloaded again (ETag, Last-Modified).
 
-        A site that cannot be reached is listed as it was, and so are the pages of which a visit that failed for the
-        most part, or took too long, has heard nothing; `stale` and `skipped` say why. Raises `SourceError` when nothing
-        is known of it at all.
+        If the site cannot be reached, the pages of the last visit are listed. If most of the visit failed or it took
+        too long, the pages that it did not reach are listed as they were. `stale` and `skipped` say why. Raises
+        `SourceError` when no earlier visit is recorded.
         """
         known_pages = await asyncio.to_thread(self._store.load)
         crawl = CrawlState(known_pages, self._settings.max_pages)
@@ -174,7 +174,7 @@ class Website:
                 crawl.enqueue(link, depth + 1)
 
     def _handle_failure(self, url: str, crawl: CrawlState, error: SourceError) -> PageState | None:
-        """Keep what is known of a page that fails for now. A first page that nothing else stands beside must not."""
+        """Keep the recorded page when a visit fails. Raises the error for the first page if it is the only one."""
         is_first = url == self._settings.url
         if is_first and len(crawl.seen_urls) == 1:
             raise error

@@ -232,10 +232,8 @@ async def load_memory_index(
     for batch in _batch_row_ids(missing_row_ids):
         result = await table.take_row_ids(batch.tolist()).with_row_id().select(SEGMENT_COLUMNS).to_arrow()
         view, empty_row_ids = await run_in_executor(executor, partial(_make_segment_view, result, dimension))
-        views, other_row_ids = (
-            [*views, *([view] if len(view.row_ids) else [])],
-            np.concatenate([other_row_ids, empty_row_ids]),
-        )
+        views = [*views, view] if len(view.row_ids) else views
+        other_row_ids = np.concatenate([other_row_ids, empty_row_ids])
     index = await run_in_executor(
         executor, lambda: InMemoryIndex(views, other_row_ids[_membership_mask(other_row_ids, np.sort(row_ids))])
     )
