@@ -27,6 +27,7 @@ MODULES = [module_name(file) for file in FILES if ">>> " in file.read_text("utf-
 
 # A name in backticks, in small letters, without a dot.
 NAME = re.compile(r"(?<!`)`([a-z_][a-z0-9_]*)`(?!`)")
+EXAMPLE = re.compile(r"^ *>>> .*?(?:\n\s*\n|\Z)", re.MULTILINE | re.DOTALL)
 # What is no name of the code: words of YAML, HTML, and Python.
 WORDS = {*PACKAGES, *keyword.kwlist, "null", "em", "s", "strong", "onclick"}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -59,7 +60,8 @@ def unknown_names(tree: ast.Module) -> set[str]:
     documented = [node for node in ast.walk(tree) if isinstance(node, DOCUMENTED) and ast.get_docstring(node)]
     docstrings = {node.body[0].value for node in documented if isinstance(node.body[0], ast.Expr)}
     names = {name for node in ast.walk(tree) if node not in docstrings for name in names_in(node)}
-    return {name for node in documented for name in NAME.findall(ast.get_docstring(node) or "")} - names
+    texts = [EXAMPLE.sub("", ast.get_docstring(node) or "") for node in documented]
+    return {name for text in texts for name in NAME.findall(text)} - names
 
 
 def names_in(node: ast.AST) -> Iterator[str]:

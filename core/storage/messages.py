@@ -205,7 +205,8 @@ class Journal:
                 await connection.execute(insert(cursors).values(name=cursor, position=position))
 
     async def erase_expired(self, settled_before: datetime | None, unanswered_before: datetime | None) -> int:
-        """Remove what people said and were told before `settled`, and before `unanswered` where nothing was answered.
+        """Remove the texts of messages settled before `settled_before`, and of those left unanswered before
+        `unanswered_before`.
 
         None keeps all of it. What is left of a message says that there was one, so that it is not taken for new when a
         platform delivers it again. Messages that still wait for an answer stay. Returns how many were emptied.
