@@ -152,22 +152,29 @@ async def open_app(
         models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
         if models:
             stack.push_async_callback(models.close)
-        library = await _open_library(
-            KnowledgeLibrary(settings, store, embedder, metrics_recorder=metrics_recorder), stack
-        )
+        library = KnowledgeLibrary(settings, store, embedder, metrics_recorder=metrics_recorder)
+        stack.push_async_callback(library.close)
+        await library.load()
         model = model or models
         if with_answers and not database:
             database = await _open_database_if_needed(settings, model, stack)
         live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live) if live else library
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
-        answer_service = AnswerService(deps)
-        if with_answers and database and live and (model or settings.cache.enabled):
-            # An answer from results that are no longer shown must not be reused.
-            versions = SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir))
-            answer_service = make_answer_service(deps, versions.get_versions, database, live)
+        answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
         _tune_interpreter()
         yield App(settings, deps, library, store, embedder, models, answer_service)
+
+
+def _make_answer_service(
+    deps: AnswerDependencies, store: Store, database: Database | None, live: LiveSettings | None
+) -> AnswerService:
+    settings = deps.settings
+    if not (database and live and (deps.model or settings.cache.enabled)):
+        return AnswerService(deps)
+    # An answer from results that are no longer shown must not be reused.
+    versions = SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir))
+    return make_answer_service(deps, versions.get_versions, database, live)
 
 
 def _tune_interpreter() -> None:
@@ -181,12 +188,6 @@ async def _open_embedder(settings: Settings, stack: AsyncExitStack) -> Embedder:
     embedder = await open_embedder(settings.knowledge.embedding, settings.data_dir / "models")
     stack.push_async_callback(embedder.close)
     return embedder
-
-
-async def _open_library(library: KnowledgeLibrary, stack: AsyncExitStack) -> KnowledgeLibrary:
-    stack.push_async_callback(library.close)
-    await library.load()
-    return library
 
 
 async def _make_deps(

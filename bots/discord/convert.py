@@ -135,15 +135,11 @@ def to_message(
     edited: bool = False,
     include_bots: bool = False,
 ) -> Message | IgnoredEvent:
-    """Convert one message object, or return why it is ignored.
-
-    With `include_bots` the messages of bots and webhooks are marked and never addressed, otherwise ignored. `roles` are
-    the bot's own roles, whose mention means the bot. `edited` marks a new state of an earlier message.
+    """Convert one message object (`edited`: an earlier message's new text), or return why it is ignored.
+    With `include_bots` the messages of bots are marked and never addressed. `roles` are the bot's own roles.
     """
     bot_kind = _get_bot_kind(event)
-    if reason := _get_ignore_reason(event) or (
-        bot_kind if not include_bots or edited or _get_user_id(event["author"]) == me.id else ""
-    ):
+    if reason := _get_ignore_reason(event) or _get_bot_reason(event, bot_kind, me, include_bots and not edited):
         return IgnoredEvent(reason)
     replied_message = _as_object(event.get("referenced_message"))
     is_reply_to_bot = _get_user_id(_as_object(replied_message.get("author"))) == me.id
@@ -165,10 +161,15 @@ def to_message(
         attachments=resolve_attachments(event, replied_message),
         is_edit=edited,
         is_by_bot=bool(bot_kind) and not is_post,
-        is_post=True if is_post else False if bot_kind else None,
+        is_post=is_post or (False if bot_kind else None),
         in_restricted_thread=location.is_private_thread,
         is_shared_thread=is_followed if location.thread and not bot_kind else None,
     )
+
+
+def _get_bot_reason(event: Json, bot_kind: str, me: Identity, are_bots_included: bool) -> str:
+    """Return why a bot's message is ignored; our own always is. Empty for people."""
+    return "" if are_bots_included and _get_user_id(event["author"]) != me.id else bot_kind
 
 
 def to_command(event: Json, me: Identity) -> Message | IgnoredEvent:
