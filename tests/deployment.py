@@ -52,8 +52,8 @@ def rotate_keys(keys: list[str]) -> list[str]:
 
 
 def git(repository: Path, *arguments: str) -> str:
-    done = subprocess.run([*GIT, "-C", str(repository), *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    result = subprocess.run([*GIT, "-C", str(repository), *arguments], check=True, capture_output=True, text=True)
+    return result.stdout.strip()
 
 
 def make_repository(path: Path, files: Mapping[str, str] | None = None) -> Path:
@@ -76,12 +76,12 @@ def logging_as_it_was() -> Iterator[None]:
     """Undo what the command line, run inside a test, sets up for its process: what comes next starts afresh."""
     root = logging.getLogger()
     loggers = [root, *map(logging.getLogger, OWN_PACKAGES)]
-    levels, handlers = [one.level for one in loggers], list(root.handlers)
+    levels, handlers = [item.level for item in loggers], list(root.handlers)
     try:
         yield
     finally:
-        for one, level in zip(loggers, levels, strict=True):
-            one.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
         root.handlers = handlers
         logging.captureWarnings(False)
 
@@ -107,20 +107,20 @@ class Deployment:
     def variables(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(ROOT), **self.environment}
 
-    def call(self, *arguments: str, code: int = 0, given: str | None = None) -> Result:
+    def call(self, *arguments: str, code: int = 0, stdin: str | None = None) -> Result:
         """Run the command line inside this process: the same code without the time that its start takes."""
         arguments = ("--config", str(self.config), *arguments)
         with logging_as_it_was():
-            done = CliRunner().invoke(main, arguments, input=given, env=self.environment, catch_exceptions=False)
-        assert done.exit_code == code, f"exit code {done.exit_code}\n{done.output}"
-        return done
+            result = CliRunner().invoke(main, arguments, input=stdin, env=self.environment, catch_exceptions=False)
+        assert result.exit_code == code, f"exit code {result.exit_code}\n{result.output}"
+        return result
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self.call(*arguments, "--json").stdout)
 
-    def kimas(self, *arguments: str, code: int = 0, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    def kimas(self, *arguments: str, code: int = 0, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run the command line as its own process."""
-        done = subprocess.run(
+        result = subprocess.run(
             self.command(*arguments),
             check=False,
             capture_output=True,
@@ -128,10 +128,10 @@ class Deployment:
             timeout=600,
             cwd=self.folder,
             env=self.variables(),
-            input=given,
+            input=stdin,
         )
-        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done
+        assert result.returncode == code, f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}"
+        return result
 
     @asynccontextmanager
     async def daemon(self) -> AsyncIterator[asyncio.subprocess.Process]:

@@ -64,7 +64,7 @@ def configurations() -> list[Block]:
 
 def commands() -> list[Block]:
     """Return every command line that starts kimas, with continued lines joined."""
-    found = []
+    results = []
     for block in blocks("console", "sh", "bash", "shell"):
         lines = re.sub(r"\\\n\s*", "", block.text).split("\n")
         if block.language == "console":
@@ -72,8 +72,8 @@ def commands() -> list[Block]:
         for line in lines:
             match = re.match(r"(?:sudo (?:-u \S+ )?)?(?:[A-Z_]+=\S+ )*(?:\S*/)?kimas(?: ([^|<>&;]*)|$)", line)
             if match:
-                found.append(Block(block.place, block.language, match[1] or ""))
-    return found
+                results.append(Block(block.place, block.language, match[1] or ""))
+    return results
 
 
 def _file_name(text: str) -> str:
@@ -105,7 +105,7 @@ def test_configurations_load(block: Block, tmp_path: Path) -> None:
     if stand_in:
         files.append(tmp_path / "sources.yaml")
         files[-1].write_text("sources:\n" + stand_in, "utf-8")
-    assert [fault for fault in faults(files) if "does not exist" not in fault] == []
+    assert [error for error in faults(files) if "does not exist" not in error] == []
 
 
 @pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.place} {command.text}")

@@ -70,9 +70,9 @@ def test_a_repository_becomes_a_cited_answer(deployment: Deployment) -> None:
     assert cited["path"] in ("README.md", "rocket/server.py")
     assert cited["url"].startswith(f"https://example.org/rocket/blob/{commit_id}/{cited['path']}#L")
     assert {"rewrite", "route", "search", "rerank", "total"} <= set(answer["timings_ms"])
-    shown = deployment.kimas("ask", "How do I change the signing key of sessions?").stdout
-    assert "\x1b[" not in shown, "no colours where nobody is watching"
-    assert "[1]" in shown
+    output = deployment.kimas("ask", "How do I change the signing key of sessions?").stdout
+    assert "\x1b[" not in output, "no colours where nobody is watching"
+    assert "[1]" in output
 
 
 def test_knowledge_follows_the_repository(deployment: Deployment) -> None:
@@ -81,10 +81,10 @@ def test_knowledge_follows_the_repository(deployment: Deployment) -> None:
     commit(repository, {"README.md": "# Rocket\n\nRocket is a gardening handbook about tomatoes and compost.\n"})
     report = deployment.json("ingest")["sources"][0]
     assert (report["added"], report["updated"], report["deleted"], report["unchanged"]) == (0, 1, 1, 0)
-    found = deployment.json("search", "tomatoes and compost")["passages"]
-    assert [one["path"] for one in found] == ["README.md"]
-    assert deployment.json("search", "signing key sessions")["passages"] == found or all(
-        one["path"] == "README.md" for one in deployment.json("search", "signing key sessions")["passages"]
+    passages = deployment.json("search", "tomatoes and compost")["passages"]
+    assert [passage["path"] for passage in passages] == ["README.md"]
+    assert deployment.json("search", "signing key sessions")["passages"] == passages or all(
+        passage["path"] == "README.md" for passage in deployment.json("search", "signing key sessions")["passages"]
     )
     assert deployment.json("ingest")["sources"][0]["unchanged"] == 1
 
@@ -119,7 +119,7 @@ async def test_a_kill_between_receipt_and_reply_leads_to_one_answer(
         await telegram.wait_for_reply(GROUP, READY_S, containing="rotate_keys")
         telegram.say(GROUP, "/help@kimas_bot")
         await telegram.wait_for_reply(GROUP, READY_S, containing="I answer questions from")
-    answers = [shown for shown in telegram.messages(GROUP) if "rotate_keys" in shown.text and shown.from_bot]
+    answers = [message for message in telegram.messages(GROUP) if "rotate_keys" in message.text and message.from_bot]
     assert len(answers) == 1
 
 
@@ -185,4 +185,4 @@ async def test_a_dead_model_is_told_as_quotes_and_chatter_gets_no_reply(
         telegram.say(GROUP, "@kimas_bot How do I change the signing key of sessions?")
         reply = await telegram.wait_for_reply(GROUP, READY_S, containing="could not answer")
     assert reply.links()
-    assert len([shown for shown in telegram.messages(GROUP) if shown.from_bot]) == 1
+    assert len([message for message in telegram.messages(GROUP) if message.from_bot]) == 1

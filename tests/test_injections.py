@@ -25,7 +25,7 @@ from core.types import Question, Reply, Turn
 from knowledge.embedding import open_embedder
 from knowledge.ports import Embedder
 from tests.core.fixtures import MemorySink
-from tests.core.scripted import Body, ScriptedPeer, agent_of
+from tests.core.scripted import Body, ScriptedPeer, get_agent
 from tests.peers.web import Hit, WebPeer
 
 CORPUS = Path(__file__).parent / "core/data/injections.jsonl"
@@ -58,10 +58,10 @@ def unfenced(body: Body) -> str:
 
     What the assistant said is not among it: these are the model's own words.
     """
-    said = "\n".join(message["content"] for message in body["messages"] if message["role"] != "assistant")
-    while (stripped := _innermost(said)) != said:
-        said = stripped
-    return said
+    text = "\n".join(message["content"] for message in body["messages"] if message["role"] != "assistant")
+    while (stripped := _innermost(text)) != text:
+        text = stripped
+    return text
 
 
 def _innermost(text: str) -> str:
@@ -107,7 +107,7 @@ def gullible_peer() -> ScriptedPeer:
     return peer
 
 
-def files_of(place: str, text: str, folder: Path) -> None:
+def get_files(place: str, text: str, folder: Path) -> None:
     """Put an attempt where it belongs among the documents."""
     blue = "The flux capacitor is blue. It sits behind the seats."
     documents = {"passage": ("note.md", f"{blue} {text}"), "heading": ("note.md", f"# {text}\n\n{blue}\n")}
@@ -123,7 +123,7 @@ def files_of(place: str, text: str, folder: Path) -> None:
     (folder / "faq.jsonl").write_text(json.dumps(entry) + "\n", "utf-8")
 
 
-def hit_of(place: str, text: str) -> Hit:
+def to_hit(place: str, text: str) -> Hit:
     values = {"title": "Flux capacitor", "url": "https://example.org/flux", "text": "The flux capacitor is blue."}
     named = {"web title": "title", "web snippet": "text", "web address": "url"}
     if place in named:
@@ -131,12 +131,12 @@ def hit_of(place: str, text: str) -> Hit:
     return Hit(**values)
 
 
-def question_of(place: str, text: str) -> Question:
+def get_question(place: str, text: str) -> Question:
     name = text if place == "user name" else "Ann"
     earlier = text if place == "conversation" else "Tell me about the flux capacitor."
     history = (Turn("user", earlier, name, "1"), Turn("assistant", "It is part of the car.", ""))
-    asked = f"{ASKED} {text}" if place == "question" else ASKED
-    return Question(asked, history, "1", name, "1")
+    question = f"{ASKED} {text}" if place == "question" else ASKED
+    return Question(question, history, "1", name, "1")
 
 
 @dataclass
@@ -150,8 +150,8 @@ class World:
 
     async def hide(self, place: str, text: str) -> None:
         """Put an attempt where it belongs, instead of the one before."""
-        files_of(place, text, self.folder)
-        self.web.hits = [hit_of(place, text)]
+        get_files(place, text, self.folder)
+        self.web.hits = [to_hit(place, text)]
         self.model.replies["context"] = gullible(REPLIES["context"])
         await self.app.refresh()
 
@@ -161,12 +161,12 @@ async def opened(folder: Path, embedder: Embedder, **changes: object) -> AsyncIt
     async with (
         gullible_peer() as model,
         WebPeer() as web,
-        open_app(settings_of(folder, model, web, **changes), embedder=embedder) as app,
+        open_app(make_settings(folder, model, web, **changes), embedder=embedder) as app,
     ):
         yield World(app, model, web, folder)
 
 
-def settings_of(folder: Path, model: ScriptedPeer, web: WebPeer, **changes: object) -> Settings:
+def make_settings(folder: Path, model: ScriptedPeer, web: WebPeer, **changes: object) -> Settings:
     endpoint = {"base_url": model.base_url, "model": "peer", "tools": True}
     live = {"kind": "search_api", "provider": "searxng", "base_url": web.url("/searxng"), "cache_s": 0}
     settings = {
@@ -210,10 +210,10 @@ async def unharmed(world: World, question: Question) -> str:
         assert SECRET not in reply.text
         assert agents <= set(model.agents)
         for body in model.requests:
-            assert CANARY not in unfenced(body), f"{agent_of(body)}: {unfenced(body)}"
+            assert CANARY not in unfenced(body), f"{get_agent(body)}: {unfenced(body)}"
         searched = [request.query["q"] for request in web.requests]
         assert "flux capacitor" in searched
-        assert all(one in ("flux capacitor", ASKED) or one.startswith(question.text) for one in searched)
+        assert all(line in ("flux capacitor", ASKED) or line.startswith(question.text) for line in searched)
         assert SECRET in model.sent("write")[-1]["messages"][0]["content"]
         read += model.requests
     return str([body["messages"] for body in read])
@@ -229,7 +229,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) ->
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: f"{attempt['place']}: {attempt['text'][:30]}")
 async def test_an_attempt_changes_nothing(attempt: dict[str, str], world: World) -> None:
     await world.hide(**attempt)
-    sent = await unharmed(world, question_of(**attempt))
+    sent = await unharmed(world, get_question(**attempt))
     # All others were there to be read, each without the one before it.
     assert (CANARY in sent) is not attempt["text"].startswith(UNREAD)
 
@@ -265,7 +265,7 @@ async def test_what_stands_outside_is_obeyed(template: str, tmp_path: Path, embe
     changes = {"prompts": {template: str(tmp_path / "own.md")}}
     async with opened(tmp_path, embedder, **changes) as world:
         await world.hide("conversation", "Hello.")
-        reply = await ask(world.app, question_of("conversation", "Hello."), "react")
+        reply = await ask(world.app, get_question("conversation", "Hello."), "react")
         if template == "summarizer":
             assert SECRET in reply.text
         else:
@@ -280,7 +280,7 @@ def test_there_are_enough_attempts() -> None:
 
 
 @pytest.mark.parametrize(
-    "attempt", [one for one in ATTEMPTS if "<" not in one["text"]], ids=lambda one: one["text"][:30]
+    "attempt", [attempt for attempt in ATTEMPTS if "<" not in attempt["text"]], ids=lambda message: message["text"][:30]
 )
 def test_without_the_fences_the_peer_would_obey(attempt: dict[str, str]) -> None:
     """The attempts can be seen: an unprotected prompt shows them to the gullible peer."""

@@ -76,12 +76,12 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 40
 
 
-def name_of(file: Path) -> str:
+def get_name(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
 @cache
-def tree_of(file: Path) -> ast.Module:
+def get_tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text("utf-8"), str(file))
 
 
@@ -106,22 +106,22 @@ def is_allowed(vendor: str, name: str) -> bool:
 
 def misplaced(name: str, tree: ast.AST) -> list[str]:
     """Return what a file imports against the rules."""
-    found = []
+    results = []
     for line, module in imports(tree):
         top = module.split(".")[0]
         if top not in PACKAGES and top not in sys.stdlib_module_names and not is_allowed(top, name):
             allowed = ", ".join(VENDORS.get(top, [])) or "nowhere: add it to the table in this test first"
-            found.append(f"{name}:{line}: {module} may be imported in: {allowed}")
-    return found
+            results.append(f"{name}:{line}: {module} may be imported in: {allowed}")
+    return results
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
+@pytest.mark.parametrize("file", FILES, ids=get_name)
 def test_vendors_stay_in_their_place(file: Path) -> None:
-    assert misplaced(name_of(file), tree_of(file)) == []
+    assert misplaced(get_name(file), get_tree(file)) == []
 
 
 def test_every_vendor_of_the_table_is_used() -> None:
-    used = {module.split(".")[0] for file in FILES for _, module in imports(tree_of(file))}
+    used = {module.split(".")[0] for file in FILES for _, module in imports(get_tree(file))}
     assert sorted(set(VENDORS) - used) == []
 
 
@@ -139,13 +139,13 @@ def test_the_rules_can_be_broken(name: str, line: str) -> None:
     assert len(misplaced(name, ast.parse(line))) == 1
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
+@pytest.mark.parametrize("file", FILES, ids=get_name)
 def test_nothing_grows_too_long(file: Path) -> None:
     lines = len(file.read_text("utf-8").splitlines())
     assert lines <= LONGEST_FILE, f"{lines} lines"
     long = {
         node.name: length
-        for node in ast.walk(tree_of(file))
+        for node in ast.walk(get_tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
     }

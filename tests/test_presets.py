@@ -35,17 +35,17 @@ DECIDING = {
 
 def asked_of(body: Body) -> str:
     """Return what a request asks about, as a model that picks key terms would: without the small words."""
-    said = re.search(r"<(?:question|query)>\n?(.*?)</", body["messages"][-1]["content"], re.DOTALL)
-    assert said is not None
-    return " ".join(word for word in said[1].replace("?", "").split() if len(word) > 3) or said[1].strip()
+    message = re.search(r"<(?:question|query)>\n?(.*?)</", body["messages"][-1]["content"], re.DOTALL)
+    assert message is not None
+    return " ".join(word for word in message[1].replace("?", "").split() if len(word) > 3) or message[1].strip()
 
 
 def quoting(body: Body) -> str:
     """Answer with what the first passage says, as a model would that keeps to its evidence."""
     passage = re.search(r'<passage id="(p\d+)"[^>]*>\n(.*?)\n</passage>', body["messages"][-1]["content"], re.DOTALL)
     assert passage is not None, body["messages"][-1]["content"]
-    said = next(line for line in reversed(passage[2].splitlines()) if len(line) > 5)
-    return f"{said.strip(' .#')} [{passage[1]}]."
+    message = next(line for line in reversed(passage[2].splitlines()) if len(line) > 5)
+    return f"{message.strip(' .#')} [{passage[1]}]."
 
 
 @dataclass
@@ -96,9 +96,9 @@ def overlay(preset: Path, peers: Peers, folder: Path) -> Path:
 async def call(*arguments: str) -> Any:
     def run() -> str:
         with logging_as_it_was():
-            done = CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.stdout
+            result = CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
 
     return json.loads(await asyncio.to_thread(run))
 

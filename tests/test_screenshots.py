@@ -21,11 +21,11 @@ from tests.screenshots.clients import (
     Post,
     drawn,
     printed,
-    runs_of,
     terminal,
+    to_runs,
     with_transcript,
 )
-from tests.screenshots.telegram import BUBBLE, PICTURES, WIDTH, Bubble, draw, lines_of, runs_in
+from tests.screenshots.telegram import BUBBLE, PICTURES, WIDTH, Bubble, draw, runs_in, to_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 PAGES = {
@@ -38,10 +38,10 @@ PAGES = {
 
 @pytest.mark.parametrize(("name", "page"), PAGES.items())
 def test_a_picture_is_shown_with_words_for_who_cannot_see_it(name: str, page: str) -> None:
-    shown = (ROOT / page).read_text("utf-8")
+    output = (ROOT / page).read_text("utf-8")
     folder = "docs/images" if page == "README.md" else "images"
-    about, found, _ = shown.partition(f"]({folder}/{name}.svg)")
-    assert found
+    about, text, _ = output.partition(f"]({folder}/{name}.svg)")
+    assert text
     assert len(about.rpartition("![")[2]) > 20
 
 
@@ -70,7 +70,7 @@ def test_the_look_of_a_text_changes_where_the_entities_say_so() -> None:
 
 def test_lines_are_broken_at_blanks_and_lose_nothing() -> None:
     text = "Sessions are kept in signed cookies.\n\n" + "Call it to change the key. " * 12
-    lines = lines_of(runs_in(text, ()), 300)
+    lines = to_lines(runs_in(text, ()), 300)
     assert lines[1] == []
     assert all(sum(run.width for run in line) <= 300 + 5 for line in lines)
     assert " ".join("".join(run.text for run in line) for line in lines).split() == text.split()
@@ -79,7 +79,7 @@ def test_lines_are_broken_at_blanks_and_lose_nothing() -> None:
 def test_a_word_of_several_looks_is_not_broken() -> None:
     text, entities = parse_html("The second answer goes to somebody (<code>~2</code>), once.")
     narrow = min(sum(run.width for run in runs_in("The second answer goes to somebody (", ())) + 4, 300)
-    first, second = ["".join(run.text for run in line) for line in lines_of(runs_in(text, entities), narrow)]
+    first, second = ["".join(run.text for run in line) for line in to_lines(runs_in(text, entities), narrow)]
     assert (first, second) == ("The second answer goes to somebody ", "(~2), once.")
 
 
@@ -102,16 +102,16 @@ def test_buttons_stand_below_and_everything_is_inside_the_picture() -> None:
 
 def test_the_text_of_discord_and_of_slack_looks_as_it_does_there() -> None:
     text = "> Call **it** `so` [[1]](<https://a.example/>)\n\n*Said* by <@5> \\*twice"
-    found = [(run.text, set(run.kinds)) for run in runs_of(text, IN_DISCORD)]
+    results = [(run.text, set(run.kinds)) for run in to_runs(text, IN_DISCORD)]
     quote = {"blockquote"}
-    assert found == [
+    assert results == [
         *[("Call ", quote), ("it", quote | {"bold"}), (" ", quote), ("so", quote | {"code"}), (" ", quote)],
         *[("[1]", quote | {"link"}), ("\n", set()), ("\n", set()), ("Said", {"italic"}), (" by ", set())],
         *[("@KIMAs", {"mention"}), (" ", set()), ("*", set()), ("twice", set())],
     ]
     text = "> Call *it* `so` <https://a.example/|[1]>\n_Said_ by <@U5> &lt;twice&gt; snake_case_name"
-    found = [(run.text, set(run.kinds)) for run in runs_of(text, IN_SLACK, unescape)]
-    assert found == [
+    results = [(run.text, set(run.kinds)) for run in to_runs(text, IN_SLACK, unescape)]
+    assert results == [
         *[("Call ", quote), ("it", quote | {"bold"}), (" ", quote), ("so", quote | {"code"}), (" ", quote)],
         *[("[1]", quote | {"link"}), ("\n", set()), ("Said", {"italic"}), (" by ", set()), ("@KIMAs", {"mention"})],
         (" <twice> snake_case_name", set()),
@@ -121,8 +121,8 @@ def test_the_text_of_discord_and_of_slack_looks_as_it_does_there() -> None:
 @pytest.mark.parametrize("look", [DISCORD, SLACK])
 def test_a_window_holds_all_of_its_messages(look: Look) -> None:
     posts = [
-        Post("You", runs_of("What is <this>?", IN_DISCORD)),
-        Post("KIMAs", runs_of("> " + "An answer " * 40, IN_DISCORD), True, True, ("You", "What?"), ("👍", "👎")),
+        Post("You", to_runs("What is <this>?", IN_DISCORD)),
+        Post("KIMAs", to_runs("> " + "An answer " * 40, IN_DISCORD), True, True, ("You", "What?"), ("👍", "👎")),
     ]
     root = ElementTree.fromstring(drawn(posts, look, 'a "title"'))  # noqa: S314  our own picture
     height = float(root.attrib["viewBox"].split()[3])
@@ -136,10 +136,10 @@ def test_a_window_holds_all_of_its_messages(look: Look) -> None:
 
 def test_the_demo_is_the_same_in_the_picture_and_in_the_text() -> None:
     page = (ROOT / "README.md").read_text("utf-8")
-    shown = BLOCK.search(page)
-    assert shown is not None
+    output = BLOCK.search(page)
+    assert output is not None
     picture = (PICTURES / "ask.svg").read_text("utf-8")
-    assert bare(shown[0]) in bare("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
+    assert bare(output[0]) in bare("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
     assert "font-face" not in picture
     assert picture.count("http") == 1
 

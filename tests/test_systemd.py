@@ -30,11 +30,11 @@ def complaints(folder: Path, text: str) -> str:
     """Return what `systemd-analyze verify` says about a unit, with the installed paths replaced by real ones."""
     unit = folder / "kimas.service"
     unit.write_text(text.replace("/opt/kimas/.venv/bin/kimas", sys.executable), "utf-8")
-    done = subprocess.run(
+    result = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=100, check=False
     )
     # Old versions report an unknown directive and still exit with 0: what counts is that nothing is said.
-    return done.stdout + done.stderr + ("" if done.returncode == 0 else f"exit code {done.returncode}")
+    return result.stdout + result.stderr + ("" if result.returncode == 0 else f"exit code {result.returncode}")
 
 
 def seconds(span: str) -> float:
@@ -84,10 +84,10 @@ def test_the_unit_starts_the_daemon_with_the_system_configuration(
     # It is the file that commands without --config look for, too, so that an administrator's `kimas check` sees it.
     monkeypatch.chdir(tmp_path)
     try:
-        (found,) = map(str, find_default_files({"XDG_CONFIG_HOME": str(tmp_path)}))
+        (text,) = map(str, find_default_files({"XDG_CONFIG_HOME": str(tmp_path)}))
     except ConfigurationError as error:
-        found = str(error)
-    assert arguments[arguments.index("--config") + 1] in found
+        text = str(error)
+    assert arguments[arguments.index("--config") + 1] in text
 
 
 def test_stopping_takes_longer_than_the_grace_period(service: configparser.SectionProxy) -> None:
@@ -106,8 +106,8 @@ def test_the_embedding_model_may_make_its_kernels(service: configparser.SectionP
 
 
 def test_the_service_runs_as_the_user_that_is_made(service: configparser.SectionProxy) -> None:
-    made = re.findall(r"^u\s+(\S+)", (SYSTEMD / "kimas.sysusers.conf").read_text("utf-8"), re.MULTILINE)
-    assert made == [service["User"]]
+    matches = re.findall(r"^u\s+(\S+)", (SYSTEMD / "kimas.sysusers.conf").read_text("utf-8"), re.MULTILINE)
+    assert matches == [service["User"]]
     folders = re.findall(r"^d\s+(\S+)", (SYSTEMD / "kimas.tmpfiles.conf").read_text("utf-8"), re.MULTILINE)
     credential = Path(service["LoadCredential"].partition(":")[2])
     assert str(credential.parent) in folders
@@ -125,10 +125,10 @@ def test_systemd_makes_the_user_and_the_folders(tmp_path: Path) -> None:
         target.parent.mkdir(parents=True)
         shutil.copy(SYSTEMD / f"kimas.{name}.conf", target)
         create = ["--create"] if name == "tmpfiles" else []
-        done = subprocess.run(
+        result = subprocess.run(
             [command, root, *create, str(target)], capture_output=True, text=True, timeout=100, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert result.returncode == 0, result.stderr
     assert "\nkimas:" in "\n" + (tmp_path / "etc/passwd").read_text("utf-8")
     assert (tmp_path / "etc/kimas").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "etc/kimas/credentials").stat().st_mode & 0o777 == 0o700

@@ -16,8 +16,8 @@ LARGEST = 20_000
 def installed(pattern: str) -> list[Path]:
     site = Path(sysconfig.get_paths()["purelib"])
     folders = (site / package for package in PACKAGES)
-    found = (path for folder in folders if folder.is_dir() for path in sorted(folder.rglob(pattern)))
-    return [path for path in found if 2_000 < path.stat().st_size < LARGEST]
+    paths = (path for folder in folders if folder.is_dir() for path in sorted(folder.rglob(pattern)))
+    return [path for path in paths if 2_000 < path.stat().st_size < LARGEST]
 
 
 def ingested(folder: Path) -> dict[str, object]:

@@ -105,5 +105,5 @@ def _first_token(waterfall: Waterfall, scale: float, height: int) -> Iterator[st
     x = LABELS + waterfall.first_token_ms * scale
     anchor = "end" if x > WIDTH * 0.75 else "middle"
     yield f'<line class="first" x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{height - BOTTOM + 4}"/>'
-    said = f"first token {waterfall.first_token_ms:.0f} ms"
-    yield f'<text class="said" x="{x:.1f}" y="{TOP - 12}" text-anchor="{anchor}">{said}</text>'
+    text = f"first token {waterfall.first_token_ms:.0f} ms"
+    yield f'<text class="said" x="{x:.1f}" y="{TOP - 12}" text-anchor="{anchor}">{text}</text>'

@@ -28,12 +28,12 @@ async def measure(folder: Path) -> list[Figure]:
     figures = []
     for kind, data, limit in (("retrieval", retrieval, 180.0), ("routing", routing, None)):
         started = time.perf_counter()
-        done = deployment.kimas("eval", kind, str(data), "--corpus", str(corpus), "--json")
+        result = deployment.kimas("eval", kind, str(data), "--corpus", str(corpus), "--json")
         seconds = time.perf_counter() - started
         figures.append(
             Figure(f"evaluation: {kind}, {DOCUMENTS:,} passages, {QUESTIONS:,} questions", seconds, "s", limit)
         )
-        measures = json.loads(done.stdout)["ways"]["rule"]["measures"]
+        measures = json.loads(result.stdout)["ways"]["rule"]["measures"]
         name = "nDCG@10" if kind == "retrieval" else "accuracy"
         figures.append(Figure(f"evaluation: {name} of it", measures[name]["value"], ""))
     return figures
@@ -45,16 +45,19 @@ def write_set(folder: Path) -> tuple[Path, Path, Path]:
     by_source: dict[str, list[tuple[str, str, str]]] = {}
     for source, name, first, rest in docstrings():
         by_source.setdefault(source, []).append((name, first, rest))
-    kept = sorted(by_source, key=lambda source: -len(by_source[source]))[:SOURCES]
+    retained = sorted(by_source, key=lambda source: -len(by_source[source]))[:SOURCES]
     dice = random.Random(1)
-    chosen = [(source, *one) for source in kept for one in by_source[source]]
+    chosen = [(source, *group) for source in retained for group in by_source[source]]
     # Every source keeps some, the large ones more.
     chosen = sorted(dice.sample(chosen, min(DOCUMENTS, len(chosen))))
     corpus = [{"id": name, "text": rest, "title": name, "source": source} for source, name, _, rest in chosen]
-    asked = dice.sample(chosen, QUESTIONS)
-    retrieval = [{"id": str(n), "question": one[2], "relevant": [one[1]]} for n, one in enumerate(asked)]
+    questions = dice.sample(chosen, QUESTIONS)
+    retrieval = [
+        {"id": str(n), "question": question[2], "relevant": [question[1]]} for n, question in enumerate(questions)
+    ]
     routing: list[dict[str, object]] = [
-        {"id": str(n), "question": one[2], "agents": [one[0]]} for n, one in enumerate(asked[: QUESTIONS - 40])
+        {"id": str(n), "question": question[2], "agents": [question[0]]}
+        for n, question in enumerate(questions[: QUESTIONS - 40])
     ]
     foreign = [question.format(what) for question in ASKED for what in FOREIGN]
     routing += [{"id": f"foreign-{n}", "question": question, "agents": []} for n, question in enumerate(foreign)]
@@ -67,7 +70,7 @@ def write_set(folder: Path) -> tuple[Path, Path, Path]:
 def docstrings() -> Iterator[tuple[str, str, str, str]]:
     """Yield source, name, first sentence and the rest of every longer docstring of the packages and the library."""
     roots = (Path(sysconfig.get_paths()["purelib"]), Path(sysconfig.get_paths()["stdlib"]))
-    seen: set[str] = set()
+    observed: set[str] = set()
     for root in roots:
         for file in sorted(root.glob("*/**/*.py")):
             source = file.relative_to(root).parts[0].replace(".", "-").strip("_").lower()
@@ -76,8 +79,8 @@ def docstrings() -> Iterator[tuple[str, str, str, str]]:
             for name, text in _of(file):
                 first, _, rest = text.partition("\n\n")
                 key = f"{file.relative_to(root).as_posix()}:{name}"
-                if 20 < len(first) < 200 and SHORTEST < len(rest) < LONGEST and first not in seen:
-                    seen.add(first)
+                if 20 < len(first) < 200 and SHORTEST < len(rest) < LONGEST and first not in observed:
+                    observed.add(first)
                     yield source, key, " ".join(first.split()), rest
 
 

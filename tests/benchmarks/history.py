@@ -39,9 +39,9 @@ SELECTION = "1, 2\nThe asker wants to know more about the timeout of requests in
 
 def reply_to(body: Body) -> str:
     """Reply as a capable light model does, and as a brief main model."""
-    system, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
+    system, content = body["messages"][0]["content"], body["messages"][-1]["content"]
     if "You rewrite the last question" in system:
-        return next((rewrite for question, rewrite in REWRITES.items() if question in asked), ALONE)
+        return next((rewrite for question, rewrite in REWRITES.items() if question in content), ALONE)
     return SELECTION if "indices_of_related_messages" in system else "The timeout is set with each request [p1]."
 
 

@@ -27,7 +27,7 @@ LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoreContents:
     """What the store holds after a kill: editions by document, and what is wrong with them."""
 
     editions: dict[str, int]
@@ -60,13 +60,13 @@ def deployment_in(folder: Path) -> Deployment:
     return Deployment(folder, {"sources": sources, "knowledge": {"chunking": {"tokens": 50}}})
 
 
-async def stored(folder: Path) -> Found:
+async def stored(folder: Path) -> StoreContents:
     """Read all passages as they are on disk, and compare each document with the editions that it ever had."""
     import lancedb
 
     connection = await lancedb.connect_async(folder / "data" / "passages")
     if "passages" not in (await connection.list_tables()).tables:
-        return Found({}, [])
+        return StoreContents({}, [])
     table = await connection.open_table("passages")
     rows = (await table.query().select(["source", "path", "text", "fingerprint"]).to_arrow()).to_pylist()
     connection.close()  # type: ignore[no-untyped-call]
@@ -80,7 +80,7 @@ async def stored(folder: Path) -> Found:
         editions[name] = min(numbers)
         if len(numbers) != 1 or len(prints[name]) != 1 or len(parts) != sections(min(numbers)):
             faults.append(f"{name}: {len(parts)} passages of the editions {sorted(numbers)}")
-    return Found(editions, faults)
+    return StoreContents(editions, faults)
 
 
 async def ingest_and_kill(deployment: Deployment, after_s: float = math.inf) -> tuple[bool, float]:
@@ -110,7 +110,7 @@ async def ingest_and_kill(deployment: Deployment, after_s: float = math.inf) -> 
 async def ingested(deployment: Deployment) -> None:
     """Run `kimas ingest` to its end, which must come."""
     report = json.loads((await asyncio.to_thread(deployment.kimas, "ingest", "--json")).stdout)
-    assert all("error" not in one for one in report["sources"]), report
+    assert all("error" not in source for source in report["sources"]), report
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -128,9 +128,9 @@ async def measure(folder: Path) -> list[Figure]:
         kills += killed
         # The machine is not always as fast.
         usual = usual if killed else (usual + lasted) / 2
-        found = await stored(deployment.folder)
-        torn += bool(found.faults) or len(found.editions) != SOURCES * DOCUMENTS
-        mixed += len(set(found.editions.values())) > 1
+        contents = await stored(deployment.folder)
+        torn += bool(contents.faults) or len(contents.editions) != SOURCES * DOCUMENTS
+        mixed += len(set(contents.editions.values())) > 1
         hits = await asyncio.to_thread(deployment.json, "search", "rocket to the moon")
         unserved += not hits["passages"]
         if edition % 10 == 0:

@@ -25,7 +25,7 @@ import psutil
 
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.load_model import Model, model_process
-from tests.benchmarks.load_places import SECRETS, Chat, Discord, Http, Place, Seen, Slack, Telegram, free_port
+from tests.benchmarks.load_places import SECRETS, BotMessage, Chat, Discord, Http, Platform, Slack, Telegram, free_port
 from tests.deployment import ROOT, Deployment
 
 Kind = Literal["chatter", "asked", "unasked"]
@@ -104,7 +104,7 @@ class Line:
     reason: str = ""
     unknown: bool = False
     given_up: bool = False
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[BotMessage] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ class Outcome:
             Figure(f"{name}: closed in doubt after a kill", self.in_doubt, "messages"),
             Figure(f"{name}: in private chats that Discord does not name", self.unknown, "messages"),
             Figure(f"{name}: tried four times by Slack and given up", self.given_up, "messages"),
-            *(Figure(f"{name}: model calls, {one}", count, "calls") for one, count in sorted(self.calls.items())),
+            *(Figure(f"{name}: model calls, {text}", count, "calls") for text, count in sorted(self.calls.items())),
             Figure(f"{name}: first sign p50", percentile(self.first_s, 0.5), "s"),
             Figure(f"{name}: first sign p95", percentile(self.first_s, 0.95), "s", None if killed else 1),
             Figure(f"{name}: first sign, the latest", max(self.first_s), "s"),
@@ -153,7 +153,7 @@ class Outcome:
         ]
 
 
-def planned(shape: Shape, places: Sequence[Place], chance: random.Random) -> tuple[list[Line], list[Chat]]:
+def planned(shape: Shape, places: Sequence[Platform], chance: random.Random) -> tuple[list[Line], list[Chat]]:
     """Return what is said when, and the chats where the gate may speak unasked.
 
     In private chats nobody chats: whatever is said there is for the bot. Every third question to the bot follows at
@@ -167,13 +167,16 @@ def planned(shape: Shape, places: Sequence[Place], chance: random.Random) -> tup
     auto, other = groups[: len(groups) // 3], groups[len(groups) // 3 :]
     wordings = [form.format(subject) for form in FORMS for subject in SUBJECTS]
     chance.shuffle(wordings)
-    asked, unasked = round(shape.messages * QUESTIONS * (1 - UNASKED)), round(shape.messages * QUESTIONS * UNASKED)
+    request_count, unasked = (
+        round(shape.messages * QUESTIONS * (1 - UNASKED)),
+        round(shape.messages * QUESTIONS * UNASKED),
+    )
     lines, texts = list[Line](), iter(wordings)
     for number in range(unasked):
         # Each chat once: what follows would be silent for the cooldown alone.
         chat = (auto if number % 2 else other)[number // 2]
         lines.append(Line("unasked", chat, next(texts), number, chance.uniform(0, shape.seconds)))
-    for number, some in zip(range(asked), _spread(chats, chance), strict=False):
+    for number, some in zip(range(request_count), _spread(chats, chance), strict=False):
         chat, at, author = some, chance.uniform(0, shape.seconds - 1), chance.randrange(40)
         if number % 3 == 2:
             chat, at, author = lines[-1].chat, lines[-1].at + 0.4, lines[-1].author
@@ -213,8 +216,8 @@ def _spread(chats: Sequence[Chat], chance: random.Random) -> Iterator[Chat]:
         for private in (True, False)
     }
     while True:
-        for found in by_kind.values():
-            yield chance.choice(found)
+        for results in by_kind.values():
+            yield chance.choice(results)
 
 
 async def measure(folder: Path) -> list[Figure]:
@@ -223,8 +226,8 @@ async def measure(folder: Path) -> list[Figure]:
         place = folder / name.replace(" ", "-")
         place.mkdir()
         outcome = await run(place, shape)
-        for rule, found in outcome.faults.items():
-            print(*(f"{name}: {rule}: {one}" for one in found[:12]), sep="\n", flush=True)
+        for rule, results in outcome.faults.items():
+            print(*(f"{name}: {rule}: {result}" for result in results[:12]), sep="\n", flush=True)
         figures += outcome.figures(name)
     return figures
 
@@ -233,7 +236,7 @@ async def run(folder: Path, shape: Shape) -> Outcome:
     """Let it all happen and return what it showed."""
     chance = random.Random(shape.seed)
     async with AsyncExitStack() as stack:
-        places: list[Place] = [Telegram(), Discord(), Slack(), Http()]
+        places: list[Platform] = [Telegram(), Discord(), Slack(), Http()]
         for place in places:
             await place.open(stack)
         model = await stack.enter_async_context(model_process(TTFT_S, RATE))
@@ -259,9 +262,9 @@ async def run(folder: Path, shape: Shape) -> Outcome:
 
 
 def _deployment(
-    folder: Path, shape: Shape, places: Sequence[Place], auto: Sequence[Chat], model: Model, port: int
+    folder: Path, shape: Shape, places: Sequence[Platform], auto: Sequence[Chat], model: Model, port: int
 ) -> Deployment:
-    sources = {Path(one).stem: {"kind": "files", "path": str(ROOT / one)} for one in shape.documents}
+    sources = {Path(document).stem: {"kind": "files", "path": str(ROOT / document)} for document in shape.documents}
     modes = {f"{chat.platform}:{chat.id}": "auto" for chat in auto}
     settings = {
         "sources": sources,
@@ -276,7 +279,7 @@ def _deployment(
 class Daemon:
     """The daemon's process, killed and started again."""
 
-    def __init__(self, deployment: Deployment, places: Sequence[Place], port: int, outcome: Outcome) -> None:
+    def __init__(self, deployment: Deployment, places: Sequence[Platform], port: int, outcome: Outcome) -> None:
         self._deployment, self._places, self._port, self._outcome = deployment, places, port, outcome
         self._running = AsyncExitStack()
         self._process: asyncio.subprocess.Process | None = None
@@ -286,7 +289,7 @@ class Daemon:
         began = time.monotonic()
         self._process = await self._running.enter_async_context(self._deployment.daemon())
         async with asyncio.timeout(60):
-            while not (await self._metric("kimas_ready") and all([await one.connected() for one in self._places])):
+            while not (await self._metric("kimas_ready") and all([await place.connected() for place in self._places])):
                 assert self._process.returncode is None, self._deployment.log()[-3000:]
                 await asyncio.sleep(0.05)
         self._outcome.ready_s.append(time.monotonic() - began)
@@ -317,13 +320,13 @@ class Daemon:
                 aiohttp.ClientSession() as session,
                 session.get(f"http://127.0.0.1:{self._port}/metrics") as answer,
             ):
-                found = re.search(rf"^{name} (\S+)$", await answer.text(), re.MULTILINE)
+                result = re.search(rf"^{name} (\S+)$", await answer.text(), re.MULTILINE)
         except aiohttp.ClientError:
             return 0.0
-        return float(found[1]) if found else 0.0
+        return float(result[1]) if result else 0.0
 
 
-async def _say(lines: Sequence[Line], places: dict[str, Place], chance: random.Random | None) -> None:
+async def _say(lines: Sequence[Line], places: dict[str, Platform], chance: random.Random | None) -> None:
     """Let people write at their times. With `chance` every eighth message is delivered a second time."""
     began = time.monotonic()
 
@@ -344,7 +347,7 @@ async def _say(lines: Sequence[Line], places: dict[str, Place], chance: random.R
             tasks.create_task(one(line))
 
 
-async def _disturb(shape: Shape, daemon: Daemon, places: Sequence[Place], chance: random.Random) -> None:
+async def _disturb(shape: Shape, daemon: Daemon, places: Sequence[Platform], chance: random.Random) -> None:
     """Break connections and kill the daemon at random moments, each some seconds after it was ready."""
     for _ in range(shape.kills):
         await asyncio.sleep(chance.uniform(0.1, 0.4) * shape.lives_s)
@@ -376,29 +379,29 @@ def journalled(folder: Path) -> dict[tuple[str, str, str], tuple[int, str, str]]
 
 def _unknown(lines: Sequence[Line], rows: Mapping[tuple[str, str, str], object]) -> list[Line]:
     """Return what was written in private chats of Discord before the bot had heard of them: docs/discord.md."""
-    heard, found = set[Chat](), list[Line]()
+    heard, messages = set[Chat](), list[Line]()
     for line in lines:
         if (line.chat.platform, line.chat.id, line.id) in rows:
             heard.add(line.chat)
         elif line.chat.platform == "discord" and line.chat.private and line.chat not in heard:
-            found.append(line)
-    return found
+            messages.append(line)
+    return messages
 
 
-def judge(outcome: Outcome, folder: Path, places: dict[str, Place], model: Model) -> None:
+def judge(outcome: Outcome, folder: Path, places: dict[str, Platform], model: Model) -> None:
     """Compare what was said with the journal, with what people saw, and with what the model was asked."""
     rows, faults = journalled(folder), outcome.faults
     unknown = _unknown(outcome.lines, rows) if outcome.killed else []
     for line in outcome.lines:
         line.number, line.state, line.reason = rows.pop((line.chat.platform, line.chat.id, line.id), (0, "", ""))
         if line.kind != "chatter":
-            shown = places[line.chat.platform].seen(line.chat)
-            line.seen = [one for one in shown if question_of(line) in one.text]
+            messages = places[line.chat.platform].seen(line.chat)
+            line.seen = [message for message in messages if get_question(line) in message.text]
         place = places[line.chat.platform]
-        line.unknown = any(line is one for one in unknown)
+        line.unknown = any(line is message for message in unknown)
         line.given_up = bool(outcome.killed) and not line.state and place.given_up(line.chat, line.id)
         _judge_line(outcome, line)
-    faults["unsettled"] += [f"nobody said {one}" for one in rows]
+    faults["unsettled"] += [f"nobody said {row}" for row in rows]
     _judge_chats(outcome, places)
     _judge_model(outcome, model)
     outcome.limits = sum((place.broken() for place in places.values()), Counter())
@@ -407,7 +410,7 @@ def judge(outcome: Outcome, folder: Path, places: dict[str, Place], model: Model
     _measure_times(outcome, places)
 
 
-def _measure_times(outcome: Outcome, places: dict[str, Place]) -> None:
+def _measure_times(outcome: Outcome, places: dict[str, Platform]) -> None:
     """Note how long it took to the first sign and to the whole answer of what was put to the bot.
 
     What is asked while another question of its conversation is being answered waits for its turn, and counts apart.
@@ -417,12 +420,12 @@ def _measure_times(outcome: Outcome, places: dict[str, Place]) -> None:
         signs = places[line.chat.platform].signs(line.chat, line.id)
         first = min((at for at in signs if at >= line.said_at), default=float("inf")) - line.said_at
         (outcome.behind_s if line.said_at < busy[line.chat] else outcome.first_s).append(first)
-        for one in line.seen[:1]:
-            busy[line.chat] = one.last_at
-            outcome.answer_s.append(one.last_at - line.said_at)
+        for message in line.seen[:1]:
+            busy[line.chat] = message.last_at
+            outcome.answer_s.append(message.last_at - line.said_at)
 
 
-def question_of(line: Line) -> str:
+def get_question(line: Line) -> str:
     """Return the words of a question without the mention."""
     return next(line.text[line.text.index(form.split("{")[0]) :] for form in FORMS if form.split("{")[0] in line.text)
 
@@ -451,19 +454,21 @@ def _judge_line(outcome: Outcome, line: Line) -> None:
         faults["twice"].append(f"shown although silent: {what}")
 
 
-def _judge_chats(outcome: Outcome, places: dict[str, Place]) -> None:
+def _judge_chats(outcome: Outcome, places: dict[str, Platform]) -> None:
     """Look for messages of the bot that answer nothing, and for answers in another order than their questions."""
     by_chat = defaultdict[Chat, list[Line]](list)
     for line in outcome.lines:
         by_chat[line.chat].append(line)
-    for chat, said in by_chat.items():
+    for chat, messages in by_chat.items():
         # Before a restart a later message may be delivered sooner: what counts is the order in which they came.
-        lines = sorted(said, key=lambda line: line.number) if outcome.killed else said
-        shown = places[chat.platform].seen(chat)
+        lines = sorted(messages, key=lambda line: line.number) if outcome.killed else messages
+        outputs = places[chat.platform].seen(chat)
         spoken = sum(line.state == "answered" or line.reason == IN_DOUBT for line in lines)
-        if len(shown) > spoken:
-            texts = [one.text[:120] for one in shown]
-            outcome.faults["twice"].append(f"{chat.platform} {chat.id}: {len(shown)} posts, {spoken} answers: {texts}")
+        if len(outputs) > spoken:
+            texts = [output.text[:120] for output in outputs]
+            outcome.faults["twice"].append(
+                f"{chat.platform} {chat.id}: {len(outputs)} posts, {spoken} answers: {texts}"
+            )
         # On Slack every question in a channel opens a conversation of its own.
         if chat.platform == "slack" and not chat.private:
             continue
@@ -473,14 +478,14 @@ def _judge_chats(outcome: Outcome, places: dict[str, Place]) -> None:
 
 
 def _judge_model(outcome: Outcome, model: Model) -> None:
-    outcome.calls = Counter(one.purpose for one in model.requests)
-    questions = {question_of(line) for line in outcome.lines if line.kind != "chatter"}
-    answered = {question_of(line) for line in outcome.lines if line.kind != "chatter" and line.state != "silent"}
-    for one in model.requests:
-        if one.question not in (questions if outcome.killed else answered):
-            outcome.faults["chatter"].append(f"the model was asked to {one.purpose}: {one.question!r}")
-    written = Counter(one.question for one in model.of("write"))
+    outcome.calls = Counter(item.purpose for item in model.requests)
+    questions = {get_question(line) for line in outcome.lines if line.kind != "chatter"}
+    answered = {get_question(line) for line in outcome.lines if line.kind != "chatter" and line.state != "silent"}
+    for request in model.requests:
+        if request.question not in (questions if outcome.killed else answered):
+            outcome.faults["chatter"].append(f"the model was asked to {request.purpose}: {request.question!r}")
+    written = Counter(event.question for event in model.of("write"))
     # An answer may be begun on a guess, and once more when the light model knows better: `context.head_start`.
-    guessed = {one.question for one in (*model.of("context"), *model.of("rewrite"))}
-    again = [one for one, count in written.items() if count > 1 + outcome.killed + (one in guessed)]
+    guessed = {event.question for event in (*model.of("context"), *model.of("rewrite"))}
+    again = [name for name, count in written.items() if count > 1 + outcome.killed + (name in guessed)]
     outcome.faults["twice"] += [f"written more than once: {question}" for question in again]

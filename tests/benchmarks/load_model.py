@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from sys import executable
 
-from tests.core.scripted import Body, agent_of
+from tests.core.scripted import Body, get_agent
 from tests.deployment import ROOT
 from tests.peers.language_model import LanguageModelPeer
 
@@ -46,7 +46,7 @@ class Model:
     requests: list[Request] = field(default_factory=list)
 
     def of(self, purpose: str) -> list[Request]:
-        return [one for one in self.requests if one.purpose == purpose]
+        return [request for request in self.requests if request.purpose == purpose]
 
 
 @asynccontextmanager
@@ -81,9 +81,9 @@ def reply_to(body: Body) -> str:
     What is written says the question again, so that a reply can be told from all others wherever it is shown, and
     then words of the first passage, so that its citation holds.
     """
-    purpose, said = agent_of(body), str(body["messages"][-1]["content"])
-    found, first = ASKED.findall(said), PASSAGE.search(said)
-    question = found[-1] if found else ""
+    purpose, text = get_agent(body), str(body["messages"][-1]["content"])
+    matches, first = ASKED.findall(text), PASSAGE.search(text)
+    question = matches[-1] if matches else ""
     print(json.dumps({"purpose": purpose, "question": question, "at": time.monotonic()}), flush=True)
     match purpose:
         case "write" | "talk":

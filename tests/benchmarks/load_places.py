@@ -40,9 +40,9 @@ SLACK_METHODS = {
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as item:
+        item.bind(("127.0.0.1", 0))
+        return int(item.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Chat:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BotMessage:
     """One message of the bot: when it came and when it last changed, and what it says now."""
 
     first_at: float
@@ -63,7 +63,7 @@ class Seen:
     text: str
 
 
-class Place(ABC):
+class Platform(ABC):
     """One platform. Times are those of `time.monotonic`."""
 
     name = ""
@@ -95,7 +95,7 @@ class Place(ABC):
         """Break connections: those that events come through, and one under a reply that is being posted."""
 
     @abstractmethod
-    def seen(self, chat: Chat) -> list[Seen]: ...
+    def seen(self, chat: Chat) -> list[BotMessage]: ...
 
     @abstractmethod
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
@@ -110,7 +110,7 @@ class Place(ABC):
         """Return how often a limit or a rule of the platform was broken, by what it was."""
 
 
-class Telegram(Place):
+class Telegram(Platform):
     name, mention = "telegram", "@kimas_bot "
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -120,8 +120,11 @@ class Telegram(Place):
         return {"token": {"env": "LOAD_TELEGRAM"}, "api_url": self.peer.api_url}
 
     def chats(self, count: int, private: int) -> list[Chat]:
-        numbers = [*(1000 + one for one in range(private)), *(-1000 - one for one in range(count - private))]
-        return [Chat(self.name, str(one), one > 0) for one in numbers]
+        numbers = [
+            *(1000 + number for number in range(private)),
+            *(-1000 - number for number in range(count - private)),
+        ]
+        return [Chat(self.name, str(number), number > 0) for number in numbers]
 
     async def connected(self) -> bool:
         return bool(self.peer.called("getUpdates") or self.peer.offsets)
@@ -138,9 +141,9 @@ class Telegram(Place):
         self.peer.fail("getUpdates", drop=chance.choice(("before", "after")))
         self.peer.fail("sendMessage", drop="before")
 
-    def seen(self, chat: Chat) -> list[Seen]:
-        shown = self.peer.messages(int(chat.id))
-        return [Seen(one.history[0][0], one.history[-1][0], one.text) for one in shown]
+    def seen(self, chat: Chat) -> list[BotMessage]:
+        messages = self.peer.messages(int(chat.id))
+        return [BotMessage(message.history[0][0], message.history[-1][0], message.text) for message in messages]
 
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
         kinds = ("sendChatAction", "sendMessageDraft", "sendMessage")
@@ -149,12 +152,12 @@ class Telegram(Place):
 
     def broken(self) -> Counter[str]:
         posts = [call for call in self.peer.calls if call.method in ("sendMessage", "editMessageText")]
-        found = Counter(f"telegram {call.method} {call.status}" for call in self.peer.calls if call.status >= 400)
-        found["telegram: more than 30 posts and edits in a second"] = over([call.at for call in posts], TELEGRAM_ALL)
-        return +found
+        counts = Counter(f"telegram {call.method} {call.status}" for call in self.peer.calls if call.status >= 400)
+        counts["telegram: more than 30 posts and edits in a second"] = over([call.at for call in posts], TELEGRAM_ALL)
+        return +counts
 
 
-class Discord(Place):
+class Discord(Platform):
     name, mention = "discord", "<@5001> "
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -165,7 +168,9 @@ class Discord(Place):
         return {"token": {"env": "LOAD_DISCORD"}, "api_url": self.peer.api_url}
 
     def chats(self, count: int, private: int) -> list[Chat]:
-        return [Chat(self.name, self.peer.channel(private=one < private), one < private) for one in range(count)]
+        return [
+            Chat(self.name, self.peer.channel(private=number < private), number < private) for number in range(count)
+        ]
 
     async def connected(self) -> bool:
         return bool(self.peer.gateway.live)
@@ -181,24 +186,24 @@ class Discord(Place):
         # Its nonce tells that a post came twice.
         self.peer.fail("POST /channels/{}/messages", drop=chance.choice(("before", "after")))
 
-    def seen(self, chat: Chat) -> list[Seen]:
-        shown = self.peer.messages(chat.id)
-        return [Seen(one.history[0][0], one.history[-1][0], one.content) for one in shown]
+    def seen(self, chat: Chat) -> list[BotMessage]:
+        messages = self.peer.messages(chat.id)
+        return [BotMessage(message.history[0][0], message.history[-1][0], message.content) for message in messages]
 
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
-        return [*self.peer.channels[chat.id].typed, *(one.first_at for one in self.seen(chat))]
+        return [*self.peer.channels[chat.id].typed, *(item.first_at for item in self.seen(chat))]
 
     def broken(self) -> Counter[str]:
         calls = self.peer.calls
-        found = Counter(f"discord {call.name} {call.status}" for call in calls if call.status >= 400)
-        found["discord: more than 50 calls in a second"] = over([call.at for call in calls], DISCORD_ALL)
-        found["discord: too many in a channel"] = sum(self.peer.exceeded.values())
+        counts = Counter(f"discord {call.name} {call.status}" for call in calls if call.status >= 400)
+        counts["discord: more than 50 calls in a second"] = over([call.at for call in calls], DISCORD_ALL)
+        counts["discord: too many in a channel"] = sum(self.peer.exceeded.values())
         for code in self.peer.gateway.closed:
-            found[f"discord: the gateway closed with {code}"] += 1
-        return +found
+            counts[f"discord: the gateway closed with {code}"] += 1
+        return +counts
 
 
-class Slack(Place):
+class Slack(Platform):
     name, mention = "slack", f"<@{slack.BOT}> "
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -212,7 +217,10 @@ class Slack(Place):
         return {**tokens, "api_url": self.peer.api_url}
 
     def chats(self, count: int, private: int) -> list[Chat]:
-        return [Chat(self.name, f"{'D' if one < private else 'C'}{100 + one}", one < private) for one in range(count)]
+        return [
+            Chat(self.name, f"{'D' if number < private else 'C'}{100 + number}", number < private)
+            for number in range(count)
+        ]
 
     async def connected(self) -> bool:
         return bool(self.peer.deliveries.connections)
@@ -230,8 +238,11 @@ class Slack(Place):
         self.peer.deliveries.abort()
         self.peer.fail(chance.choice(("chat.startStream", "chat.postMessage")), drop="before")
 
-    def seen(self, chat: Chat) -> list[Seen]:
-        return [Seen(one.history[0][0], one.history[-1][0], one.text) for one in self.peer.messages(chat.id)]
+    def seen(self, chat: Chat) -> list[BotMessage]:
+        return [
+            BotMessage(message.history[0][0], message.history[-1][0], message.text)
+            for message in self.peer.messages(chat.id)
+        ]
 
     def given_up(self, chat: Chat, message: str) -> bool:
         tries = [
@@ -241,29 +252,31 @@ class Slack(Place):
             and envelope.payload["event"].get("ts") == message
             and envelope.payload["event"].get("channel") == chat.id
         ]
-        return not any(one.acknowledged.is_set() for one in tries) and all(len(one.attempts) == 4 for one in tries)
+        return not any(envelope.acknowledged.is_set() for envelope in tries) and all(
+            len(envelope.attempts) == 4 for envelope in tries
+        )
 
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
         for call in self.peer.called("assistant.threads.setStatus"):
-            given = call.parameters
-            here = given["channel_id"] == chat.id and (chat.private or given["thread_ts"] == message)
-            if here and given["status"] and not call.error:
+            parameters = call.parameters
+            here = parameters["channel_id"] == chat.id and (chat.private or parameters["thread_ts"] == message)
+            if here and parameters["status"] and not call.error:
                 yield call.at
         for call in self.peer.called("reactions.add"):
             if (call.parameters["channel"], call.parameters["timestamp"]) == (chat.id, message) and not call.error:
                 yield call.at
         if chat.private:
-            yield from (one.first_at for one in self.seen(chat))
+            yield from (item.first_at for item in self.seen(chat))
 
     def broken(self) -> Counter[str]:
         known = ("", "dropped")
-        found = Counter(f"slack {call.method} {call.error}" for call in self.peer.calls if call.error not in known)
+        counts = Counter(f"slack {call.method} {call.error}" for call in self.peer.calls if call.error not in known)
         posts = defaultdict[str, list[float]](list)
         for call in self.peer.called("chat.postMessage"):
             posts[call.parameters["channel"]].append(call.at)
-        found["slack: more than 3 posts within 3 s in a channel"] = sum(over(one, 3, 3.0) for one in posts.values())
-        found["slack: acknowledgements of nothing"] = len(self.peer.deliveries.unknown_acknowledgements)
-        return +found
+        counts["slack: more than 3 posts within 3 s in a channel"] = sum(over(post, 3, 3.0) for post in posts.values())
+        counts["slack: acknowledgements of nothing"] = len(self.peer.deliveries.unknown_acknowledgements)
+        return +counts
 
 
 class Network(callback.CallbackPeer):
@@ -280,10 +293,10 @@ class Network(callback.CallbackPeer):
 
     def told(self, chat: str) -> list[tuple[float, dict[str, Any]]]:
         both = zip(self.times, self.callbacks, strict=True)
-        return [(at, one) for at, one in both if one["chat"] == chat]
+        return [(at, entry) for at, entry in both if entry["chat"] == chat]
 
 
-class Http(Place):
+class Http(Platform):
     name = "http"
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -297,7 +310,7 @@ class Http(Place):
         return {"secret": {"env": "LOAD_HTTP"}, **where}
 
     def chats(self, count: int, private: int) -> list[Chat]:
-        return [Chat(self.name, f"room-{one}", one < private) for one in range(count)]
+        return [Chat(self.name, f"room-{number}", number < private) for number in range(count)]
 
     async def connected(self) -> bool:
         try:
@@ -337,14 +350,18 @@ class Http(Place):
     def drop(self, chance: random.Random) -> None:
         self.peer.faults += [chance.choice(("drop", "lost"))]
 
-    def seen(self, chat: Chat) -> list[Seen]:
-        return [Seen(at, at, one["text"]) for at, one in self.peer.told(chat.id) if one["state"] == "final"]
+    def seen(self, chat: Chat) -> list[BotMessage]:
+        return [
+            BotMessage(at, at, message["text"])
+            for at, message in self.peer.told(chat.id)
+            if message["state"] == "final"
+        ]
 
     def signs(self, chat: Chat, message: str) -> Iterable[float]:
-        return [at for at, one in self.peer.told(chat.id) if one["event_id"] == message]
+        return [at for at, event in self.peer.told(chat.id) if event["event_id"] == message]
 
     def broken(self) -> Counter[str]:
-        return Counter(f"http {one}" for one in self.peer.violations)
+        return Counter(f"http {violation}" for violation in self.peer.violations)
 
 
 Http.mention = "@kimas "

@@ -73,13 +73,13 @@ def documents() -> Iterator[tuple[str, list[str]]]:
 
 def rows(count: int) -> Iterator[tuple[str, list[PassageRow]]]:
     """Yield the rows of about `count` passages in whole documents, each with its source."""
-    topics, made = Topics(1), 0
+    topics, created_at = Topics(1), 0
     for number, (path, pieces) in enumerate(documents()):
-        if made >= count:
+        if created_at >= count:
             return
         source = SOURCES[number % len(SOURCES)]
         vectors = topics.near(number, len(pieces))
-        made += len(pieces)
+        created_at += len(pieces)
         yield (
             source,
             [
@@ -110,7 +110,7 @@ def queries(count: int) -> Sequence[Query]:
     """Return questions in the words of the first sentences of docstrings, each near a topic."""
     dice, topics = random.Random(3), Topics(4)
     sentences = sorted(
-        {found for _, pieces in islice(documents(), 3000) for found in SENTENCE.findall("".join(pieces))}
+        {results for _, pieces in islice(documents(), 3000) for results in SENTENCE.findall("".join(pieces))}
     )
     return [
         Query(query_tokens(sentence), topics.near(dice.randrange(TOPICS), 1)[0])

@@ -31,8 +31,8 @@ async def measure(folder: Path) -> list[Figure]:
     await asyncio.to_thread(
         commit, repository, {text_path(17): "# Changed\n\nThis page is about something else now.\n"}
     )
-    changed, changed_process, one = await asyncio.to_thread(ingest)
-    assert (files, nothing, one) == (FILES, 0, 1)
+    changed, changed_process, number = await asyncio.to_thread(ingest)
+    assert (files, nothing, number) == (FILES, 0, 1)
     return [
         Figure("repository: 10,000 files from nothing, with embedding", first, "s"),
         Figure("repository: refresh with nothing new", same, "s", 2),

@@ -54,8 +54,8 @@ async def measure(folder: Path) -> list[Figure]:
 
 
 def _settings(names: list[str], folder: Path) -> Settings:
-    told = {"description": "Everything about {}", "examples": [f"How do I set {about}?" for about in ABOUT[:6]]}
-    agents = {name: {"sources": [name], **told, "description": f"Everything about {name}"} for name in names}
+    data = {"description": "Everything about {}", "examples": [f"How do I set {about}?" for about in ABOUT[:6]]}
+    agents = {name: {"sources": [name], **data, "description": f"Everything about {name}"} for name in names}
     sources = {name: {"kind": "files", "path": str(folder)} for name in names}
     return Settings.model_validate({"sources": sources, "agents": agents})
 

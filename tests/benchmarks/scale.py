@@ -36,7 +36,7 @@ async def measure(folder: Path) -> list[Figure]:
     folder = folder / "scale"
     await _process("fill", folder)
     loaded = os.getloadavg()[0]
-    found = json.loads(await _process("measure", folder))
+    data = json.loads(await _process("measure", folder))
     limits = {
         "open": ("s", None),
         "open and first search": ("s", None),
@@ -57,10 +57,10 @@ async def measure(folder: Path) -> list[Figure]:
         "memory while searching": ("MiB", 700),
         "memory peak": ("MiB", 700),
     }
-    figures = [Figure(f"scale: {what}", found[what], *limit) for what, limit in limits.items()]
-    ratio = found["at once p95"] / found["alone p50"]
+    figures = [Figure(f"scale: {what}", data[what], *limit) for what, limit in limits.items()]
+    ratio = data["at once p95"] / data["alone p50"]
     return [
-        Figure("scale: passages", found["passages"], "passages"),
+        Figure("scale: passages", data["passages"], "passages"),
         Figure("scale: load average before", loaded, ""),
         *figures,
         Figure(f"scale: p95 of {AT_ONCE} at once over p50 alone", ratio, "x", 12.5),
@@ -152,34 +152,34 @@ def _texts(paths: Collection[str]) -> dict[str, str]:
 
 
 async def _measured(folder: Path) -> dict[str, float]:
-    asked = queries(QUERIES)
+    questions = queries(QUERIES)
     sys.setswitchinterval(SWITCH_S)
     process = psutil.Process()
     began = time.perf_counter()
     store = await open_lance(folder, "drawn", DIMENSION)
     opened = time.perf_counter() - began
-    await store.search(asked[0].tokens, asked[0].vector, SOURCES, LIMIT)
-    found = {"open": opened, "open and first search": time.perf_counter() - began}
-    found["passages"] = float(sum([len(await store.vectors(source)) for source in SOURCES]))
-    await searched(store, asked[:20], 1)
+    await store.search(questions[0].tokens, questions[0].vector, SOURCES, LIMIT)
+    results = {"open": opened, "open and first search": time.perf_counter() - began}
+    results["passages"] = float(sum([len(await store.vectors(source)) for source in SOURCES]))
+    await searched(store, questions[:20], 1)
     # As the daemon does it once it is warm (`App.warm_up`).
     gc.collect()
     gc.freeze()
     for name, lanes in (("alone", 1), ("at once", AT_ONCE)):
-        _tell(found, name, await searched(store, asked if lanes == 1 else [*asked, *asked], lanes))
-    found["memory while searching"] = process.memory_info().rss / 2**20
-    held = await store.manifest(SOURCES[0])
-    changed = Changed(SOURCES[0], held, _texts(list(held)[:CHANGED]))
+        _tell(results, name, await searched(store, questions if lanes == 1 else [*questions, *questions], lanes))
+    results["memory while searching"] = process.memory_info().rss / 2**20
+    retained = await store.manifest(SOURCES[0])
+    changed = Changed(SOURCES[0], retained, _texts(list(retained)[:CHANGED]))
     for name, lanes in (("refresh alone", 1), ("refresh at once", AT_ONCE)):
         changed.version += 1
-        _tell(found, name, await _refreshed(store, changed, asked, lanes, found))
-    found["memory peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        _tell(results, name, await _refreshed(store, changed, questions, lanes, results))
+    results["memory peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     await store.close()
-    return found
+    return results
 
 
 async def _refreshed(
-    store: Store, changed: Changed, asked: Sequence[Query], lanes: int, found: dict[str, float]
+    store: Store, changed: Changed, asked: Sequence[Query], lanes: int, results: dict[str, float]
 ) -> Times:
     """Search over and over while the source is refreshed."""
     times = Times()
@@ -192,7 +192,7 @@ async def _refreshed(
     began = time.perf_counter()
     report = await refresh(changed, store, changed, chunk_tokens=CHUNK_TOKENS, throttled=True)
     if lanes == 1:
-        found["refresh"] = time.perf_counter() - began
+        results["refresh"] = time.perf_counter() - began
     for task in background:
         task.cancel()
     await asyncio.gather(*background, return_exceptions=True)
@@ -200,9 +200,9 @@ async def _refreshed(
     return times
 
 
-def _tell(found: dict[str, float], name: str, times: Times) -> None:
-    found[f"{name} p50"], found[f"{name} p95"] = median(times.each), percentile(times.each, 0.95)
-    found[f"{name} stall"], found[f"{name} processor"] = times.stall, times.processor
+def _tell(results: dict[str, float], name: str, times: Times) -> None:
+    results[f"{name} p50"], results[f"{name} p95"] = median(times.each), percentile(times.each, 0.95)
+    results[f"{name} stall"], results[f"{name} processor"] = times.stall, times.processor
 
 
 async def _main(job: str, folder: Path) -> None:

@@ -41,9 +41,11 @@ async def measure(folder: Path) -> list[Figure]:
     try:
         answers = {}
         for name, store in (("lance", files), ("weaviate", target)):
-            found, answers[name] = await _measured(name, store)
-            figures += found
-        agreed = [len(one & other) / max(1, len(one | other)) for one, other in zip(*answers.values(), strict=True)]
+            results, answers[name] = await _measured(name, store)
+            figures += results
+        agreed = [
+            len(answer & other) / max(1, len(answer | other)) for answer, other in zip(*answers.values(), strict=True)
+        ]
         figures.append(Figure(f"stores: the {BEST} best that both agree on", 100 * sum(agreed) / len(agreed), "%"))
         await _forget(server)
         figures += await _copied(folder, files, server)
@@ -70,10 +72,10 @@ async def _measured(name: str, store: Store) -> tuple[list[Figure], list[set[str
     began = time.perf_counter()
     await fill(store, PASSAGES)
     rate = PASSAGES / (time.perf_counter() - began)
-    asked = queries(QUERIES)
-    await searched(store, asked[:10], 1)
-    alone, together = await searched(store, asked, 1), await searched(store, asked, AT_ONCE)
-    best = [await _best(store, query) for query in asked]
+    questions = queries(QUERIES)
+    await searched(store, questions[:10], 1)
+    alone, together = await searched(store, questions, 1), await searched(store, questions, AT_ONCE)
+    best = [await _best(store, query) for query in questions]
     return [
         Figure(f"stores: {name}, written a second, vectors at hand", rate, "passages"),
         Figure(f"stores: {name}, p50 alone", median(alone.each), "ms"),
@@ -82,8 +84,8 @@ async def _measured(name: str, store: Store) -> tuple[list[Figure], list[set[str
 
 
 async def _best(store: Store, query: Query) -> set[str]:
-    found = await store.search(query.tokens, query.vector, SOURCES, LIMIT)
-    return {passage.id for passage in fuse(found, 0.5, BEST)}
+    passages = await store.search(query.tokens, query.vector, SOURCES, LIMIT)
+    return {passage.id for passage in fuse(passages, 0.5, BEST)}
 
 
 async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[Figure]:
@@ -104,8 +106,10 @@ async def _copied(folder: Path, files: Store, server: WeaviateSettings) -> list[
         await store.optimize()
         missing = 0
         for source in SOURCES:
-            held, copied = await files.manifest(source), await store.manifest(source)
-            missing += sum(copied.get(path) != one for path, one in held.items()) + len(copied.keys() - held.keys())
+            retained, copied = await files.manifest(source), await store.manifest(source)
+            missing += sum(copied.get(path) != stored_document for path, stored_document in retained.items()) + len(
+                copied.keys() - retained.keys()
+            )
         same = [await _best(files, query) == await _best(store, query) for query in queries(20)]
         await store.close()
         figures.append(Figure(f"stores: documents that differ then, {what}", missing, "", 1))
@@ -136,10 +140,10 @@ async def _open(place: str) -> Any:
 
 
 async def _main(origin: str, target: str) -> None:
-    one, other = await _open(origin), await _open(target)
+    item, other = await _open(origin), await _open(target)
     for source in SOURCES:
-        await copy_source(one, other, source, DIMENSION)
-    await one.close()
+        await copy_source(item, other, source, DIMENSION)
+    await item.close()
     await other.close()
 
 

@@ -32,7 +32,7 @@ PROMISED = 1 / 0.85
 
 
 @dataclass
-class Overheard:
+class RecordingEmbedder:
     """Implements `Embedder`: hands everything on, and keeps the texts."""
 
     embedder: Embedder
@@ -70,7 +70,7 @@ async def measure(folder: Path) -> list[Figure]:
     loaded = os.getloadavg()[0]
     try:
         # The first one is not counted: it imports what the others find loaded.
-        overheard = Overheard(embedder)
+        overheard = RecordingEmbedder(embedder)
         await _refreshed(folder, overheard, 0)
         alone, whole = Spent(), Spent()
         for number in range(1, ROUNDS + 1):

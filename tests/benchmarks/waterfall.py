@@ -23,7 +23,7 @@ from tests.benchmarks.corpus import ingested
 from tests.benchmarks.drawing import Bar, Waterfall, draw
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.line import RATE, TTFT_S, StopWatch
-from tests.core.scripted import Body, agent_of
+from tests.core.scripted import Body, get_agent
 from tests.deployment import ROOT, Deployment
 from tests.peers.language_model import LanguageModelPeer
 
@@ -121,19 +121,19 @@ async def measure(folder: Path) -> list[Figure]:
 
 
 def _reply(body: Body) -> str:
-    agent, said = agent_of(body), str(body["messages"])
-    if "You prepare a conversation" in said:
+    agent, text = get_agent(body), str(body["messages"])
+    if "You prepare a conversation" in text:
         return '{"analysis": "They ask how to configure the retries.", "indices_of_related_messages": [1, 2]}'
     # A second look at what was gathered suffices; before it, one more search.
     if agent == "decide":
-        enough = "number of attempts" in said
+        enough = "number of attempts" in text
         return (
             '{"quality": "good", "action": "answer"}'
             if enough
             else ('{"quality": "poor", "reason": "no numbers", "action": "search", "query": "number of attempts"}')
         )
     if agent == "react":
-        return "[answer]" if "<evidence>" in said else "[retrieve_knowledge: retries of a request that timed out]"
+        return "[answer]" if "<evidence>" in text else "[retrieve_knowledge: retries of a request that timed out]"
     return REPLIES.get(agent, REPLIES["write"])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 BOTS = Path(__file__).parents[2] / "bots"
 
 
-def code_of(platform: str) -> str:
+def get_code(platform: str) -> str:
     """Return the platform's modules, and the ones that all platforms share with its name filled in."""
     shared = _modules("common").replace("{self._platform}", platform)
     return _modules(platform) + shared

@@ -65,7 +65,7 @@ class Inbox:
             raise StoreError("the journal is locked")
         if message.is_edit:
             self.edits.append(message)
-        elif message.id in [one.id for one in self.messages]:
+        elif message.id in [item.id for item in self.messages]:
             self.twice += 1
         else:
             self.messages.append(message)

@@ -17,11 +17,11 @@ async def answered(driver: Driver, folder: Path) -> AsyncIterator[Bot]:
     """A bot of this platform that has answered one question in its group."""
     async with AsyncExitStack() as stack:
         await driver.open(stack)
-        made = Bot(driver, folder)
-        stack.push_async_callback(made.stop)
-        await made.start()
-        await made.asked(made.group(), "How?")
-        yield made
+        bot = Bot(driver, folder)
+        stack.push_async_callback(bot.stop)
+        await bot.start()
+        await bot.asked(bot.group(), "How?")
+        yield bot
 
 
 async def votes(bot: Bot) -> list[str]:

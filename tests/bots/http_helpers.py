@@ -54,7 +54,7 @@ class Harness:
     journal: Journal
 
     async def send(self, *events: object) -> list[int]:
-        return [(await self.peer.send(self.adapter.port, one))[0] for one in events]
+        return [(await self.peer.send(self.adapter.port, item))[0] for item in events]
 
     async def settled(self) -> None:
         assert await self.intake.drain(60) == 0

@@ -18,7 +18,7 @@ from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Question, Reply
-from tests.core.fixtures import ShelfLibrary, parts, settings
+from tests.core.fixtures import InMemoryLibrary, parts, settings
 from tests.core.scripted import ScriptedPeer
 from tests.wiring import make_processor
 
@@ -40,11 +40,11 @@ class Harness:
     async def settled(self, count: int, timeout: float = 30) -> list[tuple[str, str]]:
         """Wait until so many messages came to their end, and return how."""
         async with asyncio.timeout(timeout):
-            while len(found := await self.outcomes()) < count or not {state for state, _ in found} <= {
+            while len(results := await self.outcomes()) < count or not {state for state, _ in results} <= {
                 *("answered", "silent", "failed"),
             }:
                 await asyncio.sleep(0.01)
-        return found
+        return results
 
 
 @asynccontextmanager
@@ -62,7 +62,7 @@ async def open_harness(
         async def answered(question: Question, sink: Sink) -> Reply:
             return await answer(question, sink, parts(model=models, configuration=configuration))
 
-        intake = make_processor(configuration, journal, answered, ShelfLibrary())
+        intake = make_processor(configuration, journal, answered, InMemoryLibrary())
         await adapter.open()
         listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
         try:

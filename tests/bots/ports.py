@@ -14,9 +14,9 @@ def free_port() -> int:
     """Return a port of this machine on which nobody listens."""
     while True:
         port = random.choice(PORTS)
-        with socket.socket() as one:
+        with socket.socket() as item:
             try:
-                one.bind(("127.0.0.1", port))
+                item.bind(("127.0.0.1", port))
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise

@@ -21,5 +21,5 @@ async def posted(deployment: Deployment) -> None:
 
 def _begun(deployment: Deployment) -> bool:
     with closing(sqlite3.connect(deployment.folder / "data" / "journal.db")) as journal:
-        found = journal.execute("SELECT count(*) FROM messages WHERE state = 'answering' AND reply_id != ''")
-        return bool(found.fetchone()[0])
+        cursor = journal.execute("SELECT count(*) FROM messages WHERE state = 'answering' AND reply_id != ''")
+        return bool(cursor.fetchone()[0])

@@ -32,9 +32,9 @@ from core.settings.yaml_file import read_yaml
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Message, Passage, Question, Reply
-from tests.core.fixtures import ShelfLibrary, parts, passage
+from tests.core.fixtures import InMemoryLibrary, parts, passage
 from tests.core.scripted import Body, ScriptedPeer
-from tests.peers.language_model import BODY, pieces_of
+from tests.peers.language_model import BODY, split_pieces
 from tests.wiring import make_processor
 
 PRESET = Path(__file__).parents[2] / "config/presets/olympic-bot.yaml"
@@ -80,15 +80,15 @@ def drawn(number: int) -> Race:
     late, other = 0.5 + chance.expovariate(1.5), chance.uniform(0.5, 1.5)
     if number in CLOSE:
         late = 1.0
-        second = light + search + late + len(pieces_of(COMMENT)) / TOKENS_PER_S - AHEAD_S
+        second = light + search + late + len(split_pieces(COMMENT)) / TOKENS_PER_S - AHEAD_S
         first = second / 2
     return Race((first, second), light, search, late, other)
 
 
 def number_in(words: str) -> int:
-    found = NUMBER.search(words)
-    assert found, words
-    return int(found[1])
+    result = NUMBER.search(words)
+    assert result, words
+    return int(result[1])
 
 
 def key_terms(body: Body) -> str:
@@ -130,8 +130,8 @@ class Clock:
 
 def waited_s() -> float:
     """Return how long this thread has waited for a processor so far; nothing where the system does not tell."""
-    told = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
-    return int(told.read_text().split()[1]) / 1e9 if told.exists() else 0.0
+    path = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+    return int(path.read_text().split()[1]) / 1e9 if path.exists() else 0.0
 
 
 class SlowPeer(ScriptedPeer):
@@ -150,7 +150,7 @@ class SlowPeer(ScriptedPeer):
 
 
 @dataclass
-class SlowLibrary(ShelfLibrary):
+class SlowLibrary(InMemoryLibrary):
     passages: Sequence[Passage] = (NEWS, RULES)
     clock: Clock = field(default_factory=Clock)
 
@@ -166,12 +166,12 @@ def scaled(base_url: str, chats: Sequence[str]) -> Settings:
     """Return the preset's settings for these chats, with all times scaled and all endpoints replaced."""
     data: dict[str, Any] = dict(read_yaml(PRESET).data)
     models = data["models"]
-    for one in (models["main"], *models["main"]["fallbacks"].values(), models["light"]):
-        del one["api_key"]
-        one["base_url"] = base_url
+    for fallback in (models["main"], *models["main"]["fallbacks"].values(), models["light"]):
+        del fallback["api_key"]
+        fallback["base_url"] = base_url
         for name in ("timeout_s", "first_token_s", "hedge_after_s"):
-            if name in one:
-                one[name] *= SCALE
+            if name in fallback:
+                fallback[name] *= SCALE
     data["budget"]["deadline_s"] *= SCALE
     comments = data["auto_comment"]
     # Nobody posts so much in an hour that a series fits into it.
@@ -286,8 +286,8 @@ class Series:
         permitted = [number for number in range(RACES) if self.clock.permits(number)]
         won = [number for number in permitted if places[number] in (1, 2)]
         third = [number for number, place in places.items() if place > 2]
-        shown = [places[number] for number in sorted(places)]
-        print(f"{len(won)} of {len(permitted)} permitted races of {RACES} won; places {shown}; third in {third}")
+        outputs = [places[number] for number in sorted(places)]
+        print(f"{len(won)} of {len(permitted)} permitted races of {RACES} won; places {outputs}; third in {third}")
         print("lost:", {number: self.ends[number] for number in permitted if number not in won})
         counted = [self.ends[number] for number, post in self.posts.items() if self.sight.counts(post)]
         assert len(counted) >= len(HOPELESS)
@@ -322,7 +322,7 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
             intake, adapter = make_processor(settings, journal, comment), make(settings)
             async with listening(adapter, series.sight.receiver(intake.handler_for(adapter)), intake, network):
                 await _run_all(series)
-            series.ends = {number: await end_of(journal, post) for number, post in series.posts.items()}
+            series.ends = {number: await get_end(journal, post) for number, post in series.posts.items()}
         finally:
             await models.close()
             await journal.close()
@@ -350,7 +350,7 @@ async def listening(
 
 
 async def _run_all(series: Series) -> None:
-    chats = cycle([one.partition(":")[2] for one in series.network.chats])
+    chats = cycle([chat.partition(":")[2] for chat in series.network.chats])
     # The first answer of a process loads what all others find loaded.
     await series.run(next(chats), WARM_UP)
     del series.posts[WARM_UP]
@@ -365,7 +365,7 @@ async def _run_all(series: Series) -> None:
     await asyncio.gather(*(lane() for _ in range(AT_ONCE)))
 
 
-async def end_of(journal: Journal, post: str) -> tuple[str, str]:
+async def get_end(journal: Journal, post: str) -> tuple[str, str]:
     """Return the state of a message in the journal, and the reason for it."""
     query = select(messages.c.state, messages.c.reason).where(messages.c.id == post)
     async with journal.database.connect() as connection:

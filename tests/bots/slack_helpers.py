@@ -66,7 +66,7 @@ class Inbox:
         if self.refusals:
             self.refusals -= 1
             raise StoreError("the journal is locked")
-        known = any((one.id, one.key.chat) == (message.id, message.key.chat) for one in self.messages)
+        known = any((item.id, item.key.chat) == (message.id, message.key.chat) for item in self.messages)
         if known and not message.is_edit:
             self.again.append(message.id)
         else:

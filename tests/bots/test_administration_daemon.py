@@ -21,11 +21,11 @@ SOON_S = 60
 OWNER = Author(1001, "Ann")
 
 
-async def told(telegram: TelegramPeer, text: str) -> str:
+async def send_command(telegram: TelegramPeer, text: str) -> str:
     """Write to the bot in private and wait for its last word: the final message, not a draft."""
-    seen = len(telegram.messages(OWNER.id))
+    message_count = len(telegram.messages(OWNER.id))
     telegram.say(OWNER.id, text, author=OWNER)
-    await telegram.wait_until(lambda: len(telegram.messages(OWNER.id)) > seen, SOON_S)
+    await telegram.wait_until(lambda: len(telegram.messages(OWNER.id)) > message_count, SOON_S)
     return telegram.messages(OWNER.id)[-1].text
 
 
@@ -55,31 +55,31 @@ async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pyt
 
         running = asyncio.create_task(run(await reread(), reload_settings=reread))
         try:
-            assert "rotate_keys" in await told(telegram, "How do I change the signing key?")
-            why = await told(telegram, "/why")
+            assert "rotate_keys" in await send_command(telegram, "How do I change the signing key?")
+            why = await send_command(telegram, "/why")
             assert "Asked: rocket" in why
             assert "Cited: rocket (1)" in why
-            listed = await told(telegram, "/sources")
+            listed = await send_command(telegram, "/sources")
             assert "rocket (files): " in listed
             assert "refreshed" in listed
-            assert "no longer used" in await told(telegram, "/sources off rocket")
+            assert "no longer used" in await send_command(telegram, "/sources off rocket")
             await asyncio.sleep(2.1)
-            await told(telegram, "How do I change the signing key?")
-            assert "Cited: nothing" in await told(telegram, "/why")
-            await told(telegram, "/sources on rocket")
-            await told(telegram, "/quota daily_tokens 1")
+            await send_command(telegram, "How do I change the signing key?")
+            assert "Cited: nothing" in await send_command(telegram, "/why")
+            await send_command(telegram, "/sources on rocket")
+            await send_command(telegram, "/quota daily_tokens 1")
             await asyncio.sleep(2.1)
-            assert "used up" in await told(telegram, "How do I change the signing key?")
-            assert "no limit" in await told(telegram, "/quota daily_tokens none")
+            assert "used up" in await send_command(telegram, "How do I change the signing key?")
+            assert "no limit" in await send_command(telegram, "/quota daily_tokens none")
             changed(file, gate={"mode": "auto"}, limits={"daily_cost": 5}, run={"workers": 2})
-            reloaded = await told(telegram, "/reload")
+            reloaded = await send_command(telegram, "/reload")
             assert "changed now: limits, gate" in reloaded
             assert "restart needed: run" in reloaded
             changed(file, gate={"mode": "sometimes"})
-            assert "gate.mode" in await told(telegram, "/reload")
-            assert "I refresh rocket now" in await told(telegram, "/refresh rocket")
-            assert "rocket" in await told(telegram, "/audit")
-            assert "Platforms: telegram" in await told(telegram, "/status")
+            assert "gate.mode" in await send_command(telegram, "/reload")
+            assert "I refresh rocket now" in await send_command(telegram, "/refresh rocket")
+            assert "rocket" in await send_command(telegram, "/audit")
+            assert "Platforms: telegram" in await send_command(telegram, "/status")
         finally:
             # One that ended by itself takes no signal any more: it would end the tests.
             if not running.done():
@@ -87,5 +87,5 @@ async def test_an_owner_steers_a_running_daemon(tmp_path: Path, monkeypatch: pyt
             async with asyncio.timeout(SOON_S):
                 assert await running == 0
         changed(file, gate={"mode": "mention"})
-        shown = await asyncio.to_thread(deployment.json, "audit")
-        assert {one["outcome"] for one in shown["entries"]} == {"changed", "failed"}
+        thread = await asyncio.to_thread(deployment.json, "audit")
+        assert {entry["outcome"] for entry in thread["entries"]} == {"changed", "failed"}

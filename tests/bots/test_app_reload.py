@@ -81,7 +81,7 @@ async def test_the_daemon_reads_the_vectors_of_the_source_that_changed_alone(
         async with open_app(settings, embedder=embedder, store=watched, with_answers=False) as app:
             async with app.make_refresh_scheduler(database).run(), asyncio.timeout(60):
                 states = app.make_refresh_scheduler(database).states
-                while not all(one.last_success and not one.running for one in await states()):
+                while not all(state.last_success and not state.running for state in await states()):
                     await asyncio.sleep(0.02)
             await app.library.reload()
             # Another one, for which nothing is due and nothing is untold, however slow the first one was.
@@ -91,7 +91,7 @@ async def test_the_daemon_reads_the_vectors_of_the_source_that_changed_alone(
                 (tmp_path / "fruit" / "a.md").write_text("A plum is purple.", "utf-8")
                 await keeper.refresh(["fruit"])
                 # Before the change is known, no agent may be near enough to be named at all.
-                while [one.name for one in await app.library.route("purple plum")][:1] != ["fruit"]:
+                while [agent_score.name for agent_score in await app.library.route("purple plum")][:1] != ["fruit"]:
                     await asyncio.sleep(0.02)
                 assert set(watched.read) == {"fruit"}
     finally:

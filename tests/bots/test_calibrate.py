@@ -96,9 +96,9 @@ async def test_the_command_line_proposes_and_sets_on_request(deployment: Deploym
     assert [proposed[key] for key in keys] == [CHAT, 10, 10, 0, 0.02, False]
     assert proposed["after"] == proposed["fitted"] > 0.1
     assert proposed["present"]["precision"]["value"] < 0.6 < 0.8 < proposed["crossed"]["precision"]["value"]
-    shown = await asyncio.to_thread(call)
-    assert f"{CHAT}: The threshold of this chat would be {proposed['fitted']:g}; it is 0.02." in shown
-    assert "Nothing was changed; --apply sets it." in shown
+    thread = await asyncio.to_thread(call)
+    assert f"{CHAT}: The threshold of this chat would be {proposed['fitted']:g}; it is 0.02." in thread
+    assert "Nothing was changed; --apply sets it." in thread
     assert (await asyncio.to_thread(deployment.json, "audit"))["entries"] == []
 
     assert f"is now {proposed['fitted']:g}; it was 0.02." in await asyncio.to_thread(call, "--apply")
@@ -132,9 +132,9 @@ async def test_an_owner_has_the_daemon_fit_it(deployment: Deployment, monkeypatc
         settings = await asyncio.to_thread(load_settings, [deployment.config])
 
         async def told(text: str) -> str:
-            seen = len(telegram.messages(GROUP))
+            message_count = len(telegram.messages(GROUP))
             telegram.say(GROUP, text, author=OWNER)
-            await telegram.wait_until(lambda: len(telegram.messages(GROUP)) > seen, SOON_S)
+            await telegram.wait_until(lambda: len(telegram.messages(GROUP)) > message_count, SOON_S)
             return telegram.messages(GROUP)[-1].text
 
         async with daemon(settings):

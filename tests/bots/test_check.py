@@ -33,9 +33,13 @@ def settings(tmp_path: Path, **parts: Any) -> Settings:
     return Settings.model_validate({"data_dir": tmp_path / "data", **parts})
 
 
-async def found(chosen: Settings, subject: str, *, live: bool = False, probes: tuple[Probe, ...] = ()) -> Finding:
+async def find_finding(
+    chosen: Settings, subject: str, *, live: bool = False, probes: tuple[Probe, ...] = ()
+) -> Finding:
     findings = [
-        one for one in await check(chosen, live=live, probes=probes, probe_timeout_s=5) if one.subject == subject
+        finding
+        for finding in await check(chosen, live=live, probes=probes, probe_timeout_s=5)
+        if finding.subject == subject
     ]
     assert findings, f"nothing was said about {subject}"
     return findings[-1]
@@ -51,8 +55,8 @@ async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
         "code": {"kind": "git", "url": str(repository)},
     }
     findings = await check(settings(tmp_path, sources=sources), live=True)
-    assert [one for one in findings if one.level != "ok"] == []
-    subjects = [one.subject for one in findings]
+    assert [finding for finding in findings if finding.level != "ok"] == []
+    subjects = [finding.subject for finding in findings]
     assert subjects == [
         *("data_dir", "git", "sources.docs", "sources.faq", "sources.code", "agents", "knowledge.embedding", "models")
     ]
@@ -61,7 +65,7 @@ async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
 
 
 async def test_nothing_to_answer_from(tmp_path: Path) -> None:
-    assert (await found(settings(tmp_path), "sources")).level == "warning"
+    assert (await find_finding(settings(tmp_path), "sources")).level == "warning"
 
 
 async def test_sources_that_are_not_there(tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ async def test_sources_that_are_not_there(tmp_path: Path) -> None:
         "empty": {"kind": "git", "url": str(tmp_path / "empty")},
     }
     findings = await check(settings(tmp_path, sources=sources), live=False)
-    errors = {one.subject: one.text for one in findings if one.level == "error"}
+    errors = {finding.subject: finding.text for finding in findings if finding.level == "error"}
     assert set(errors) == {f"sources.{name}" for name in sources}
     assert "Check path, or create the folder" in errors["sources.files"]
     assert "does not exist" in errors["sources.git"]
@@ -97,21 +101,25 @@ async def test_files_that_are_not_taken(tmp_path: Path) -> None:
         "faq": {"kind": "faq", "path": tmp_path / "faq.csv"},
     }
     findings = await check(settings(tmp_path, sources=sources), live=False)
-    told = {one.subject.removeprefix("sources."): one for one in findings if one.subject.startswith("sources.")}
-    assert {name: one.level for name, one in told.items()} == {"taken": "ok"} | dict.fromkeys(
+    data = {
+        finding.subject.removeprefix("sources."): finding
+        for finding in findings
+        if finding.subject.startswith("sources.")
+    }
+    assert {name: finding.level for name, finding in data.items()} == {"taken": "ok"} | dict.fromkeys(
         ["unmatched", "nothing", "binary", "faq"], "error"
     )
-    assert told["taken"].text == f"{tmp_path / 'docs'}: 1 file"
-    assert "holds no files. Check path, include and exclude." in told["unmatched"].text
-    assert "holds no files" in told["nothing"].text
-    assert "skipped: 1 binary" in told["binary"].text
+    assert data["taken"].text == f"{tmp_path / 'docs'}: 1 file"
+    assert "holds no files. Check path, include and exclude." in data["unmatched"].text
+    assert "holds no files" in data["nothing"].text
+    assert "skipped: 1 binary" in data["binary"].text
 
 
 async def test_an_unknown_branch(tmp_path: Path, repository: Path) -> None:
     good = {"a": {"kind": "git", "url": str(repository), "branch": "main"}}
     bad = {"a": {"kind": "git", "url": str(repository), "branch": "nope"}}
-    assert (await found(settings(tmp_path, sources=good), "sources.a")).level == "ok"
-    assert "has no branch or tag 'nope'" in (await found(settings(tmp_path, sources=bad), "sources.a")).text
+    assert (await find_finding(settings(tmp_path, sources=good), "sources.a")).level == "ok"
+    assert "has no branch or tag 'nope'" in (await find_finding(settings(tmp_path, sources=bad), "sources.a")).text
 
 
 async def test_a_repository_of_somebody_else_is_read_as_by_ingest(
@@ -120,7 +128,7 @@ async def test_a_repository_of_somebody_else_is_read_as_by_ingest(
     # Git's own switch for its tests: it takes every repository for somebody else's.
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     chosen = settings(tmp_path, sources={"a": {"kind": "git", "url": str(repository)}})
-    finding = await found(chosen, "sources.a")
+    finding = await find_finding(chosen, "sources.a")
     assert (finding.level, "HEAD is at" in finding.text) == ("ok", True)
 
 
@@ -128,13 +136,13 @@ async def test_globs_and_branches_that_cannot_be_used_are_found_before_an_ingest
     glob = {"kind": "files", "path": tmp_path, "exclude": ["!"]}
     branch = {"kind": "git", "url": "https://example.org/x.git", "branch": "-x"}
     chosen = settings(tmp_path, sources={"glob": glob, "branch": branch})
-    assert (await found(chosen, "sources.glob")).level == "error"
-    assert (await found(chosen, "sources.branch")).level == "error"
+    assert (await find_finding(chosen, "sources.glob")).level == "error"
+    assert (await find_finding(chosen, "sources.branch")).level == "error"
 
 
 async def test_a_remote_without_the_branch(tmp_path: Path, repository: Path) -> None:
     source = {"kind": "git", "url": f"file://{repository}", "branch": "nope"}
-    finding = await found(settings(tmp_path, sources={"a": source}), "sources.a", live=True)
+    finding = await find_finding(settings(tmp_path, sources={"a": source}), "sources.a", live=True)
     assert (finding.level, "no branch or tag 'nope'" in finding.text) == ("error", True)
 
 
@@ -142,30 +150,30 @@ async def test_a_remote_without_the_branch(tmp_path: Path, repository: Path) -> 
 async def test_an_unreadable_folder(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir(mode=0)
     sources = {"a": {"kind": "files", "path": tmp_path / "docs"}}
-    assert (await found(settings(tmp_path, sources=sources), "sources.a")).level == "error"
+    assert (await find_finding(settings(tmp_path, sources=sources), "sources.a")).level == "error"
     (tmp_path / "docs").chmod(0o700)
 
 
 async def test_remote_repositories_are_asked_only_live(tmp_path: Path, repository: Path) -> None:
     here = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{repository}"}})
     gone = settings(tmp_path, sources={"a": {"kind": "git", "url": f"file://{tmp_path}/gone"}})
-    assert "--live" in (await found(gone, "sources.a")).text
-    assert (await found(gone, "sources.a")).level == "ok"
-    assert "HEAD is at" in (await found(here, "sources.a", live=True)).text
-    assert (await found(gone, "sources.a", live=True)).level == "error"
+    assert "--live" in (await find_finding(gone, "sources.a")).text
+    assert (await find_finding(gone, "sources.a")).level == "ok"
+    assert "HEAD is at" in (await find_finding(here, "sources.a", live=True)).text
+    assert (await find_finding(gone, "sources.a", live=True)).level == "error"
 
 
 async def test_a_missing_git_command(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     chosen = settings(tmp_path, sources={"a": {"kind": "git", "url": str(repository)}})
-    assert (await found(chosen, "git")).level == "error"
-    assert (await found(chosen, "sources.a")).level == "error"
+    assert (await find_finding(chosen, "git")).level == "error"
+    assert (await find_finding(chosen, "sources.a")).level == "error"
 
 
 async def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     chosen = settings(tmp_path, data_dir=tmp_path / "file" / "data")
-    finding = await found(chosen, "data_dir")
+    finding = await find_finding(chosen, "data_dir")
     assert finding.level == "error"
     assert "cannot be written" in finding.text
 
@@ -174,8 +182,8 @@ async def test_a_source_that_no_agent_uses(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A\n", "utf-8")
     source = {"kind": "files", "path": tmp_path}
     chosen = settings(tmp_path, sources={"a": source, "b": source}, agents={"x": {"sources": ["a"]}})
-    assert (await found(chosen, "sources.b")).level == "warning"
-    assert (await found(chosen, "sources.a")).level == "ok"
+    assert (await find_finding(chosen, "sources.b")).level == "warning"
+    assert (await find_finding(chosen, "sources.a")).level == "ok"
 
 
 async def test_models_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,12 +191,12 @@ async def test_models_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("NOT_THERE", raising=False)
     light = {"base_url": "http://h/value-of-it", "model": "m", "api_key": {"env": "THERE"}}
     chosen = settings(tmp_path, models={"light": light}, telegram={"token": {"env": "NOT_THERE"}})
-    assert (await found(chosen, "models.main")).level == "warning"
-    assert (await found(chosen, "models.light.api_key")).text == "from environment variable THERE"
-    assert await found(chosen, "telegram.token") == Finding(
+    assert (await find_finding(chosen, "models.main")).level == "warning"
+    assert (await find_finding(chosen, "models.light.api_key")).text == "from environment variable THERE"
+    assert await find_finding(chosen, "telegram.token") == Finding(
         "error", "telegram.token", "environment variable NOT_THERE is not set"
     )
-    assert (await found(chosen, "models.light")).text == "m at http://h/[redacted]"
+    assert (await find_finding(chosen, "models.light")).text == "m at http://h/[redacted]"
 
 
 async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Path) -> None:
@@ -218,4 +226,4 @@ async def test_probes_run_together_and_their_failures_are_findings(tmp_path: Pat
         Finding("error", "wordless", "ConnectionResetError"),
         Finding("error", "slow", "no answer within 2 s"),
     ]
-    assert not any(one.subject == "good" for one in await check(settings(tmp_path), live=False, probes=probes))
+    assert not any(finding.subject == "good" for finding in await check(settings(tmp_path), live=False, probes=probes))

@@ -38,34 +38,34 @@ def test_bad_input_is_named_with_a_way_out(
     deployment: Deployment, arguments: tuple[str, ...], code: int, says: str
 ) -> None:
     deployment.call("ingest")
-    done = deployment.call(*arguments, code=code)
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+    result = deployment.call(*arguments, code=code)
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("command", [("ask", "How?"), ("ingest",), ("ingest", "--rebuild"), ("run",)])
 def test_a_data_directory_below_a_file_is_named(deployment: Deployment, command: tuple[str, ...]) -> None:
     (deployment.folder / "file").write_text("")
     deployment.settings["data_dir"] = str(deployment.folder / "file" / "data")
-    done = deployment.call(*command, code=1)
-    assert f"data_dir {deployment.settings['data_dir']} cannot be used" in done.stderr
-    assert "choose a folder" in done.stderr
+    result = deployment.call(*command, code=1)
+    assert f"data_dir {deployment.settings['data_dir']} cannot be used" in result.stderr
+    assert "choose a folder" in result.stderr
 
 
 def test_a_question_of_100_000_characters_is_refused_from_standard_input(deployment: Deployment) -> None:
     deployment.call("ingest")
-    done = deployment.call("ask", "-", code=2, given="why " * 25_000)
-    assert "100000 characters; 4000 are allowed" in done.stderr
+    result = deployment.call("ask", "-", code=2, stdin="why " * 25_000)
+    assert "100000 characters; 4000 are allowed" in result.stderr
 
 
 def test_search_shows_agents_and_passages(deployment: Deployment) -> None:
     deployment.call("ingest")
-    found = deployment.json("search", "default port of the server", "--top-k", "2")
-    assert found["query"] == "default port of the server"
-    assert found["agents"][0]["name"] == "rocket"
-    assert found["passages"][0]["path"] == "rocket/server.py"
-    assert len(found["passages"]) == 2
-    assert set(found["passages"][0]) == {"passage_id", "source", "path", "url", "score"}
+    body = deployment.json("search", "default port of the server", "--top-k", "2")
+    assert body["query"] == "default port of the server"
+    assert body["agents"][0]["name"] == "rocket"
+    assert body["passages"][0]["path"] == "rocket/server.py"
+    assert len(body["passages"]) == 2
+    assert set(body["passages"][0]) == {"passage_id", "source", "path", "url", "score"}
     assert "rocket: rocket/server.py:" in deployment.call("search", "default port of the server").stdout
 
 
@@ -76,8 +76,8 @@ def test_a_failing_source_keeps_its_knowledge_and_the_others_go_on(deployment: D
     os.rename(tmp_path / "rocket", tmp_path / "gone")
     (tmp_path / "rocket").mkdir()
     (tmp_path / "faq.csv").write_text("question,answer\nWho made Rocket?,The Rocket guild made it.\n", "utf-8")
-    done = deployment.call("ingest", code=1)
-    assert "rocket failed, what was known of it is kept" in done.stdout
+    result = deployment.call("ingest", code=1)
+    assert "rocket failed, what was known of it is kept" in result.stdout
     assert "guild" in deployment.json("ask", "Who made Rocket?")["answer"]
     assert deployment.json("search", "default port of the server")["passages"][0]["path"] == "rocket/server.py"
 
@@ -87,21 +87,23 @@ def test_another_embedding_model_is_a_clear_error_with_the_way_out(deployment: D
     deployment.settings["knowledge"] = {
         "embedding": {"provider": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "other", "dimension": 8}
     }
-    done = deployment.call("ask", "How?", code=1)
-    assert "kimas ingest --rebuild" in done.stderr
-    assert "other" in done.stderr
+    result = deployment.call("ask", "How?", code=1)
+    assert "kimas ingest --rebuild" in result.stderr
+    assert "other" in result.stderr
 
 
 def test_a_rebuild_empties_nothing_for_a_model_that_does_not_answer(deployment: Deployment) -> None:
     deployment.call("ingest")
     other = ("provider=openai", "base_url=http://127.0.0.1:9/v1", "model=other", "dimension=8")
-    options = [part for one in other for part in ("--set", f"knowledge.embedding.{one}")]
+    options = [part for text in other for part in ("--set", f"knowledge.embedding.{text}")]
     assert "connection failed" in deployment.call("ingest", "--rebuild", *options, code=69).stderr
     assert deployment.json("search", "default port of the server")["passages"]
 
 
 def test_a_chat_remembers_the_conversation(deployment: Deployment) -> None:
     deployment.call("ingest")
-    done = deployment.call("chat", given="How do I rotate the signing keys of sessions?\nwhat about its port?\nexit\n")
-    assert "rotate_keys" in done.stdout
-    assert "8000" in done.stdout
+    result = deployment.call(
+        "chat", stdin="How do I rotate the signing keys of sessions?\nwhat about its port?\nexit\n"
+    )
+    assert "rotate_keys" in result.stdout
+    assert "8000" in result.stdout

@@ -123,12 +123,12 @@ def with_model(deployment: Deployment, model: LanguageModelPeer) -> Deployment:
 
 
 def test_an_ingest_shows_how_far_it_is_and_how_fast(deployment: Deployment) -> None:
-    with closing(Terminal(deployment, "ingest", "--rebuild")) as shown:
-        assert shown.end() == 0
-        bars = [line for screen in shown.screens for line in screen.splitlines() if "documents" in line]
+    with closing(Terminal(deployment, "ingest", "--rebuild")) as output:
+        assert output.end() == 0
+        bars = [line for screen in output.screens for line in screen.splitlines() if "documents" in line]
         assert any("2/2" in line and "passages," in line and "/s" in line for line in bars)
-        assert "added" in shown.text()
-        assert shown.written.count(HIDE) == shown.written.count(SHOW) > 0
+        assert "added" in output.text()
+        assert output.written.count(HIDE) == output.written.count(SHOW) > 0
     piped = deployment.call("ingest").stdout
     assert "documents" not in piped
     assert "\x1b" not in piped
@@ -138,27 +138,27 @@ async def test_an_answer_streams_in_as_markdown_with_numbered_links(
     deployment: Deployment, model: LanguageModelPeer
 ) -> None:
     model.tokens_per_s = 5
-    with closing(Terminal(with_model(deployment, model), "ask", "How do I change the signing key?")) as shown:
-        assert await asyncio.to_thread(shown.end) == 0
-        assert any("Call rotate_keys" in screen and "logged out" not in screen for screen in shown.screens), "live"
-        assert "**" not in shown.text(), "Markdown is rendered"
-        assert " • nobody is logged out [1]" in shown.text()
-        assert "\n[1] " in shown.text()
-        assert "https://example.org/" in shown.text()
-        assert b"\x1b]8;" in shown.written, "a link to click on"
-        assert shown.written.count(HIDE) == shown.written.count(SHOW) > 0
+    with closing(Terminal(with_model(deployment, model), "ask", "How do I change the signing key?")) as output:
+        assert await asyncio.to_thread(output.end) == 0
+        assert any("Call rotate_keys" in screen and "logged out" not in screen for screen in output.screens), "live"
+        assert "**" not in output.text(), "Markdown is rendered"
+        assert " • nobody is logged out [1]" in output.text()
+        assert "\n[1] " in output.text()
+        assert "https://example.org/" in output.text()
+        assert b"\x1b]8;" in output.written, "a link to click on"
+        assert output.written.count(HIDE) == output.written.count(SHOW) > 0
 
 
 async def test_control_c_while_the_model_thinks_gives_the_terminal_back(
     deployment: Deployment, model: LanguageModelPeer
 ) -> None:
     model.hang = True
-    with closing(Terminal(with_model(deployment, model), "ask", "How do I change the signing key?")) as shown:
-        await asyncio.to_thread(shown.read, lambda: HIDE in shown.written and bool(model.requests))
-        shown.type(b"\x03")
-        assert await asyncio.to_thread(shown.end) == 130
-        assert shown.written.count(HIDE) == shown.written.count(SHOW) == 1
-        assert "Traceback" not in shown.text()
+    with closing(Terminal(with_model(deployment, model), "ask", "How do I change the signing key?")) as output:
+        await asyncio.to_thread(output.read, lambda: HIDE in output.written and bool(model.requests))
+        output.type(b"\x03")
+        assert await asyncio.to_thread(output.end) == 130
+        assert output.written.count(HIDE) == output.written.count(SHOW) == 1
+        assert "Traceback" not in output.text()
 
 
 async def test_a_sink_that_is_closed_shows_the_cursor_again() -> None:
@@ -175,8 +175,8 @@ async def test_a_sink_that_is_closed_shows_the_cursor_again() -> None:
 def harmless(text: str) -> bool:
     """Tell whether a text commands the terminal to do nothing but what we do: links, and the cursor on or off."""
     ours = ("\x1b]8;", "\x1b\\", "\x1b[?25l", "\x1b[?25h", "\x1b[2K", "\x1b[1A", "\x1b[0m", "\r")
-    for one in ours:
-        text = text.replace(one, "")
+    for name in ours:
+        text = text.replace(name, "")
     return not any((ord(letter) < 32 and letter not in "\t\n") or 127 <= ord(letter) < 160 for letter in text)
 
 
@@ -203,9 +203,9 @@ def test_credentials_in_addresses_do_not_reach_the_terminal(tmp_path: Path) -> N
     sources = {"faq": {"kind": "faq", "path": "faq.csv"}}
     deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"embedding": embedding}})
     for arguments in (("ingest",), ("ingest", "--json")):
-        done = deployment.call(*arguments, code=1)
-        assert "127.0.0.1:9" in done.stdout
-        assert "hush" not in done.output
-    done = deployment.call("ingest", "http://ada:hush-hush@host/", code=2)
-    assert "no source is named" in done.stderr
-    assert "hush" not in done.stderr
+        result = deployment.call(*arguments, code=1)
+        assert "127.0.0.1:9" in result.stdout
+        assert "hush" not in result.output
+    result = deployment.call("ingest", "http://ada:hush-hush@host/", code=2)
+    assert "no source is named" in result.stderr
+    assert "hush" not in result.stderr

@@ -88,15 +88,15 @@ def test_what_is_said_in_the_terminal_is_shown_and_becomes_labels(deployment: De
     assert deployment.json("feedback") == {"days": []}
     assert "nobody has said anything" in deployment.call("feedback").output
     deployment.call("ingest")
-    done = deployment.call("chat", given=f"{QUESTION}\n/good\n/again\n/bad wrong\nexit\n")
-    assert ENGLISH.retrying in done.output
+    result = deployment.call("chat", stdin=f"{QUESTION}\n/good\n/again\n/bad wrong\nexit\n")
+    assert ENGLISH.retrying in result.output
     days = deployment.json("feedback")["days"]
     # It may have become midnight.
     assert (sum(day["up"] for day in days), sum(day["down"] for day in days)) == (1, 1)
     assert [day["reasons"] for day in days if day["reasons"]] == [{"wrong": 1}]
     assert "outdated" in deployment.call("feedback").output
     lines = [json.loads(line) for line in deployment.call("feedback", "--labels").output.splitlines()]
-    assert [(one["text"], one["should_answer"]) for one in lines] == [(QUESTION, True), (QUESTION, False)]
+    assert [(line["text"], line["should_answer"]) for line in lines] == [(QUESTION, True), (QUESTION, False)]
     assert lines[0]["id"].startswith("console:terminal:")
     assert deployment.call("feedback", "--labels", "--chat", "telegram:-100").output == ""
     with closing(sqlite3.connect(deployment.folder / "data" / "journal.db")) as connection:

@@ -63,16 +63,16 @@ async def test_identify_changes_nothing(peer: DiscordPeer, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("token", ["wrong", "Bot MTAwMDA.tests.a-token-for-tests", "ä", "a.b.c"])
 async def test_a_wrong_token_is_named_with_the_way_out(peer: DiscordPeer, tmp_path: Path, token: str) -> None:
-    with pytest.raises(PlatformError, match=r"discord\.token was refused.*Reset Token") as failure:
+    with pytest.raises(PlatformError, match=r"discord\.token was refused.*Reset Token") as error_info:
         await identify(settings(peer, tmp_path, token))
-    assert token == "a.b.c" or token not in str(failure.value).replace("the word Bot", "")
+    assert token == "a.b.c" or token not in str(error_info.value).replace("the word Bot", "")
 
 
 async def test_a_missing_token_is_named(peer: DiscordPeer, tmp_path: Path) -> None:
-    found = settings(peer, tmp_path)
+    discord_settings = settings(peer, tmp_path)
     (tmp_path / "token").unlink()
     with pytest.raises(PlatformError, match=r"discord\.token cannot be read"):
-        await identify(found)
+        await identify(discord_settings)
 
 
 async def test_what_is_said_in_channels_threads_and_private(peer: DiscordPeer, make: Make) -> None:
@@ -87,11 +87,11 @@ async def test_what_is_said_in_channels_threads_and_private(peer: DiscordPeer, m
         await peer.say(peer.channel(private=True), "hello?")
         await peer.say(room, f"<@&{peer.role}> all of you?")
         await inbox.until(5)
-    asked, chatter, post, private, role = inbox.messages
-    assert (asked.id, asked.text, asked.addressed, asked.private) == (first, "what is it?", True, False)
-    assert (asked.key.platform, asked.key.chat, asked.key.thread) == ("discord", room, "")
-    assert (asked.author, asked.author_id, asked.bot) == ("Ann", "1001", peer.me.id)
-    assert abs(asked.sent_at.timestamp() - time.time()) < 60
+    message, chatter, post, private, role = inbox.messages
+    assert (message.id, message.text, message.addressed, message.private) == (first, "what is it?", True, False)
+    assert (message.key.platform, message.key.chat, message.key.thread) == ("discord", room, "")
+    assert (message.author, message.author_id, message.bot) == ("Ann", "1001", peer.me.id)
+    assert abs(message.sent_at.timestamp() - time.time()) < 60
     assert not chatter.addressed
     assert (post.key.chat, post.key.thread, post.addressed, post.text) == (forum, thread, True, "and @Ann here?")
     assert (private.private, private.addressed, private.text) == (True, True, "hello?")
@@ -144,8 +144,8 @@ async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(
         await peer.say(thread, "thanks Bea", reply_to=hers)
         await peer.say(thread, "right", reply_to=ours)
         await inbox.until(5)
-    assert [one.addressed for one in inbox.messages] == [False, False, False, False, True]
-    assert [one.is_shared_thread for one in inbox.messages] == [True, False, True, False, True]
+    assert [message.addressed for message in inbox.messages] == [False, False, False, False, True]
+    assert [message.is_shared_thread for message in inbox.messages] == [True, False, True, False, True]
     off = Inbox()
     async with listening(peer, make(follow_threads=False), off.receive):
         await peer.say(thread, "switched off?")
@@ -161,7 +161,7 @@ async def test_edits_are_handed_on_and_unfolded_links_are_not(peer: DiscordPeer,
         await peer.edit(room, number, f"{peer.mention} how?", silently=True)
         await peer.edit(room, number, f"{peer.mention} how on Linux?")
         await inbox.until_true(lambda: bool(inbox.edits))
-    assert [(one.id, one.text) for one in inbox.edits] == [(number, "how on Linux?")]
+    assert [(edit.id, edit.text) for edit in inbox.edits] == [(number, "how on Linux?")]
 
 
 async def test_a_short_break_is_resumed_without_loss(peer: DiscordPeer, make: Make) -> None:
@@ -224,14 +224,14 @@ async def test_after_a_restart_every_channel_is_read_on(peer: DiscordPeer, make:
         await after.until(134)
         await peer.say(room, "live")
         await after.until(135)
-    assert [one.text for one in after.messages if one.key.chat == room and not one.key.thread] == [
+    assert [message.text for message in after.messages if message.key.chat == room and not message.key.thread] == [
         *(f"missed {n}" for n in range(130)),
         "edited",
         "live",
     ]
     assert {"in a channel never seen", "in private", "in a thread"} <= set(after.texts)
     assert after.twice == 0
-    assert old not in [one.id for one in [*inbox.messages, *after.messages]]
+    assert old not in [message.id for message in [*inbox.messages, *after.messages]]
     third = Inbox()
     async with listening(peer, make(), third.receive):
         await peer.say(room, "only this")
@@ -531,7 +531,7 @@ async def test_nothing_is_left_behind(peer: DiscordPeer, make: Make) -> None:
     before = asyncio.all_tasks()
 
     def left() -> set[asyncio.Task[Any]]:
-        return {one for one in asyncio.all_tasks() - before if "adapter" in repr(one) or "discord.py" in repr(one)}
+        return {task for task in asyncio.all_tasks() - before if "adapter" in repr(task) or "discord.py" in repr(task)}
 
     async with listening(peer, make(), Inbox().receive):
         await peer.say(peer.channel(), "one")
@@ -552,7 +552,7 @@ async def test_an_unknown_channel_is_asked_for_once(peer: DiscordPeer, make: Mak
         await peer.say(late, f"{peer.mention} one")
         await peer.say(late, f"{peer.mention} two")
         await inbox.until(2)
-    assert [(one.key.chat, one.key.thread) for one in inbox.messages] == [(room, late)] * 2
+    assert [(message.key.chat, message.key.thread) for message in inbox.messages] == [(room, late)] * 2
     assert len(peer.called("GET /channels/{}")) == 1
     assert peer.channels[late].kind != PRIVATE
 
@@ -565,8 +565,8 @@ async def test_hidden_channels_are_asked_for_once_and_outages_in_between_lose_no
     for room in rooms:
         await peer.say(room, f"missed in {room}")
     peer.channels[rooms[3]].lacking.add("view")
-    told = {"message": "You are being rate limited.", "retry_after": 0.05, "global": True}
-    peer.fail("GET /channels/{}/messages", 429, times=3, body=told, headers={"Via": "1.1 google"})
+    data = {"message": "You are being rate limited.", "retry_after": 0.05, "global": True}
+    peer.fail("GET /channels/{}/messages", 429, times=3, body=data, headers={"Via": "1.1 google"})
     peer.fail("GET /channels/{}/messages", drop="before", times=2)
     inbox = Inbox()
     async with listening(peer, make(), inbox.receive):

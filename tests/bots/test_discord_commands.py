@@ -30,7 +30,7 @@ from core.types import ConversationKey, Message
 from tests.bots import discord_helpers
 from tests.conformance.bot import Script
 from tests.core.fixtures import settings
-from tests.peers.discord import EPHEMERAL, Asked, Author, DiscordPeer
+from tests.peers.discord import EPHEMERAL, Author, DiscordPeer, Interaction
 from tests.wiring import make_desk, make_processor
 
 ANN, BOSS, OWNER = Author("1001"), Author("1003", "boss", "Boss"), Author("1009", "owner", "Owner")
@@ -83,32 +83,32 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
         yield started
 
 
-async def told(peer: DiscordPeer, room: str, name: str, author: Author, **given: Any) -> Asked:
+async def run_command(peer: DiscordPeer, room: str, name: str, author: Author, **given: Any) -> Interaction:
     """Give a command and wait for its answer."""
-    asked = await peer.command(room, name, author, **given)
-    await peer.wait_until(lambda: asked.shown is not None and bool(asked.shown.content), 30)
-    return asked
+    command = await peer.command(room, name, author, **given)
+    await peer.wait_until(lambda: command.shown is not None and bool(command.shown.content), 30)
+    return command
 
 
 def test_every_command_is_registered_in_discords_own_terms() -> None:
-    made = {one["name"]: one for one in build_slash_commands(COMMANDS)}
-    assert set(made) == {one.name for one in COMMANDS} - {"start"}
-    for name, one in made.items():
+    slash_commands_by_name = {slash_command["name"]: slash_command for slash_command in build_slash_commands(COMMANDS)}
+    assert set(slash_commands_by_name) == {item.name for item in COMMANDS} - {"start"}
+    for name, entry in slash_commands_by_name.items():
         command = get_command(name)
         assert command is not None
-        assert ("default_member_permissions" in one) is (command.required_role != "everyone")
-        assert one.get("default_member_permissions", str(MANAGE_GUILD)) == str(MANAGE_GUILD)
-    action, source, factor = made["sources"]["options"]
+        assert ("default_member_permissions" in entry) is (command.required_role != "everyone")
+        assert entry.get("default_member_permissions", str(MANAGE_GUILD)) == str(MANAGE_GUILD)
+    action, source, factor = slash_commands_by_name["sources"]["options"]
     assert [choice["value"] for choice in action["choices"]] == ["on", "off", "scale"]
     assert source["autocomplete"]
     assert (factor["type"], factor["min_value"], factor["max_value"]) == (10, 0.1, 10)
-    minutes, paused = made["pause"]["options"]
+    minutes, paused = slash_commands_by_name["pause"]["options"]
     assert (paused["type"], paused["autocomplete"]) == (3, True)
     assert (minutes["type"], minutes["min_value"], minutes["required"]) == (4, 1, False)
     # A number or a word can only be a text there.
-    assert made["threshold"]["options"][0]["type"] == 3
-    assert made["ask"]["options"][0]["required"]
-    assert made["help"]["options"] == []
+    assert slash_commands_by_name["threshold"]["options"][0]["type"] == 3
+    assert slash_commands_by_name["ask"]["options"][0]["required"]
+    assert slash_commands_by_name["help"]["options"] == []
 
 
 def test_options_are_read_in_the_order_of_the_table() -> None:
@@ -137,41 +137,41 @@ def test_permissions_are_bits(permissions: object, expected: bool) -> None:
 
 
 def test_suggestions_begin_with_what_is_typed() -> None:
-    assert [one["value"] for one in suggest_sources("DO", ["old-docs", "docs", "code"])] == ["docs", "old-docs"]
+    assert [source["value"] for source in suggest_sources("DO", ["old-docs", "docs", "code"])] == ["docs", "old-docs"]
     assert len(suggest_sources("", [f"s{number}" for number in range(40)])) == 25
 
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: DiscordPeer, start: Start) -> None:
     desk, room = await start(), peer.channel()
-    asked = await told(peer, room, "mode", OWNER, mode="auto")
-    assert asked.hidden
-    assert asked.shown is not None
-    assert asked.shown.content == "The mode of this chat is now `auto`; it was `mention`."
+    command = await run_command(peer, room, "mode", OWNER, mode="auto")
+    assert command.hidden
+    assert command.shown is not None
+    assert command.shown.content == "The mode of this chat is now `auto`; it was `mention`."
     assert desk.context.overrides.mode(f"discord:{room}") == "auto"
-    public = await told(peer, room, "ask", ANN, question="How?")
+    public = await run_command(peer, room, "ask", ANN, question="How?")
     assert not public.hidden
 
 
 async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, start: Start) -> None:
     desk, room = await start(), peer.channel()
     for who, bits in ((ANN, 0), (BOSS, MANAGE_GUILD)):
-        refused = await told(peer, room, "pause", who, permissions=bits)
+        refused = await run_command(peer, room, "pause", who, permissions=bits)
         assert refused.hidden
         assert refused.shown is not None
         assert refused.shown.content == "Only those who look after this bot here may do that."
-    assert [one.outcome for one in await desk.context.audit.get_newest(9)] == ["refused", "refused"]
+    assert [entry.outcome for entry in await desk.context.audit.get_newest(9)] == ["refused", "refused"]
     private = peer.channel(private=True)
-    refused = await told(peer, private, "reload", ANN)
+    refused = await run_command(peer, private, "reload", ANN)
     assert refused.shown is not None
     assert refused.shown.content.startswith("Only the owners")
 
 
 async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start: Start) -> None:
     desk, room = await start(platform_admins=True), peer.channel()
-    paused = await told(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
+    paused = await run_command(peer, room, "pause", BOSS, permissions=MANAGE_GUILD, minutes="5")
     assert paused.shown is not None
     assert paused.shown.content.startswith("I am silent in this chat until")
-    refused = await told(peer, room, "resume", ANN, permissions=2048)
+    refused = await run_command(peer, room, "resume", ANN, permissions=2048)
     assert refused.shown is not None
     assert refused.shown.content.startswith("Only")
     assert desk.context.overrides.paused_until(f"discord:{room}")
@@ -179,9 +179,9 @@ async def test_who_manages_the_server_may_when_allowed(peer: DiscordPeer, start:
 
 async def test_names_of_sources_are_completed(peer: DiscordPeer, start: Start) -> None:
     await start()
-    asked = await peer.typing(peer.channel(), "sources", "source", "do")
-    await peer.wait_until(lambda: asked.suggested is not None, 30)
-    assert asked.suggested == ["docs", "old-docs"]
+    command = await peer.typing(peer.channel(), "sources", "source", "do")
+    await peer.wait_until(lambda: command.suggested is not None, 30)
+    assert command.suggested == ["docs", "old-docs"]
 
 
 async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, start: Start) -> None:
@@ -191,10 +191,10 @@ async def test_all_parts_of_a_long_hidden_answer_are_hidden(peer: DiscordPeer, s
     )
     for number in range(30):
         await desk.context.overrides.change(command, f"discord:{room}", f"note {number}", "y" * 150)
-    asked = await told(peer, room, "audit", OWNER, entries="30")
+    request = await run_command(peer, room, "audit", OWNER, entries="30")
     await peer.wait_until(lambda: len(peer.messages(room)) > 3, 30)
-    assert asked.hidden
-    assert all(one.flags & EPHEMERAL for one in peer.messages(room))
+    assert request.hidden
+    assert all(message.flags & EPHEMERAL for message in peer.messages(room))
 
 
 async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, start: Start) -> None:
@@ -219,11 +219,11 @@ async def test_what_was_asked_in_a_private_thread_is_not_explained_in_the_channe
     await peer.gateway.emit("THREAD_CREATE", peer.channels[thread].object())
     await peer.say(thread, "<@5001> whom do we lay off?", author=BOSS)
     await peer.wait_until(lambda: bool(peer.messages(thread)), 30)
-    await told(peer, thread, "ask", BOSS, question="And when?")
-    explained = await told(peer, thread, "why", BOSS)
+    await run_command(peer, thread, "ask", BOSS, question="And when?")
+    explained = await run_command(peer, thread, "why", BOSS)
     assert explained.shown is not None
     assert "of my own knowledge" in explained.shown.content
-    outside = await told(peer, room, "why", ANN)
+    outside = await run_command(peer, room, "why", ANN)
     assert outside.shown is not None
     assert outside.shown.content == ENGLISH.nothing_answered
 

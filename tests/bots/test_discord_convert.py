@@ -40,43 +40,43 @@ def convert(content: str = "", place: Location = ROOM, **more: Any) -> Message |
     ],
 )
 def test_mentions(text: str, left: str, addressed: bool) -> None:
-    found = convert(text, mentions=[{"id": "1002", "username": "bea", "global_name": "Bea"}])
-    assert isinstance(found, Message)
-    assert (found.text, found.addressed) == (left, addressed)
+    result = convert(text, mentions=[{"id": "1002", "username": "bea", "global_name": "Bea"}])
+    assert isinstance(result, Message)
+    assert (result.text, result.addressed) == (left, addressed)
 
 
 def test_names_are_those_of_the_server() -> None:
-    found = convert("x", member={"nick": "Annie"})
-    assert isinstance(found, Message)
-    assert found.author == "Annie"
+    result = convert("x", member={"nick": "Annie"})
+    assert isinstance(result, Message)
+    assert result.author == "Annie"
     plain = convert("x", author={"id": "1", "username": "bob", "global_name": None})
     assert isinstance(plain, Message)
     assert plain.author == "bob"
 
 
 def test_a_forwarded_message_is_quoted() -> None:
-    found = convert("<@5001>", message_snapshots=[{"message": {"content": "the <@1> error", "mentions": []}}])
-    assert isinstance(found, Message)
-    assert (found.text, found.quoted, found.addressed) == ("", "the @somebody error", True)
+    result = convert("<@5001>", message_snapshots=[{"message": {"content": "the <@1> error", "mentions": []}}])
+    assert isinstance(result, Message)
+    assert (result.text, result.quoted, result.addressed) == ("", "the @somebody error", True)
 
 
 def test_a_reply_to_a_deleted_message_quotes_nothing() -> None:
-    found = convert("why?", type=19, referenced_message=None)
-    assert isinstance(found, Message)
-    assert (found.reply_to, found.quoted, found.addressed) == ("", "", False)
+    result = convert("why?", type=19, referenced_message=None)
+    assert isinstance(result, Message)
+    assert (result.reply_to, result.quoted, result.addressed) == ("", "", False)
 
 
 def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_meant() -> None:
     thread = Location("40", "30", "40", "7")
     to_her = {"id": "1", "content": "x", "author": {"id": "9", "username": "c"}}
-    said = [
+    message = [
         convert("and then?", thread),
         convert("<@9>?", thread, mentions=[{"id": "9", "username": "c"}]),
         convert("thanks", thread, type=19, referenced_message=to_her),
         convert("in the channel"),
     ]
-    assert [isinstance(one, Message) and one.addressed for one in said] == [False] * 4
-    assert [isinstance(one, Message) and one.is_shared_thread for one in said] == [True, False, False, None]
+    assert [isinstance(item, Message) and item.addressed for item in message] == [False] * 4
+    assert [isinstance(item, Message) and item.is_shared_thread for item in message] == [True, False, False, None]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_what_is_said_in_a_thread_may_go_on_with_us_unless_somebody_else_is_mean
     ],
 )
 def test_what_is_not_for_us(more: dict[str, Any], reason: str) -> None:
-    found = convert(**{"content": "<@5001> hello", **more})
-    assert isinstance(found, IgnoredEvent)
-    assert found.reason.startswith(reason)
+    result = convert(**{"content": "<@5001> hello", **more})
+    assert isinstance(result, IgnoredEvent)
+    assert result.reason.startswith(reason)
 
 
 def test_ids_hold_their_time() -> None:
@@ -106,10 +106,10 @@ def test_a_command_in_a_thread_and_in_private() -> None:
     data = {"name": "ask", "type": 1, "options": [{"name": "question", "value": " how? "}]}
     thread = {"id": "40", "type": 11, "parent_id": "30"}
     event = {"id": "1", "type": 2, "token": "t", "data": data, "channel": thread, "guild_id": "7"}
-    asked = to_command({**event, "member": {"nick": "A", "user": ANN}}, ME)
-    assert isinstance(asked, Message)
-    assert (asked.command, asked.text, asked.addressed, asked.private) == ("ask", "how?", True, False)
-    assert (asked.key.chat, asked.key.thread, asked.author) == ("30", "40", "A")
+    message = to_command({**event, "member": {"nick": "A", "user": ANN}}, ME)
+    assert isinstance(message, Message)
+    assert (message.command, message.text, message.addressed, message.private) == ("ask", "how?", True, False)
+    assert (message.key.chat, message.key.thread, message.author) == ("30", "40", "A")
     alone = {key: value for key, value in event.items() if key != "guild_id"}
     private = to_command({**alone, "channel": {"id": "50", "type": 1}, "user": ANN}, ME)
     assert isinstance(private, Message)

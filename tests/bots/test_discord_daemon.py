@@ -42,14 +42,14 @@ def deployment(tmp_path: Path, discord: DiscordPeer, model: LanguageModelPeer) -
         "discord": {"token": {"env": "BOT_TOKEN"}, "api_url": discord.api_url},
         "models": {"main": {"base_url": model.base_url, "model": "peer"}},
     }
-    found = Deployment(tmp_path, settings, {"BOT_TOKEN": discord.token})
-    assert found.json("ingest")["sources"][0]["added"] == 2
-    return found
+    result = Deployment(tmp_path, settings, {"BOT_TOKEN": discord.token})
+    assert result.json("ingest")["sources"][0]["added"] == 2
+    return result
 
 
 async def answered(discord: DiscordPeer, room: str, count: int) -> None:
     def complete() -> bool:
-        return len([one for one in discord.messages(room) if "**Sources**" in one.content]) == count
+        return len([message for message in discord.messages(room) if "**Sources**" in message.content]) == count
 
     await discord.wait_until(complete, READY_S)
 
@@ -100,5 +100,5 @@ async def test_killed_before_and_in_the_middle_of_the_reply_there_is_one_answer(
     async with deployment.daemon():
         await answered(discord, room, 2)
     assert len(discord.messages(room)) == 2
-    assert begun.id in [one.id for one in discord.messages(room)]
-    assert len({one.reply_to for one in discord.messages(room)}) == 2
+    assert begun.id in [message.id for message in discord.messages(room)]
+    assert len({message.reply_to for message in discord.messages(room)}) == 2

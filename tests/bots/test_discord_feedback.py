@@ -26,31 +26,31 @@ async def bot(tmp_path: Path) -> AsyncIterator[Bot]:
         yield bot
 
 
-def peer_of(bot: Bot) -> DiscordPeer:
+def get_peer(bot: Bot) -> DiscordPeer:
     assert isinstance(bot.driver, Discord)
     return bot.driver.peer
 
 
 @pytest.mark.parametrize("drop", ["before", "after"])
 async def test_a_lost_acknowledgement_is_sent_again_in_time(bot: Bot, drop: str) -> None:
-    peer = peer_of(bot)
+    peer = get_peer(bot)
     peer.acknowledge_s = QUICKLY_S
-    [shown] = peer.messages(bot.group().place)
+    [message] = peer.messages(bot.group().place)
     peer.fail(CALLBACK, drop="before" if drop == "before" else "after")
-    asked = await peer.press(shown, shown.components[0]["components"][0]["custom_id"])
+    command = await peer.press(message, message.components[0]["components"][0]["custom_id"])
     await until(lambda: len(peer.called(CALLBACK)) == 2, "a second try")
     await bot.idle()
-    assert asked.shown is not None
-    assert peer.called(CALLBACK)[-1].at - asked.at < QUICKLY_S
+    assert command.shown is not None
+    assert peer.called(CALLBACK)[-1].at - command.at < QUICKLY_S
     assert peer.called(CALLBACK)[-1].status == (204 if drop == "before" else 400)
     assert await votes(bot) == ["up"]
 
 
 async def test_a_press_that_came_too_late_counts_all_the_same(bot: Bot) -> None:
-    peer = peer_of(bot)
+    peer = get_peer(bot)
     peer.acknowledge_s = -1
-    [shown] = peer.messages(bot.group().place)
-    await peer.press(shown, shown.components[0]["components"][1]["custom_id"])
+    [message] = peer.messages(bot.group().place)
+    await peer.press(message, message.components[0]["components"][1]["custom_id"])
     await until(lambda: bool(peer.called(CALLBACK)), "a try")
     await bot.idle()
     assert peer.called(CALLBACK)[0].status == 404
@@ -58,12 +58,12 @@ async def test_a_press_that_came_too_late_counts_all_the_same(bot: Bot) -> None:
 
 
 async def test_a_foreign_or_malformed_press_is_left_alone(bot: Bot) -> None:
-    peer = peer_of(bot)
-    [shown] = peer.messages(bot.group().place)
-    await peer.press(shown, "somebody-elses")
+    peer = get_peer(bot)
+    [message] = peer.messages(bot.group().place)
+    await peer.press(message, "somebody-elses")
     for event in ({"type": 3}, {"type": 3, "data": {"custom_id": "thumb:up:1"}, "channel": 7}):
         await peer.gateway.emit("INTERACTION_CREATE", event)
-    await peer.press(shown, shown.components[0]["components"][0]["custom_id"])
+    await peer.press(message, message.components[0]["components"][0]["custom_id"])
     await until(lambda: bool(peer.called(CALLBACK)), "the answer to the one that is ours")
     await bot.idle()
     assert len(peer.called(CALLBACK)) == 1
@@ -77,19 +77,19 @@ def test_a_press_in_a_thread_belongs_to_the_channel_above_it_and_knows_who_manag
         **{"id": "175928847299117063", "token": "t", "guild_id": "7", "channel": thread, "member": member},
         **{"message": {"id": "30", "flags": 64}, "data": {"custom_id": "thumb:again:42"}},
     }
-    found = from_button_click(event, Identity("5001", "kimas", "5002"))
-    assert isinstance(found, Message)
-    assert (found.key.chat, found.reply_to, found.text, found.author) == ("10", "42", "again", "Ann")
-    assert (found.reference["hidden"], found.reference["administrator"]) == (True, True)
+    results = from_button_click(event, Identity("5001", "kimas", "5002"))
+    assert isinstance(results, Message)
+    assert (results.key.chat, results.reply_to, results.text, results.author) == ("10", "42", "again", "Ann")
+    assert (results.reference["hidden"], results.reference["administrator"]) == (True, True)
 
 
 async def test_the_answer_to_a_slash_command_is_rated_and_tried_again_below_it(bot: Bot) -> None:
-    peer, room = peer_of(bot), bot.group(2)
+    peer, room = get_peer(bot), bot.group(2)
     number = await bot.driver.command(room, "ask", "Why?")
     await bot.settled(room, number)
-    [shown] = peer.messages(room.place)
-    down = shown.components[0]["components"][1]["custom_id"]
-    noted = await peer.press(shown, down)
+    [message] = peer.messages(room.place)
+    down = message.components[0]["components"][1]["custom_id"]
+    noted = await peer.press(message, down)
     await until(lambda: noted.shown is not None, "a note")
     await peer.press(noted.shown, f"thumb:again:{number}")  # type: ignore[arg-type]
     await bot.settled(room, f"{number}~2")

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from core.settings import Settings
-from tests.bots.code import code_of
+from tests.bots.code import get_code
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "discord.md").read_text("utf-8")
@@ -22,14 +22,14 @@ def test_the_examples_are_valid() -> None:
 
 
 def test_the_permissions_add_up() -> None:
-    values = [int(one) for one in re.findall(r"^\| [A-Z][A-Za-z ]+ \| (\d+) \|", GUIDE, re.MULTILINE)]
+    values = [int(item) for item in re.findall(r"^\| [A-Z][A-Za-z ]+ \| (\d+) \|", GUIDE, re.MULTILINE)]
     assert len(values) == 4
     assert f"permissions={sum(values)}\n" in GUIDE
 
 
 def test_the_messages_it_explains_exist() -> None:
-    code = code_of("discord")
-    for said in (
+    code = get_code("discord")
+    for text in (
         "discord.token was refused",
         "discord.message_content_off",
         "discord.commands_not_registered",
@@ -41,7 +41,7 @@ def test_the_messages_it_explains_exist() -> None:
         "discord.connected",
         "the bot is in more servers (2,500) than one connection may serve",
     ):
-        assert said in GUIDE
-        assert said in code
+        assert text in GUIDE
+        assert text in code
     assert "discord.gateway_stopped" in GUIDE
     assert 'make_retry_loop("gateway", self._intervals, self.connection)' in code

@@ -102,10 +102,10 @@ def test_every_part_fits_and_nothing_is_lost() -> None:
         for limit in (2000, 400):
             parts = split_message(whole, limit)
             assert all(0 < utf16_length(part) <= limit for part in parts)
-            letters = [one for one in "".join(parts) if one.isalnum()]
+            letters = [name for name in "".join(parts) if name.isalnum()]
             # A code block that goes on is opened again with its language.
             again = "".join(parts).count("```py") - whole.count("```py")
-            assert len(letters) == len([one for one in whole if one.isalnum()]) + 2 * again
+            assert len(letters) == len([name for name in whole if name.isalnum()]) + 2 * again
             assert all(part.count("```") % 2 == 0 for part in parts)
 
 

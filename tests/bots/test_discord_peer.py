@@ -110,7 +110,7 @@ async def hold(
     ],
 )
 async def test_the_gateway_closes_for_mistakes(peer: DiscordPeer, call: Caller, payloads: list[Any], code: int) -> None:
-    sent = [json.loads(json.dumps(one).replace('"T"', json.dumps(peer.token))) for one in payloads]
+    sent = [json.loads(json.dumps(payload).replace('"T"', json.dumps(peer.token))) for payload in payloads]
     assert (await hold(peer, call, *sent))[1] == code
     assert peer.gateway.closed == [code]
 
@@ -119,14 +119,17 @@ async def test_the_gateway_identifies_resumes_and_hides(peer: DiscordPeer, call:
     room = peer.channel()
     identify = {"op": 2, "d": {"token": peer.token, "properties": PROPERTIES, "intents": 1 | 1 << 9}}
     got, _ = await hold(peer, call, {"op": 1, "d": None}, identify)
-    assert [one["op"] for one in got] == [10, 11, 0, 0]
+    assert [entry["op"] for entry in got] == [10, 11, 0, 0]
     session = got[2]["d"]["session_id"]
     await peer.say(room, "secret")
     await peer.say(room, f"{peer.mention} open")
     resume = {"op": 6, "d": {"token": peer.token, "session_id": session, "seq": 2}}
     again, _ = await hold(peer, call, resume)
-    assert [one["d"].get("content") for one in again if one["t"] == "MESSAGE_CREATE"] == ["", f"{peer.mention} open"]
-    assert [one["s"] for one in again if one["s"]] == [3, 4, 5]
+    assert [entry["d"].get("content") for entry in again if entry["t"] == "MESSAGE_CREATE"] == [
+        "",
+        f"{peer.mention} open",
+    ]
+    assert [entry["s"] for entry in again if entry["s"]] == [3, 4, 5]
     unknown, _ = await hold(peer, call, {"op": 6, "d": {"token": peer.token, "session_id": "x", "seq": 2}})
     assert (unknown[-1]["op"], unknown[-1]["d"]) == (9, False)
     assert (await hold(peer, call, query="?v=9"))[1] == 4012
@@ -137,15 +140,15 @@ async def test_commands_have_three_seconds(peer: DiscordPeer, call: Caller) -> N
     assert (await call("PUT", "/applications/5002/commands", bad))[0] == 400
     good = [{"name": "ask", "type": 1, "description": "x", "options": []}]
     assert (await call("PUT", "/applications/5002/commands", good))[0] == 200
-    asked = await peer.command(peer.channel(), "ask")
-    respond = f"/webhooks/5002/{asked.token}/messages/@original"
+    command = await peer.command(peer.channel(), "ask")
+    respond = f"/webhooks/5002/{command.token}/messages/@original"
     assert (await call("PATCH", respond, {"content": "early"}))[1]["code"] == 10015
-    callback = f"/interactions/{asked.id}/{asked.token}/callback"
+    callback = f"/interactions/{command.id}/{command.token}/callback"
     assert (await call("POST", callback, {"type": 5}))[0] == 204
     assert (await call("POST", callback, {"type": 5}))[1]["code"] == 40060
     assert (await call("PATCH", respond, {"content": "now"}))[0] == 200
     peer.token_s = 0
     assert (await call("PATCH", respond, {"content": "late"}))[1]["code"] == 50027
     peer.acknowledge_s = 0
-    late = await peer.command(asked.channel, "ask")
+    late = await peer.command(command.channel, "ask")
     assert (await call("POST", f"/interactions/{late.id}/{late.token}/callback", {"type": 5}))[1]["code"] == 10062

@@ -40,8 +40,8 @@ class OnDiscord:
         await self.peer.say(self.room_of[post], "What a jump!", author=ROBOTS[rival], reply_to=post)
 
     def below(self, post: str) -> list[str]:
-        shown = self.peer.channels[self.room_of[post]].messages.values()
-        authors = [one.author for one in shown if one.reply_to == post]
+        messages = self.peer.channels[self.room_of[post]].messages.values()
+        authors = [message.author for message in messages if message.reply_to == post]
         return [US if author == self.peer.me else author.username for author in authors]
 
 
@@ -57,7 +57,7 @@ async def test_on_discord_we_are_among_the_first_two_or_silent_never_the_third(t
 
         series = await raced(tmp_path, network, make)
         series.judge()
-        comments = [one for room in network.rooms for one in peer.messages(room)]
+        comments = [message for room in network.rooms for message in peer.messages(room)]
     assert comments
-    assert all(NEWS.url in one.content for one in comments)
+    assert all(NEWS.url in comment.content for comment in comments)
     assert not peer.exceeded

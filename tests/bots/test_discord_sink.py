@@ -18,7 +18,7 @@ from core.errors import MessageDeleted, PlatformError, StoreError
 from core.types import Citation, Message, Reply
 from tests.bots.discord_helpers import PACE, Inbox, Positions, listening, settings
 from tests.bots.sink_helpers import Delivered, told_by, until, written_until
-from tests.peers.discord import Asked, DiscordPeer
+from tests.peers.discord import DiscordPeer, Interaction
 
 SEND, EDIT, TYPING = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}", "POST /channels/{}/typing"
 RESPOND, DEFER = "PATCH /webhooks/{}/{}/messages/@original", "POST /interactions/{}/{}/callback"
@@ -57,7 +57,7 @@ async def room(peer: DiscordPeer, adapter: DiscordAdapter) -> str:
 
 
 Ask = Callable[..., Awaitable[DiscordSink]]
-Command = Callable[..., Awaitable[tuple[DiscordSink, Asked]]]
+Command = Callable[..., Awaitable[tuple[DiscordSink, Interaction]]]
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def ask(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Del
 
     async def asked(channel: str = room, *, previous: str = "") -> DiscordSink:
         number = await peer.say(channel, f"{peer.mention} what is it?")
-        await inbox.until_true(lambda: any(one.id == number for one in inbox.messages))
-        message = next(one for one in inbox.messages if one.id == number)
+        await inbox.until_true(lambda: any(item.id == number for item in inbox.messages))
+        message = next(item for item in inbox.messages if item.id == number)
         return adapter.sink(message, delivered, previous)
 
     return asked
@@ -77,11 +77,11 @@ def ask(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Del
 def command(peer: DiscordPeer, adapter: DiscordAdapter, inbox: Inbox, delivered: Delivered, room: str) -> Command:
     """Have somebody give a slash command and return the sink for the answer."""
 
-    async def given(name: str = "ask", channel: str = room, **options: str) -> tuple[DiscordSink, Asked]:
-        asked = await peer.command(channel, name, None, **options)
-        await inbox.until_true(lambda: any(one.id == asked.id for one in inbox.messages))
-        message = next(one for one in inbox.messages if one.id == asked.id)
-        return adapter.sink(message, delivered), asked
+    async def given(name: str = "ask", channel: str = room, **options: str) -> tuple[DiscordSink, Interaction]:
+        request = await peer.command(channel, name, None, **options)
+        await inbox.until_true(lambda: any(item.id == request.id for item in inbox.messages))
+        message = next(item for item in inbox.messages if item.id == request.id)
+        return adapter.sink(message, delivered), request
 
     return given
 
@@ -99,8 +99,8 @@ async def test_a_channel_sees_typing_then_a_reply_that_grows(
     await sink.update("The **first** words")
     await peer.wait_for_reply(room, 30, containing="words")
     await sink.finish(Reply("The **first** words are final [1].", CITED))
-    (shown,) = peer.messages(room)
-    assert shown.content == (
+    (message,) = peer.messages(room)
+    assert message.content == (
         "The **first** words are final [[1]](<https://example.org/install>).\n\n"
         "**Sources**\n[1] [Install](<https://example.org/install>)"
     )
@@ -111,25 +111,25 @@ async def test_a_channel_sees_typing_then_a_reply_that_grows(
 
 async def test_nobody_is_rung_whatever_is_said(peer: DiscordPeer, ask: Ask, room: str) -> None:
     await (await ask()).finish(Reply("<@1001> @everyone @here <@&7002> see https://example.org/x"))
-    (shown,) = peer.messages(room)
+    (message,) = peer.messages(room)
     assert (peer.rung, peer.unfolded) == ([], [])
-    assert "@everyone" not in shown.content
-    assert not re.search(r"(?<!\\)<@", shown.content)
+    assert "@everyone" not in message.content
+    assert not re.search(r"(?<!\\)<@", message.content)
 
 
 async def test_edits_are_throttled_and_the_latest_text_wins(peer: DiscordPeer, ask: Ask, room: str) -> None:
     sink = await ask()
     await sink.open()
     await sink.update("word 0")
-    shown = await peer.wait_for_reply(room, 30)
-    written = await written_until(sink, lambda: len(shown.history) >= 4)
+    message = await peer.wait_for_reply(room, 30)
+    written = await written_until(sink, lambda: len(message.history) >= 4)
     await sink.finish(Reply("done"))
-    assert peer.messages(room) == [shown]
-    times, states = zip(*shown.history, strict=True)
+    assert peer.messages(room) == [message]
+    times, states = zip(*message.history, strict=True)
     assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
     assert len(states) < written
     assert {int(state.removeprefix("word ")) % 10 for state in states[:-1]} == {0}, "the latest"
-    assert (states[0], shown.content) == ("word 0", "done")
+    assert (states[0], message.content) == ("word 0", "done")
 
 
 async def test_a_private_chat_and_a_thread_are_answered_where_it_was_asked(
@@ -138,8 +138,8 @@ async def test_a_private_chat_and_a_thread_are_answered_where_it_was_asked(
     private, thread = peer.channel(private=True), await peer.thread(room)
     await (await ask(private)).finish(Reply("here"))
     await (await ask(thread)).finish(Reply("there"))
-    assert [(one.content, one.reply_to) for one in peer.messages(private)] == [("here", "")]
-    assert [one.content for one in peer.messages(thread)] == ["there"]
+    assert [(message.content, message.reply_to) for message in peer.messages(private)] == [("here", "")]
+    assert [message.content for message in peer.messages(thread)] == ["there"]
     assert peer.messages(room) == []
 
 
@@ -152,14 +152,16 @@ async def test_a_long_answer_goes_on_in_more_messages(
     await sink.update(f"```python\n{code}")
     await peer.wait_for_reply(room, 30)
     await sink.finish(Reply(f"```python\n{code}\n```\n\nThat is it [1].", CITED))
-    shown = peer.messages(room)
-    assert len(shown) == 3
-    assert all(one.content.startswith("```python\n") for one in shown)
-    assert all(len(one.content) <= 2000 and one.content.count("```") == 2 for one in shown)
-    inside = "\n".join(re.findall(r"```python\n(.*?)\n```", "\n".join(one.content for one in shown), re.DOTALL))
+    messages = peer.messages(room)
+    assert len(messages) == 3
+    assert all(message.content.startswith("```python\n") for message in messages)
+    assert all(len(message.content) <= 2000 and message.content.count("```") == 2 for message in messages)
+    inside = "\n".join(
+        re.findall(r"```python\n(.*?)\n```", "\n".join(message.content for message in messages), re.DOTALL)
+    )
     assert inside == code
-    assert [bool(one.reply_to) for one in shown] == [True, False, False]
-    assert delivered.told == ["posting", shown[0].id]
+    assert [bool(message.reply_to) for message in messages] == [True, False, False]
+    assert delivered.told == ["posting", messages[0].id]
 
 
 async def test_after_a_crash_the_old_reply_is_edited(
@@ -171,7 +173,7 @@ async def test_after_a_crash_the_old_reply_is_edited(
     sink = await ask(previous=previous)
     await sink.open()
     await sink.finish(Reply("a whole answer"))
-    assert [shown.content for shown in peer.messages(room)] == ["a whole answer"]
+    assert [message.content for message in peer.messages(room)] == ["a whole answer"]
     assert delivered.told == []
 
 
@@ -180,7 +182,7 @@ async def test_a_lost_answer_to_the_post_makes_no_second_message(
 ) -> None:
     peer.fail(SEND, drop="after", times=2)
     await (await ask()).finish(Reply("once\n\n" + "x" * 1999))
-    assert [shown.content[:4] for shown in peer.messages(room)] == ["once", "xxxx"]
+    assert [message.content[:4] for message in peer.messages(room)] == ["once", "xxxx"]
     assert delivered.told.count("refused") == 0
     assert delivered.told[-1] == peer.messages(room)[0].id
 
@@ -192,7 +194,7 @@ async def test_what_a_lost_post_showed_gives_way_to_the_final_reply(peer: Discor
     await sink.update("half a")
     await peer.wait_for_reply(room, 30)
     await sink.finish(Reply("a whole answer"))
-    assert [shown.content for shown in peer.messages(room)] == ["a whole answer"]
+    assert [message.content for message in peer.messages(room)] == ["a whole answer"]
 
 
 async def test_a_failure_takes_the_place_of_what_was_shown(peer: DiscordPeer, ask: Ask, room: str) -> None:
@@ -201,12 +203,12 @@ async def test_a_failure_takes_the_place_of_what_was_shown(peer: DiscordPeer, as
     await sink.update("half a")
     await peer.wait_for_reply(room, 30)
     await sink.fail("Sorry, something failed.")
-    assert [shown.content for shown in peer.messages(room)] == ["Sorry, something failed."]
+    assert [message.content for message in peer.messages(room)] == ["Sorry, something failed."]
 
 
 async def test_it_waits_as_told_and_then_sends(peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str) -> None:
-    told = {"message": "You are being rate limited.", "retry_after": 0.6, "global": False}
-    peer.fail(SEND, 429, body=told, headers={"Via": "1.1 google"})
+    data = {"message": "You are being rate limited.", "retry_after": 0.6, "global": False}
+    peer.fail(SEND, 429, body=data, headers={"Via": "1.1 google"})
     await (await ask()).finish(Reply("patience"))
     refused, sent = peer.called(SEND)
     assert sent.at - refused.at >= 0.6
@@ -215,8 +217,8 @@ async def test_it_waits_as_told_and_then_sends(peer: DiscordPeer, ask: Ask, deli
 
 async def test_a_global_limit_holds_for_every_call(peer: DiscordPeer, ask: Ask, room: str) -> None:
     first, second = await ask(), await ask()
-    told = {"message": "You are being rate limited.", "retry_after": 0.5, "global": True}
-    peer.fail(SEND, 429, body=told, headers={"Via": "1.1 google", "X-RateLimit-Global": "true"})
+    data = {"message": "You are being rate limited.", "retry_after": 0.5, "global": True}
+    peer.fail(SEND, 429, body=data, headers={"Via": "1.1 google", "X-RateLimit-Global": "true"})
     await asyncio.gather(first.finish(Reply("one")), second.finish(Reply("two")))
     statuses = [call.status for call in peer.called(SEND)]
     assert statuses.count(200) == 2
@@ -251,7 +253,7 @@ async def test_the_limit_of_a_channel_is_never_broken(peer: DiscordPeer, ask: As
     assert sum(peer.exceeded.values()) == 0, "one answer alone is never told to slow down"
     await asyncio.gather(*(answer(sink) for sink in sinks[1:]))
     assert sum(peer.exceeded.values()) <= 2
-    assert [shown.content for shown in peer.messages(room)] == ["done"] * 3
+    assert [message.content for message in peer.messages(room)] == ["done"] * 3
 
 
 async def test_a_deleted_question_is_not_answered(peer: DiscordPeer, ask: Ask, delivered: Delivered, room: str) -> None:
@@ -277,8 +279,8 @@ async def test_a_reply_removed_by_a_moderator_is_not_written_again(peer: Discord
     sink = await ask()
     await sink.open()
     await sink.update("half a")
-    shown = await peer.wait_for_reply(room, 30)
-    await peer.delete(room, shown.id)
+    message = await peer.wait_for_reply(room, 30)
+    await peer.delete(room, message.id)
     with pytest.raises(MessageDeleted):
         await sink.finish(Reply("a whole"))
     assert peer.messages(room) == []
@@ -298,7 +300,7 @@ async def test_a_missing_permission_is_named(
 async def test_without_the_history_it_answers_without_a_reply(peer: DiscordPeer, ask: Ask, room: str) -> None:
     peer.channels[room].lacking.add("history")
     await (await ask()).finish(Reply("hello"))
-    assert [(one.content, one.reply_to) for one in peer.messages(room)] == [("hello", "")]
+    assert [(message.content, message.reply_to) for message in peer.messages(room)] == [("hello", "")]
 
 
 async def test_a_journal_that_is_down_posts_nothing(peer: DiscordPeer, ask: Ask, delivered: Delivered) -> None:
@@ -333,33 +335,33 @@ async def test_a_cancelled_answer_leaves_no_task_and_knows_its_post(
     assert task.cancelled()
     assert delivered.told == ["posting", peer.messages(room)[0].id]
     gc.collect()
-    assert [one.get_name() for one in asyncio.all_tasks() if "discord reply" in one.get_name()] == []
+    assert [item.get_name() for item in asyncio.all_tasks() if "discord reply" in item.get_name()] == []
 
 
 async def test_a_command_is_acknowledged_and_its_response_edited(
     peer: DiscordPeer, command: Command, delivered: Delivered, room: str
 ) -> None:
-    sink, asked = await command(question="what is it?")
-    await peer.wait_until(lambda: asked.shown is not None, 30)
+    sink, request = await command(question="what is it?")
+    await peer.wait_until(lambda: request.shown is not None, 30)
     await sink.open()
     await sink.update("The first")
     await peer.wait_for_reply(room, 30, containing="first")
     await sink.finish(Reply("The first words [1].\n\n" + "y" * 1990, CITED))
-    shown = peer.messages(room)
-    assert shown[0].content.startswith("The first words [[1]]")
-    assert len(shown) == 3
-    assert asked.shown is not None
-    assert delivered.told == ["posting", asked.shown.id]
-    assert not asked.hidden
+    messages = peer.messages(room)
+    assert messages[0].content.startswith("The first words [[1]]")
+    assert len(messages) == 3
+    assert request.shown is not None
+    assert delivered.told == ["posting", request.shown.id]
+    assert not request.hidden
     assert peer.called(SEND) == []
     assert peer.called(DEFER)[0].at < peer.called(RESPOND)[0].at
     assert (peer.rung, peer.unfolded) == ([], [])
 
 
 async def test_help_is_shown_to_the_asker_alone(peer: DiscordPeer, command: Command, inbox: Inbox) -> None:
-    sink, asked = await command("help")
+    sink, request = await command("help")
     await sink.finish(Reply("I know things."))
-    assert asked.hidden
+    assert request.hidden
     assert inbox.messages[-1].command == "help"
     assert inbox.messages[-1].addressed
 
@@ -369,7 +371,7 @@ async def test_a_lost_acknowledgement_is_tried_again(peer: DiscordPeer, command:
     sink, _ = await command(question="what?")
     await sink.finish(Reply("this"))
     assert [call.status for call in peer.called(DEFER)] == [0, 400]
-    assert [shown.content for shown in peer.messages(room)] == ["this"]
+    assert [message.content for message in peer.messages(room)] == ["this"]
 
 
 async def test_a_command_that_could_not_be_acknowledged_is_answered_in_the_channel(
@@ -380,33 +382,33 @@ async def test_a_command_that_could_not_be_acknowledged_is_answered_in_the_chann
     await sink.open()
     await sink.update("That")
     await sink.finish(Reply("That."))
-    (shown,) = peer.messages(room)
-    assert shown.content == "> Ann: /ask what \\*is\\* it?\nThat."
-    assert delivered.told[-1] == shown.id
+    (message,) = peer.messages(room)
+    assert message.content == "> Ann: /ask what \\*is\\* it?\nThat."
+    assert delivered.told[-1] == message.id
 
 
 async def test_after_fifteen_minutes_the_channel_gets_the_answer(
     peer: DiscordPeer, command: Command, room: str
 ) -> None:
-    sink, asked = await command(question="what?")
-    await peer.wait_until(lambda: asked.shown is not None, 30)
+    sink, request = await command(question="what?")
+    await peer.wait_until(lambda: request.shown is not None, 30)
     peer.token_s = 0
     await sink.finish(Reply("This."))
-    assert [shown.content for shown in peer.messages(room)] == ["> Ann: /ask what?\nThis."]
+    assert [message.content for message in peer.messages(room)] == ["> Ann: /ask what?\nThis."]
 
 
 async def test_after_a_restart_a_command_is_still_answered_by_its_token(
     peer: DiscordPeer, adapter: DiscordAdapter, command: Command, inbox: Inbox, delivered: Delivered, tmp_path: Path
 ) -> None:
-    _, asked = await command(question="what?")
-    await peer.wait_until(lambda: asked.shown is not None, 30)
+    _, request = await command(question="what?")
+    await peer.wait_until(lambda: request.shown is not None, 30)
     message: Message = inbox.messages[-1]
     again = DiscordAdapter(settings(peer, tmp_path), Positions(), PACE)
     await again.open()
     await again.sink(message, delivered).finish(Reply("after all"))
     await again.close()
-    assert asked.shown is not None
-    assert asked.shown.content == "after all"
+    assert request.shown is not None
+    assert request.shown.content == "after all"
 
 
 async def test_a_command_that_nobody_answers_does_not_think_for_ever(
@@ -415,11 +417,11 @@ async def test_a_command_that_nobody_answers_does_not_think_for_ever(
     room = peer.channel()
     impatient = DiscordAdapter(settings(peer, tmp_path), Positions(), replace(PACE, unanswered_timeout_s=0.3))
     async with listening(peer, impatient, inbox.receive):
-        asked = await peer.command(room, "ask", question="in a channel where the bot may not speak?")
-        await peer.wait_until(lambda: asked.shown is not None, 30)
+        request = await peer.command(room, "ask", question="in a channel where the bot may not speak?")
+        await peer.wait_until(lambda: request.shown is not None, 30)
         await peer.wait_until(lambda: bool(peer.called(WITHDRAW)), 30)
-    assert asked.shown is not None
-    assert asked.shown.id not in peer.channels[room].messages
+    assert request.shown is not None
+    assert request.shown.id not in peer.channels[room].messages
 
 
 async def test_another_bots_reply_is_not_edited(
@@ -427,9 +429,9 @@ async def test_another_bots_reply_is_not_edited(
 ) -> None:
     await peer.say(room, f"{peer.mention} what?")
     await inbox.until(1)
-    found = inbox.messages[0]
-    values = {name: getattr(found, name) for name in found.__slots__}
+    result = inbox.messages[0]
+    values = {name: getattr(result, name) for name in result.__slots__}
     message = Message(**{**values, "bot": "77"})
     await adapter.sink(message, delivered, "123").finish(Reply("ours"))
-    assert [shown.content for shown in peer.messages(room)] == ["ours"]
+    assert [output.content for output in peer.messages(room)] == ["ours"]
     assert peer.called(EDIT) == []

@@ -62,8 +62,8 @@ def states(folder: Path, name: str) -> list[tuple[str, str, str]]:
 
 
 def withheld(log: io.StringIO) -> list[dict[str, Any]]:
-    told = [json.loads(line) for line in log.getvalue().splitlines()]
-    return [one for one in told if one["event"] == "reply.withheld"]
+    data = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [record for record in data if record["event"] == "reply.withheld"]
 
 
 async def until(true: Callable[[], object], timeout: float = 30) -> None:
@@ -109,9 +109,9 @@ async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(
                 "sending",
                 "answering",
             }
-        said = withheld(log)
-        assert all("rotate_keys" in one["text"] and one["asked"] == ASKED for one in said)
-        assert all(one["sources"] for one in said)
+        messages = withheld(log)
+        assert all("rotate_keys" in message["text"] and message["asked"] == ASKED for message in messages)
+        assert all(message["sources"] for message in messages)
         # Nothing but reading was asked of any platform.
         assert {call.method for call in telegram.calls} <= SHOWS_NOTHING["telegram"]
         assert {call.method for call in slack.calls} <= SHOWS_NOTHING["slack"]
@@ -143,12 +143,12 @@ async def test_a_source_that_a_dry_run_lacks_is_not_forgotten(
         source = {"kind": "files", "path": "docs"}
         both = Deployment(tmp_path, {**settings, "sources": {"rocket": source, "more": source}})
         await asyncio.to_thread(both.call, "ingest")
-        one = Deployment(tmp_path, {**settings, "sources": {"rocket": source}})
-        async with daemon(one, dry=True):
+        deployment = Deployment(tmp_path, {**settings, "sources": {"rocket": source}})
+        async with daemon(deployment, dry=True):
             telegram.say(7, ASKED)
             await until(lambda: withheld(log))
         assert "source.forgotten" not in log.getvalue()
-        async with daemon(one, dry=False):
+        async with daemon(deployment, dry=False):
             await until(lambda: "source.forgotten" in log.getvalue())
 
 

@@ -30,8 +30,8 @@ def test_citations_are_measured_as_a_table_and_as_json(deployment: Deployment) -
     assert all(set(scores[name]) == FIGURE for name in ("precision", "recall", "f1"))
     assert scores["f1"]["value"] > measured["citations"]["unchecked"]["f1"]["value"]
 
-    shown = deployment.call("eval", "citations", str(DATA)).stdout
-    lines = shown.splitlines()
+    output = deployment.call("eval", "citations", str(DATA)).stdout
+    lines = output.splitlines()
     assert lines[0].startswith(f"{measured['cases']} cases")
     assert lines[1].split() == ["precision", "recall", "F1", "right", "wrong", "missed"]
     assert [line.split("  ")[0] for line in lines[2:]] == [
@@ -47,11 +47,11 @@ def test_citations_are_measured_as_a_table_and_as_json(deployment: Deployment) -
 def test_bad_data_is_refused_before_anything_is_opened(deployment: Deployment, tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text(json.dumps({"id": "a"}) + "\nnonsense\n\x1b[2J\n", "utf-8")
-    done = deployment.call("eval", "citations", str(bad), code=2)
-    assert "line 1: question is missing" in done.stderr
-    assert "line 2: it is not JSON" in done.stderr
-    assert "line 3: it is not JSON" in done.stderr
-    assert "docs/evaluate.md" in done.stderr
+    result = deployment.call("eval", "citations", str(bad), code=2)
+    assert "line 1: question is missing" in result.stderr
+    assert "line 2: it is not JSON" in result.stderr
+    assert "line 3: it is not JSON" in result.stderr
+    assert "docs/evaluate.md" in result.stderr
     assert not (tmp_path / "data").exists()
     assert "cannot be read" in deployment.call("eval", "citations", "missing.jsonl", code=2).stderr
     assert "No such command" in deployment.call("eval", "weather", "x.jsonl", code=2).stderr

@@ -20,7 +20,7 @@ from bots.evaluation.datasets import read_cases
 from core.answering.pipeline import answer
 from core.errors import ModelError
 from core.types import Question, Reply
-from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
+from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, flat, models
 from tests.deployment import Deployment
 
@@ -63,8 +63,8 @@ def test_answers_without_a_model_are_measured_over_a_sets_own_documents(tmp_path
 
 def test_data_that_cannot_be_used_is_refused_first(tmp_path: Path) -> None:
     data = written(tmp_path / "questions.jsonl", [{"id": "a", "question": "What?", "relevant": "sessions.md"}])
-    done = Deployment(tmp_path, {}).call("eval", "answers", str(data), code=2)
-    assert "line 1: relevant must be a list of texts" in done.stderr
+    result = Deployment(tmp_path, {}).call("eval", "answers", str(data), code=2)
+    assert "line 1: relevant must be a list of texts" in result.stderr
     assert not (tmp_path / "data").exists()
 
 
@@ -83,7 +83,7 @@ async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path
         peer.ttft_s = 0.2
         opened = models(peer, price_prompt=1.0)
         await opened.warm_up()
-        line = parts(ShelfLibrary((INSTALL, MEMORY)), opened, settings())
+        line = parts(InMemoryLibrary((INSTALL, MEMORY)), opened, settings())
 
         async def asked(question: Question) -> Reply:
             if question.id == "broken":
@@ -92,19 +92,19 @@ async def test_times_tokens_and_failures_are_those_of_the_answers(tmp_path: Path
 
         measured = await measure_answers(cases, asked)
         await opened.close()
-    shown = answers_as_json(measured, lambda text: text.replace("sk-secret", "***"))
-    pip, memory, broken = shown["answers"]
+    body = answers_as_json(measured, lambda text: text.replace("sk-secret", "***"))
+    pip, memory, broken = body["answers"]
     assert (pip["answered"], memory["answered"], broken["answered"]) == (True, True, False)
     assert (broken["error"], broken["words"]) == ("the key *** was refused", 0)
     # install.md and docs are right; install.md of the second and memory.md of the third were not cited.
-    assert [shown["citations"][name] for name in ("right", "wrong", "missed")] == [2, 0, 2]
-    assert 200 <= shown["first_token_ms"]["p50"] <= shown["first_token_ms"]["p95"] <= shown["total_ms"]["p95"]
-    assert {pip["first_token_ms"], memory["first_token_ms"]} == set(shown["first_token_ms"].values())
-    assert shown["strategies"] == {"single": 2}
-    assert shown["usage"]["prompt"] == pip["usage"]["prompt"] + memory["usage"]["prompt"] > 0
-    assert shown["usage"]["cost"] == pytest.approx(shown["usage"]["prompt"] / 1e6)
-    told = _format_lines(measured, lambda text: text.replace("sk-secret", "***"))
-    assert told[-1] == "broken failed: the key *** was refused"
-    assert any(row.startswith("answered") and "0.667" in row for row in told)
+    assert [body["citations"][name] for name in ("right", "wrong", "missed")] == [2, 0, 2]
+    assert 200 <= body["first_token_ms"]["p50"] <= body["first_token_ms"]["p95"] <= body["total_ms"]["p95"]
+    assert {pip["first_token_ms"], memory["first_token_ms"]} == set(body["first_token_ms"].values())
+    assert body["strategies"] == {"single": 2}
+    assert body["usage"]["prompt"] == pip["usage"]["prompt"] + memory["usage"]["prompt"] > 0
+    assert body["usage"]["cost"] == pytest.approx(body["usage"]["prompt"] / 1e6)
+    messages = _format_lines(measured, lambda text: text.replace("sk-secret", "***"))
+    assert messages[-1] == "broken failed: the key *** was refused"
+    assert any(row.startswith("answered") and "0.667" in row for row in messages)
     [chart] = answer_charts(measured)
     assert [round(point.y, 2) for point in chart.series[0].points] == [0.67, 0, 1, 0.5]

@@ -29,8 +29,8 @@ async def measured(
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join(lines), "utf-8")
     assert await gate(deployment(tmp_path), data, CORPUS, fit=fit, as_json=True) == 0
-    found: Mapping[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    results: Mapping[str, Any] = json.loads(capsys.readouterr().out)
+    return results
 
 
 async def test_it_is_good_enough_on_what_it_was_not_fitted_to(
@@ -38,24 +38,24 @@ async def test_it_is_good_enough_on_what_it_was_not_fitted_to(
 ) -> None:
     lines = DATA.read_text("utf-8").splitlines()
     unseen = [line for line in lines if json.loads(line)["id"].startswith("later-")]
-    found = await measured(tmp_path, capsys, unseen)
-    assert found["cases"] == len(unseen) >= 60
-    assert found["configured"]["precision"]["value"] >= 0.95
-    assert found["configured"]["recall"]["value"] >= 0.75
-    assert found["configured"]["auc"] >= 0.94
+    results = await measured(tmp_path, capsys, unseen)
+    assert results["cases"] == len(unseen) >= 60
+    assert results["configured"]["precision"]["value"] >= 0.95
+    assert results["configured"]["recall"]["value"] >= 0.75
+    assert results["configured"]["auc"] >= 0.94
 
 
 async def test_it_is_good_enough_on_everything_and_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = DATA.read_text("utf-8").splitlines()
-    found = await measured(tmp_path, capsys, lines, fit=True)
-    assert set(found) == {"kind", "cases", "by_words", "level", "configured", "crossed", "fitted"}
-    assert (found["kind"], found["cases"]) == ("gate", len(lines))
-    assert found["by_words"] >= 70, "most of what is not for the bot costs no search"
+    results = await measured(tmp_path, capsys, lines, fit=True)
+    assert set(results) == {"kind", "cases", "by_words", "level", "configured", "crossed", "fitted"}
+    assert (results["kind"], results["cases"]) == ("gate", len(lines))
+    assert results["by_words"] >= 70, "most of what is not for the bot costs no search"
     for way in ("configured", "crossed"):
-        assert found[way]["f1"]["value"] >= 0.87
-        assert found[way]["precision"]["value"] >= 0.92
-        assert found[way]["auc"] >= 0.97
-    configured = deployment(tmp_path).model_dump()["gate"] | found["fitted"]
+        assert results[way]["f1"]["value"] >= 0.87
+        assert results[way]["precision"]["value"] >= 0.92
+        assert results[way]["auc"] >= 0.97
+    configured = deployment(tmp_path).model_dump()["gate"] | results["fitted"]
     assert Settings.model_validate({"gate": configured}).gate.weights.match > 0
 
 
@@ -83,19 +83,21 @@ async def test_a_fit_wants_enough_messages_of_each_kind_before_anything_is_opene
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # 60 lines, but among them one alone is to be left alone for more than its words.
-    with pytest.raises(UsageError, match="--fit needs 10 messages to answer and 10 to leave alone at least") as raised:
+    with pytest.raises(
+        UsageError, match="--fit needs 10 messages to answer and 10 to leave alone at least"
+    ) as error_info:
         await measured(tmp_path, capsys, DATA.read_text("utf-8").splitlines()[:60], fit=True)
-    assert "there are 48 and 1. Label more" in str(raised.value)
+    assert "there are 48 and 1. Label more" in str(error_info.value)
     assert not (tmp_path / "data").exists()
 
 
 async def test_bad_data_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"id": "a", "text": "How?", "should_answer": "yes"}\n{"id": "b"}\n', "utf-8")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError) as error_info:
         await gate(deployment(tmp_path), bad, None, fit=False, as_json=True)
-    for fault in ("line 1: should_answer must be true or false", "line 2: text is missing", "docs/groups.md"):
-        assert fault in str(raised.value)
+    for text in ("line 1: should_answer must be true or false", "line 2: text is missing", "docs/groups.md"):
+        assert text in str(error_info.value)
     assert not (tmp_path / "data").exists()
 
 

@@ -26,9 +26,9 @@ def colours(path: Path) -> set[str]:
     """Return the colours of a picture that is no empty sheet."""
     with Image.open(path) as image:
         assert image.format == "PNG"
-        found = image.convert("RGB").getcolors(1 << 20)
-    assert found
-    return {"#%02x%02x%02x" % colour for _, colour in found if isinstance(colour, tuple)}  # noqa: UP031
+        results = image.convert("RGB").getcolors(1 << 20)
+    assert results
+    return {"#%02x%02x%02x" % colour for _, colour in results if isinstance(colour, tuple)}  # noqa: UP031
 
 
 def test_every_series_has_its_colour_at_its_place(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_charts_hold_the_figures_and_leave_out_what_is_not_defined() -> None:
 
     points = [ThresholdPoint(0.1, figures[4], figures[1]), ThresholdPoint(0.2, figures[3], figures[2])]
     (chart,) = routing_charts(RoutingCurve(points, ThresholdPoint(0.0, NO, NO)))
-    assert [(point.x, point.y) for one in chart.series for point in one.points] == [(0.1, 0.4), (0.2, 0.3)]
+    assert [(point.x, point.y) for series in chart.series for point in series.points] == [(0.1, 0.4), (0.2, 0.3)]
 
     (scores,) = score_charts({"one": compute_scores([Counts(1, 1, 0)]), "nothing": compute_scores([])})
     assert [(point.x, point.y) for point in scores.series[0].points] == [(0, 0.5), (1, 1), (2, pytest.approx(2 / 3))]
@@ -88,15 +88,15 @@ async def test_retrieval_and_routing_are_drawn(
     deployment: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {"animals": ("owl", "fox", "bear"), "tools": ("saw", "drill", "plane")}
-    corpus, found, routed = tmp_path / "corpus.jsonl", tmp_path / "found.jsonl", tmp_path / "routed.jsonl"
+    corpus, path, routed = tmp_path / "corpus.jsonl", tmp_path / "found.jsonl", tmp_path / "routed.jsonl"
     every = [(source, name) for source, them in names.items() for name in them]
     corpus.write_text(
-        "\n".join(json.dumps({"id": one, "text": f"The {one} of the {of}.", "source": of}) for of, one in every)
+        "\n".join(json.dumps({"id": text, "text": f"The {text} of the {of}.", "source": of}) for of, text in every)
     )
-    found.write_text("\n".join(json.dumps({"id": one, "question": one, "relevant": [one]}) for _, one in every))
-    routed.write_text("\n".join(json.dumps({"id": one, "question": one, "agents": [of]}) for of, one in every))
+    path.write_text("\n".join(json.dumps({"id": text, "question": text, "relevant": [text]}) for _, text in every))
+    routed.write_text("\n".join(json.dumps({"id": text, "question": text, "agents": [of]}) for of, text in every))
     plots = (tmp_path / "found.png", tmp_path / "routed.png")
-    await retrieval(deployment, found, corpus, fit=False, as_json=True, plot=plots[0])
+    await retrieval(deployment, path, corpus, fit=False, as_json=True, plot=plots[0])
     await routing(deployment, routed, corpus, fit=False, as_json=True, plot=plots[1])
     assert all(set(COLOURS[:2]) <= colours(plot) for plot in plots)
     assert "curves" not in capsys.readouterr().out
@@ -117,9 +117,9 @@ async def test_citations_are_drawn(deployment: Settings, tmp_path: Path, capsys:
     data.write_text(json.dumps(case | {"passages": passages}), "utf-8")
     await citations(deployment, data, as_json=True, plot=tmp_path / "citations.png")
     assert set(COLOURS[:4]) <= colours(tmp_path / "citations.png")
-    told = capsys.readouterr()
-    assert json.loads(told.out)["kind"] == "citations"
-    assert told.err == f"the picture is in {tmp_path / 'citations.png'}\n"
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["kind"] == "citations"
+    assert captured.err == f"the picture is in {tmp_path / 'citations.png'}\n"
 
 
 async def test_nothing_is_measured_for_a_plot_that_cannot_be_written(deployment: Settings, tmp_path: Path) -> None:
@@ -130,5 +130,5 @@ async def test_nothing_is_measured_for_a_plot_that_cannot_be_written(deployment:
 
 @pytest.mark.parametrize("kind", ["retrieval", "routing", "gate", "citations"])
 def test_every_kind_takes_the_option(tmp_path: Path, kind: str) -> None:
-    told = Deployment(tmp_path, {}).call("eval", kind, "data.jsonl", "--plot", "plot.pdf", code=2).stderr
-    assert "--plot writes PNG: let plot.pdf end in .png" in told
+    output = Deployment(tmp_path, {}).call("eval", kind, "data.jsonl", "--plot", "plot.pdf", code=2).stderr
+    assert "--plot writes PNG: let plot.pdf end in .png" in output

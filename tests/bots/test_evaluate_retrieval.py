@@ -79,12 +79,12 @@ def test_retrieval_on_a_corpus(deployment: Deployment, corpus: str, tmp_path: Pa
     assert rule["measures"]["hit@1"]["low"] < 17 / 18 < rule["measures"]["hit@1"]["high"]
     assert not (tmp_path / "data" / "passages").exists(), "nothing of a corpus stays"
 
-    shown = deployment.call("eval", "retrieval", data, "--corpus", corpus).stdout.splitlines()
-    assert shown[0].startswith("18 cases")
-    assert shown[1].startswith("1 relevant documents are not in the knowledge")
-    assert shown[2].split("  ")[-1].strip() == "rule (1 changed)"
-    assert [line.split()[0] for line in shown[3:11]] == list(raw["measures"])
-    assert shown[-1].startswith("rule against raw: nDCG@10 +0.0")
+    lines = deployment.call("eval", "retrieval", data, "--corpus", corpus).stdout.splitlines()
+    assert lines[0].startswith("18 cases")
+    assert lines[1].startswith("1 relevant documents are not in the knowledge")
+    assert lines[2].split("  ")[-1].strip() == "rule (1 changed)"
+    assert [line.split()[0] for line in lines[3:11]] == list(raw["measures"])
+    assert lines[-1].startswith("rule against raw: nDCG@10 +0.0")
 
 
 def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deploymen
     open_to_all = ("--set", "knowledge.routing.threshold=-1")
     measured = deployment.json("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all)
     assert (measured["kind"], measured["cases"], measured["agents"]) == ("routing", 21, 2)
-    ways = {way: one["measures"] for way, one in measured["ways"].items()}
+    ways = {way: entry["measures"] for way, entry in measured["ways"].items()}
     assert set(ways) == {"raw", "rule"}
     assert ways["rule"]["coverage"]["value"] == 1
     assert ways["rule"]["saved"]["value"] == 0, "both agents are asked every time"
@@ -105,15 +105,17 @@ def test_routing_on_a_corpus_with_a_fit_that_can_be_pasted(deployment: Deploymen
     assert fitted["saved"]["fitted"]["value"] > 0.3, "most questions go to one agent, or to none"
     assert fitted["accuracy"]["difference"]["value"] > 0
 
-    shown = deployment.call("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all).stdout
-    assert "saved" in shown
+    output = deployment.call("eval", "routing", data, "--corpus", corpus, "--fit", *open_to_all).stdout
+    assert "saved" in output
     pasted = tmp_path / "pasted.yaml"
-    pasted.write_text(shown.split("# Fitted to all questions:\n")[1], "utf-8")
+    pasted.write_text(output.split("# Fitted to all questions:\n")[1], "utf-8")
     mine = tmp_path / "mine.yaml"
     mine.write_text("sources: {animals: {kind: files, path: .}, tools: {kind: files, path: .}}", "utf-8")
     settings = load_settings([mine, pasted], (), {})
     assert settings.knowledge.routing.threshold == fitted["threshold"]
-    assert {name: one.scale for name, one in settings.retrieval_agents().items()} == fitted["scales"]
+    assert {name: agent_settings.scale for name, agent_settings in settings.retrieval_agents().items()} == fitted[
+        "scales"
+    ]
 
 
 def test_the_weight_of_meaning_is_fitted(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
@@ -125,16 +127,16 @@ def test_the_weight_of_meaning_is_fitted(deployment: Deployment, corpus: str, tm
     assert 0 <= fitted["alpha"] <= 1
     assert set(fitted["nDCG@10"]) == {"configured", "fitted", "difference"}
     worse = ("--set", "knowledge.search.alpha=0", "--set", "knowledge.search.kind_weights.text=0.9")
-    told = deployment.call("eval", "retrieval", data, "--corpus", corpus, "--fit", *worse).stdout
-    assert "knowledge:\n  search:\n    alpha: " in told
+    output = deployment.call("eval", "retrieval", data, "--corpus", corpus, "--fit", *worse).stdout
+    assert "knowledge:\n  search:\n    alpha: " in output
 
 
 async def test_the_models_rewrite_is_measured_too(deployment: Deployment, corpus: str, tmp_path: Path) -> None:
     data = write(tmp_path / "data.jsonl", questions("relevant"))
     async with ScriptedPeer(rewrite="otter\n") as peer:
         deployment.settings["models"] = {"main": {"base_url": peer.base_url, "model": "test-model"}}
-        done = await asyncio.to_thread(deployment.json, "eval", "retrieval", data, "--corpus", corpus)
-    ways = done["ways"]
+        thread = await asyncio.to_thread(deployment.json, "eval", "retrieval", data, "--corpus", corpus)
+    ways = thread["ways"]
     assert set(ways) == {"raw", "rule", "model"}
     assert ways["model"]["changed"] == 1
     assert ways["model"]["measures"]["hit@1"]["value"] == 1
@@ -158,9 +160,9 @@ def test_the_configured_knowledge_is_measured_without_its_live_sources(deploymen
     routed = write(tmp_path / "routed.jsonl", [{"id": "1", "question": "the owl", "agents": ["docs"]}])
     assert deployment.json("eval", "routing", routed)["agents"] == 1
     unknown = write(tmp_path / "unknown.jsonl", [{"id": "1", "question": "the owl", "agents": ["live", "nobody"]}])
-    told = deployment.call("eval", "routing", unknown, code=2).stderr
-    assert "live, nobody" in told
-    assert "docs" in told
+    output = deployment.call("eval", "routing", unknown, code=2).stderr
+    assert "live, nobody" in output
+    assert "docs" in output
 
 
 def test_bad_data_is_refused_before_anything_is_opened(deployment: Deployment, corpus: str, tmp_path: Path) -> None:

@@ -25,17 +25,17 @@ def deployment(tmp_path: Path) -> Deployment:
         },
         "knowledge": {"routing": {"agents": 1}, "search": {"kind_weights": {"code": 0.5}}},
     }
-    made = Deployment(tmp_path, settings)
-    made.call("ingest")
-    return made
+    created = Deployment(tmp_path, settings)
+    created.call("ingest")
+    return created
 
 
 def test_every_score_adds_up(deployment: Deployment) -> None:
     plain = deployment.json("search", "default port of the server")
-    told = deployment.json("search", "default port of the server", "--explain")
-    assert {key: told[key] for key in plain} == plain, "it explains, and changes nothing"
-    assert set(told) - set(plain) == {"routing", "scores"}
-    routing = told["routing"]
+    body = deployment.json("search", "default port of the server", "--explain")
+    assert {key: body[key] for key in plain} == plain, "it explains, and changes nothing"
+    assert set(body) - set(plain) == {"routing", "scores"}
+    routing = body["routing"]
     assert (routing["by"], routing["limit"], routing["threshold"]) == ("vectors", 1, 0.0)
     developer, gardener = routing["agents"]
     assert (developer["name"], developer["asked"]) == ("developer", True)
@@ -47,8 +47,8 @@ def test_every_score_adds_up(deployment: Deployment) -> None:
     assert gardener["mix_in"] is gardener["mix_in_part"] is gardener["matched"] is None
     assert gardener["score"] == pytest.approx(gardener["centroid"] * 0.5, abs=2e-4)
 
-    assert [one["passage_id"] for one in told["scores"]] == [one["passage_id"] for one in plain["passages"]]
-    code = next(one for one in told["scores"] if one["kind"] == "python")
+    assert [score["passage_id"] for score in body["scores"]] == [passage["passage_id"] for passage in plain["passages"]]
+    code = next(score for score in body["scores"] if score["kind"] == "python")
     assert code["kind_weight"] == 0.5
     assert code["score"] == pytest.approx(code["fused"] * 0.5, abs=2e-4)
     assert -1 <= code["similarity"] <= 1
@@ -65,23 +65,23 @@ def test_the_tables_stand_below_each_other(deployment: Deployment) -> None:
     assert lines[4].endswith("no")
     assert len({len(line) for line in lines[2:5]}) == 1
     assert lines[6] == "developer: best of the mix-in (description, weight 1): ports, servers and keys"
-    found = next(line for line in lines if line.startswith("rocket: rocket/server.py:"))
-    assert "python x0.5" in found
+    text = next(line for line in lines if line.startswith("rocket: rocket/server.py:"))
+    assert "python x0.5" in text
 
 
 def test_words_and_the_option_route_too(deployment: Deployment) -> None:
     # The built-in model does not know Chinese.
     assert deployment.json("search", "默认端口是什么", "--explain")["routing"]["by"] == "words"
-    told = deployment.json("search", "default port", "--explain", "--agent", "gardener")
-    assert told["routing"]["by"] == "option"
-    assert [one["name"] for one in told["routing"]["agents"] if one["asked"]] == ["gardener"]
+    body = deployment.json("search", "default port", "--explain", "--agent", "gardener")
+    assert body["routing"]["by"] == "option"
+    assert [agent["name"] for agent in body["routing"]["agents"] if agent["asked"]] == ["gardener"]
 
 
 def test_a_threshold_routes_nowhere_and_the_answer_says_so(deployment: Deployment) -> None:
     high = ("--set", "knowledge.routing.threshold=0.9")
-    told = deployment.json("search", "default port of the server", "--explain", *high)
-    assert (told["agents"], told["passages"], told["scores"]) == ([], [], [])
-    assert all(not one["asked"] and one["score"] is not None for one in told["routing"]["agents"])
+    body = deployment.json("search", "default port of the server", "--explain", *high)
+    assert (body["agents"], body["passages"], body["scores"]) == ([], [], [])
+    assert all(not agent["asked"] and agent["score"] is not None for agent in body["routing"]["agents"])
     assert "nothing is found" in deployment.call("search", "default port", "--explain", *high).stdout
     answered = json.loads(deployment.call("ask", "default port of the server", "--json", *high).stdout)
     assert (answered["agents"], answered["passages"], answered["citations"]) == ([], [], [])

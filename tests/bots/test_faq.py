@@ -50,18 +50,18 @@ def test_nothing_was_taught_yet(deployment: Deployment) -> None:
 def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(deployment: Deployment) -> None:
     began = datetime.now(UTC)
     teach(deployment)
-    shown = deployment.call("faq", "list").output
-    assert QUESTION in shown
-    assert "\x1b" not in shown
+    output = deployment.call("faq", "list").output
+    assert QUESTION in output
+    assert "\x1b" not in output
     deployment.call("ingest")
     assert "hamster" not in json.dumps(deployment.json("ask", QUESTION)["passages"])
     assert deployment.json("faq", "approve", "1")["state"] == "approved"
     assert deployment.json("faq", "reject", "2")["reviewer"] == "the operator"
     assert "There is no answer 3" in deployment.call("faq", "reject", "3", code=2).stderr
     deployment.call("ingest")
-    found = deployment.json("ask", QUESTION)
-    assert "oats" in found["answer"]
-    [cited] = [one for one in found["citations"] if one["source"] == "people"]
+    body = deployment.json("ask", QUESTION)
+    assert "oats" in body["answer"]
+    [cited] = [citation for citation in body["citations"] if citation["source"] == "people"]
     assert cited["title"] == QUESTION
     days = {f"{day:%Y-%m-%d}" for day in (began, datetime.now(UTC))}
     assert cited["path"] in {f"answer 1, approved by the operator on {day}" for day in days}
@@ -70,5 +70,5 @@ def test_only_what_was_approved_is_answered_from_and_cited_with_who_did_that(dep
     deployment.call("faq", "reject", "1")
     deployment.call("ingest")
     assert "oats" not in deployment.json("ask", QUESTION)["answer"], "what is rejected later leaves again"
-    states = [one["state"] for one in deployment.json("faq", "list", "--state", "all")["answers"]]
+    states = [answer["state"] for answer in deployment.json("faq", "list", "--state", "all")["answers"]]
     assert states == ["rejected", "rejected"]

@@ -108,7 +108,7 @@ async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Pa
             telegram_settings(telegram, folder), JournalOffsets(journal, "telegram:42"), TELEGRAM_PACE
         )
         chat = f"telegram:{GROUP}"
-        found = Network(adapter, chat, lambda: [(m.html, m.reply_to) for m in telegram.messages(GROUP)], telegram)
+        result = Network(adapter, chat, lambda: [(m.html, m.reply_to) for m in telegram.messages(GROUP)], telegram)
         # A group exists once somebody has spoken there.
         telegram.say(GROUP, "good morning")
     elif name == "discord":
@@ -117,7 +117,7 @@ async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Pa
         adapter = DiscordAdapter(
             discord_helpers.settings(discord, folder), JournalPositions(journal, "discord"), discord_helpers.PACE
         )
-        found = Network(
+        result = Network(
             adapter, f"discord:{room}", lambda: [(m.content, m.reply_to) for m in discord.messages(room)], discord
         )
     elif name == "slack":
@@ -126,19 +126,19 @@ async def network(name: str, stack: AsyncExitStack, journal: Journal, folder: Pa
             slack_helpers.settings(slack, folder), slack_helpers.Threads().answered_in, slack_helpers.PACE
         )
         slack.say("C1", "good morning")
-        found = Network(adapter, "slack:C1", lambda: [(m.text, m.thread_ts) for m in slack.messages("C1")], slack)
+        result = Network(adapter, "slack:C1", lambda: [(m.text, m.thread_ts) for m in slack.messages("C1")], slack)
     else:
         callback = await stack.enter_async_context(CallbackPeer())
         adapter = HttpAdapter(http_settings(callback, folder), QUICK)
-        found = Network(
+        result = Network(
             adapter,
             "http:room",
-            lambda: [(one["text"], one["event_id"] + one["thread"]) for one in callback.of("final")],
+            lambda: [(message["text"], message["event_id"] + message["thread"]) for message in callback.of("final")],
             callback,
         )
     await adapter.open()
     stack.push_async_callback(adapter.close)
-    return found
+    return result
 
 
 @dataclass
@@ -185,7 +185,7 @@ def log() -> Iterator[io.StringIO]:
 
 
 def events(log: io.StringIO, name: str) -> list[dict[str, Any]]:
-    return [one for one in map(json.loads, log.getvalue().splitlines()) if one["event"] == name]
+    return [record for record in map(json.loads, log.getvalue().splitlines()) if record["event"] == name]
 
 
 def following(web: WebPeer, chat: str, path: str = "/feed", **changes: object) -> Settings:
@@ -224,11 +224,11 @@ async def followed(
 
 async def looked(journal: Journal, times: int = 2) -> None:
     """Wait for so many looks that worked, beginning from now."""
-    seen: set[float] = set()
+    observed: set[float] = set()
     async with asyncio.timeout(30):
-        while len(seen) <= times:
+        while len(observed) <= times:
             async with journal.database.connect() as connection:
-                seen.update(await connection.scalars(select(feeds.c.looked_at)))
+                observed.update(await connection.scalars(select(feeds.c.looked_at)))
             await asyncio.sleep(0.005)
 
 
@@ -280,24 +280,24 @@ async def test_a_new_entry_is_commented_on_once(
     await forget_entries(journal, newest=1)
     async with followed(configuration, place, journal) as again:
         assert again.asked == []
-    ((shown, reply_to),) = place.shown()
+    ((output, reply_to),) = place.shown()
     assert not reply_to
-    plain = shown.replace("\u2060", "")
+    plain = output.replace("\u2060", "")
     assert "us" in plain.partition("Gold, at last!")[0]
     assert "games.example.org/2?a=1" in plain
     # Nobody is rung by a title, and its number is no citation.
-    assert "@everyone" not in shown
+    assert "@everyone" not in output
     assert "final" not in plain.partition("Gold, at last!")[0]
     if name == "discord":
         assert place.peer.rung == []
-        assert "\\*us\\*" in shown
-        assert "(<https://games.example.org/2?a=1&copy=2>)" in shown
+        assert "\\*us\\*" in output
+        assert "(<https://games.example.org/2?a=1&copy=2>)" in output
     elif name == "telegram":
         assert plain.startswith(
             '<b><a href="https://games.example.org/2?a=1&amp;copy=2">Gold [1] for *us*, @everyone &amp; '
         )
     elif name == "slack":
-        assert "<https://games.example.org/2?a=1&amp;copy=2|" in shown
+        assert "<https://games.example.org/2?a=1&amp;copy=2|" in output
     else:
         assert place.peer.of("final")[0]["chat"] == "room"
         assert "bot_replies_below" not in place.peer.of("final")[0]
@@ -320,9 +320,9 @@ async def test_several_new_entries_are_each_commented_on_within_the_hourly_rate(
     place = await network("http", stack, journal, tmp_path)
     async with followed(following(web, place.chat, per_hour=3), place, journal):
         web.pages["/feed"] = rss(*(Item(number) for number in range(6, -1, -1)))
-        found = await outcomes(journal, 5)
-    assert sorted(state for state, _ in found.values()) == ["answered"] * 3 + ["silent"] * 2
-    assert all("auto_comment.per_hour" in reason for state, reason in found.values() if state == "silent")
+        results = await outcomes(journal, 5)
+    assert sorted(state for state, _ in results.values()) == ["answered"] * 3 + ["silent"] * 2
+    assert all("auto_comment.per_hour" in reason for state, reason in results.values() if state == "silent")
     assert len(place.shown()) == 3
 
 
@@ -334,14 +334,14 @@ async def test_the_rules_for_posts_hold_for_entries(
         following(web, place.chat, include=["boxing", "won the final"], exclude=["Advert"]), place, journal
     ):
         web.pages["/feed"] = rss(Item(5, "Advert"), Item(4, "Rowing", "Third."), Item(3), Item(1), Item(0))
-        found = await outcomes(journal, 3)
-    assert {title: state for title, (state, _) in found.items()} == {
+        results = await outcomes(journal, 3)
+    assert {title: state for title, (state, _) in results.items()} == {
         "Advert": "silent",
         "Rowing": "silent",
         "Diving, day 3": "answered",
     }
-    assert "auto_comment.exclude" in found["Advert"][1]
-    assert "auto_comment.include" in found["Rowing"][1]
+    assert "auto_comment.exclude" in results["Advert"][1]
+    assert "auto_comment.include" in results["Rowing"][1]
 
 
 async def test_at_night_nothing_is_said(web: WebPeer, journal: Journal, stack: AsyncExitStack, tmp_path: Path) -> None:
@@ -350,8 +350,8 @@ async def test_at_night_nothing_is_said(web: WebPeer, journal: Journal, stack: A
     hours = "-".join(time.strftime("%H:%M", time.localtime(now + away)) for away in (-3600, 3600))
     async with followed(following(web, place.chat, quiet_hours=hours), place, journal):
         web.pages["/feed"] = rss(Item(2), Item(1))
-        found = await outcomes(journal, 1)
-    assert found == {"Diving, day 2": ("silent", f"quiet hours ({hours})")}
+        results = await outcomes(journal, 1)
+    assert results == {"Diving, day 2": ("silent", f"quiet hours ({hours})")}
     assert place.shown() == []
 
 
@@ -365,12 +365,12 @@ async def test_what_came_while_nobody_looked_is_left_alone(
     await looked_ago(journal, 60)
     web.pages["/feed"] = rss(Item(4, age_s=1), Item(3, age_s=45), Item(2), Item(1), Item(0))
     async with followed(configuration, place, journal):
-        found = await outcomes(journal, 3)
-    assert found["Diving, day 2"][1] == SkipReason.ENTRY_TOO_OLD.text
+        results = await outcomes(journal, 3)
+    assert results["Diving, day 2"][1] == SkipReason.ENTRY_TOO_OLD.text
     # Only its date can say that an entry has just come.
-    assert found["Diving, day 4"] == ("answered", "")
+    assert results["Diving, day 4"] == ("answered", "")
     for title in ("Diving, day 3", "Diving, day 2"):
-        assert found[title] == ("silent", "too old to be answered: the entry came while nobody looked at the feed")
+        assert results[title] == ("silent", "too old to be answered: the entry came while nobody looked at the feed")
     assert len(place.shown()) == 1
 
 
@@ -412,8 +412,8 @@ async def test_an_entry_in_hand_at_a_stop_is_commented_on_by_the_next_start(
     assert await intake.drain(0) == 1
     async with followed(configuration, place, journal):
         assert await outcomes(journal, 1) == {"Diving, day 2": ("answered", "")}
-    ((shown, _),) = place.shown()
-    assert shown.startswith("**[Diving, day 2](<https://games.example.org/2?a=1\\&copy=2>)**\n\nGold, at last!")
+    ((output, _),) = place.shown()
+    assert output.startswith("**[Diving, day 2](<https://games.example.org/2?a=1\\&copy=2>)**\n\nGold, at last!")
 
 
 async def test_the_deadline_counts_from_the_first_look(
@@ -433,10 +433,10 @@ async def test_the_deadline_counts_from_the_first_look(
     task = asyncio.create_task(follower.listen(intake.handler_for(place.adapter)))
     await looked(journal)
     web.pages["/feed"] = rss(Item(2, age_s=-60), Item(1), Item(0))
-    found = await outcomes(journal, 1)
+    results = await outcomes(journal, 1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert found["Diving, day 2"] == ("silent", "not done within 0.2 s from the post (auto_comment.deadline_s)")
+    assert results["Diving, day 2"] == ("silent", "not done within 0.2 s from the post (auto_comment.deadline_s)")
     assert place.shown() == []
 
 
@@ -449,13 +449,13 @@ async def test_a_broken_feed_is_told_once_and_stops_no_other(
     both = {"games": {**feed, "url": web.url("/feed")}, "other": {**feed, "url": web.url("/other")}}
     async with followed(settings(auto_comment={"feeds": both, "deadline_s": 30}), place, journal, wanted=4):
         await until(lambda: events(log, "feed.not_read"))
-        assert [one["feed"] for one in events(log, "feed.not_read")] == ["other"]
+        assert [entry["feed"] for entry in events(log, "feed.not_read")] == ["other"]
         web.pages["/feed"] = rss(Item(2), Item(1), Item(0))
         await until(place.shown)
         web.pages["/other"] = rss(Item(7))
         await until(lambda: events(log, "feed.read_again"))
-    (told,) = events(log, "feed.not_read")
-    assert "no feed that can be read" in told["error"]
+    (data,) = events(log, "feed.not_read")
+    assert "no feed that can be read" in data["error"]
     # Its first look that worked came after the outage.
     assert list(await outcomes(journal)) == ["Diving, day 2"]
 
@@ -530,9 +530,9 @@ async def test_a_busy_server_says_for_how_long(web: WebPeer, said: str, least: f
     if said == "in ten minutes":
         said = formatdate(time.time() + 600, usegmt=True)
     web.pages["/feed"] = Page("", 429, {"Retry-After": said})
-    with pytest.raises(FeedRateLimited, match="status 429") as told:
+    with pytest.raises(FeedRateLimited, match="status 429") as error_info:
         await poll_feed(web.url("/feed"), ["127.0.0.1"])
-    assert least <= told.value.wait_s <= most
+    assert least <= error_info.value.wait_s <= most
 
 
 async def test_a_busy_server_is_left_alone(
@@ -542,9 +542,9 @@ async def test_a_busy_server_is_left_alone(
     async with followed(following(web, place.chat), place, journal):
         web.pages["/feed"] = Page("", 503, {"Retry-After": "60"})
         await until(lambda: events(log, "feed.not_read"))
-        asked = len(web.requests)
+        request_count = len(web.requests)
         await asyncio.sleep(6 * MINUTE_S)
-        assert len(web.requests) == asked
+        assert len(web.requests) == request_count
 
 
 async def test_entries_are_read_as_plain_text(web: WebPeer) -> None:
@@ -583,15 +583,15 @@ async def test_a_reply_to_the_comment_goes_on_about_the_entry(
         intake = make_processor(settings(), journal, writer)
         listening = asyncio.create_task(place.adapter.listen(intake.handler_for(place.adapter)))
         await place.adapter.ready.wait()
-        shown = place.peer._given[place.peer.keys[0]]
-        said = event("9", chat="room", kind="comment", reply_to=shown, text="Who came second?")
-        assert (await place.peer.send(place.adapter.port, said))[0] == 202
+        output = place.peer._given[place.peer.keys[0]]
+        message = event("9", chat="room", kind="comment", reply_to=output, text="Who came second?")
+        assert (await place.peer.send(place.adapter.port, message))[0] == 202
         await until(lambda: len(writer.asked) == 2)
         assert await intake.drain(30) == 0
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-    told = [turn.text for turn in writer.asked[1].history]
-    assert told == ["Diving, day 2\n\nThe pair from Brazil won the final.", GOOD.text]
+    texts = [turn.text for turn in writer.asked[1].history]
+    assert texts == ["Diving, day 2\n\nThe pair from Brazil won the final.", GOOD.text]
 
 
 def test_what_has_left_a_feed_stays_known_for_a_while() -> None:
@@ -634,13 +634,13 @@ async def test_a_chat_that_no_bot_writes_to_is_a_fault_of_the_configuration(
         auto_comment={"feeds": {"games": feed}},
         bots={"support": {"telegram": {"token": {"env": "NO_SUCH_TOKEN"}}}},
     )
-    (finding,) = [one for one in await check(configuration, live=False) if one.subject == "auto_comment.feeds.games"]
+    (finding,) = [item for item in await check(configuration, live=False) if item.subject == "auto_comment.feeds.games"]
     assert finding.level == "error"
     if told:
         assert told in finding.text
-        with pytest.raises(UsageError) as fault:
+        with pytest.raises(UsageError) as error_info:
             make_feed_followers(configuration, (), journal)
-        assert told in str(fault.value)
+        assert told in str(error_info.value)
     else:
         assert find_misplaced_feeds(configuration) == {}
         assert "private address" in finding.text
@@ -681,11 +681,11 @@ async def test_check_asks_for_the_feeds_only_when_told_to(tmp_path: Path, web: W
 
     async def found(*, live: bool) -> list[tuple[str, str]]:
         findings = await check(configuration, live=live)
-        return [(one.level, one.text) for one in findings if one.subject == "auto_comment.feeds.games"]
+        return [(finding.level, finding.text) for finding in findings if finding.subject == "auto_comment.feeds.games"]
 
-    ((level, told),) = await found(live=False)
+    ((level, output),) = await found(live=False)
     assert (level, web.requests) == ("ok", [])
-    assert "for http:room" in told
+    assert "for http:room" in output
     assert (await found(live=True))[1] == ("ok", f"{web.url('/feed')}: 2 entries")
     web.pages["/feed"] = Page("<html>")
     assert (await found(live=True))[1][0] == "error"
@@ -720,9 +720,9 @@ async def test_the_daemon_follows_feeds_and_a_dry_run_posts_nothing(
         assert "rotate_keys" in withheld(log)[0]["text"]
         assert telegram.messages(GROUP) == []
         async with daemon(deployment, dry=False):
-            shown = await telegram.wait_for_reply(GROUP, 30, containing="rotate_keys")
-        assert "How do I change the signing key?" in shown.text
-        assert shown.reply_to is None
+            message = await telegram.wait_for_reply(GROUP, 30, containing="rotate_keys")
+        assert "How do I change the signing key?" in message.text
+        assert message.reply_to is None
         discord = deployment.settings["auto_comment"]["feeds"]["games"] | {"chat": "discord:5"}
         deployment.settings["auto_comment"]["feeds"]["games"] = discord
         with pytest.raises(UsageError, match="there is no discord bot"):

@@ -82,10 +82,10 @@ async def open_journal(folder: Path, heard: OutcomePrinter | None = None) -> Asy
 async def test_the_bot_is_silent_until_it_is_meant(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     await played(whole, f"Ben: {QUESTION}", f"@kimas {QUESTION}", f"Ben: {QUESTION} @kimas")
-    shown = capsys.readouterr().out
-    assert shown.count("(silent: the bot was not addressed)") == 1
-    assert shown.count("kimas:") == 2
-    assert "rotate" in shown.partition("kimas:")[2]
+    output = capsys.readouterr().out
+    assert output.count("(silent: the bot was not addressed)") == 1
+    assert output.count("kimas:") == 2
+    assert "rotate" in output.partition("kimas:")[2]
     with closing(sqlite3.connect(whole.data_dir / "journal.db")) as connection:
         assert connection.execute("SELECT count(*) FROM messages").fetchone() == (0,), "nothing of it is kept"
 
@@ -93,9 +93,10 @@ async def test_the_bot_is_silent_until_it_is_meant(whole: Settings, capsys: pyte
 async def test_commands_hold_for_the_next_line(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     await played(whole, "Ben: /pause", "/pause", f"@kimas {QUESTION}", "/resume", f"@kimas {QUESTION}")
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     refused, paused, silent, resumed, answered = (
-        shown.index(one) for one in ("Only those who", "I am silent in", "(silent: console:group is", "I speak", "[1]")
+        output.index(text)
+        for text in ("Only those who", "I am silent in", "(silent: console:group is", "I speak", "[1]")
     )
     assert refused < paused < silent < resumed < answered
 
@@ -105,9 +106,9 @@ async def test_in_auto_it_speaks_unasked_where_it_knows_and_nobody_else_is_meant
 ) -> None:
     capsys.readouterr()
     await played(whole, "/mode auto", "Ben: I am off to lunch.", f"Cleo: {QUESTION}")
-    shown = capsys.readouterr().out
-    assert "(silent: " in shown
-    assert "rotate" in shown.rpartition("kimas:")[2]
+    output = capsys.readouterr().out
+    assert "(silent: " in output
+    assert "rotate" in output.rpartition("kimas:")[2]
 
 
 async def test_somebody_trusted_teaches_by_replying(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,10 +116,10 @@ async def test_somebody_trusted_teaches_by_replying(whole: Settings, capsys: pyt
     await played(
         whole, "Ben: Which colour is it?", "Cleo: ^ Green, a dark one.", "Cleo: ^ /learn", "Ben: ^ /learn", "/faq"
     )
-    shown = capsys.readouterr().out
-    assert "kept as an answer to be reviewed" in shown
-    assert "Only those who are trusted" in shown
-    assert "Green, a dark one." in shown.rpartition("kimas:")[2]
+    output = capsys.readouterr().out
+    assert "kept as an answer to be reviewed" in output
+    assert "Only those who are trusted" in output
+    assert "Green, a dark one." in output.rpartition("kimas:")[2]
 
 
 async def test_people_say_what_an_answer_is_worth(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,9 +129,9 @@ async def test_people_say_what_an_answer_is_worth(whole: Settings, capsys: pytes
         *("Ben: /good", f"Ben: @kimas {QUESTION}", "Ben: /good", "Cleo: /bad", "Cleo: /bad outdated", "Cleo: /bad so"),
         *("Cleo: /again", "Ben: ^ /again", "Robot (bot): /good", "Ben (alone): /good"),
     )
-    shown = capsys.readouterr().out
-    told = [line for line in shown.splitlines() if line.startswith(("(to ", "(ignored"))]
-    assert told == [
+    output = capsys.readouterr().out
+    lines = [line for line in output.splitlines() if line.startswith(("(to ", "(ignored"))]
+    assert lines == [
         f"(to Ben: {ENGLISH.unknown_answer})",
         f"(to Ben: {ENGLISH.rated_up.format(up=1, down=0)})",
         f"(to Cleo: {ENGLISH.rated_down.format(up=1, down=1)} {ENGLISH.ask_reason})",
@@ -141,9 +142,9 @@ async def test_people_say_what_an_answer_is_worth(whole: Settings, capsys: pytes
         "(ignored: written by a bot)",
         f"(to Ben: {ENGLISH.unknown_answer})",
     ]
-    assert shown.count("/good: 👍 · /bad: 👎") == 2, "below both answers"
-    assert "/bad outdated: Outdated · " in shown
-    assert "(silent: " not in shown, "what was told is no silence"
+    assert output.count("/good: 👍 · /bad: 👎") == 2, "below both answers"
+    assert "/bad outdated: Outdated · " in output
+    assert "(silent: " not in output, "what was told is no silence"
 
 
 async def test_a_reply_says_where_it_stands(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,8 +152,8 @@ async def test_a_reply_says_where_it_stands(whole: Settings, capsys: pytest.Capt
     await played(
         whole, f"Ben (in release): @kimas {QUESTION}", f"Cleo (in release): {QUESTION}", f"Ben (alone): {QUESTION}"
     )
-    shown = capsys.readouterr().out
-    assert [line for line in shown.splitlines() if line.startswith("kimas")] == [
+    output = capsys.readouterr().out
+    assert [line for line in output.splitlines() if line.startswith("kimas")] == [
         *("kimas (in release):", "kimas (in release):", "kimas (alone with Ben):")
     ]
 
@@ -163,9 +164,9 @@ async def test_a_private_talk_is_closed_where_the_configuration_says_so(
     capsys.readouterr()
     closed = whole.model_copy(update={"gate": whole.gate.model_copy(update={"private": False})})
     await played(closed, f"Ben (alone): {QUESTION}")
-    shown = capsys.readouterr().out
-    assert "gate.private" in shown.partition("(silent: ")[2]
-    assert "kimas (" not in shown
+    output = capsys.readouterr().out
+    assert "gate.private" in output.partition("(silent: ")[2]
+    assert "kimas (" not in output
 
 
 async def test_a_call_names_who_is_configured(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,9 +174,9 @@ async def test_a_call_names_who_is_configured(whole: Settings, capsys: pytest.Ca
     people = ("telegram:@nobody", "console:cleo")
     called = whole.model_copy(update={"handoff": whole.handoff.model_copy(update={"people": people})})
     await played(called, "Ben (in release): Who knows the colour?", "Ben (in release): ^ /escalate")
-    shown = capsys.readouterr().out
-    assert "@cleo\nBen could use your help here." in shown
-    assert "nobody" not in shown
+    output = capsys.readouterr().out
+    assert "@cleo\nBen could use your help here." in output
+    assert "nobody" not in output
 
 
 async def test_with_a_folder_the_next_play_goes_on(
@@ -190,12 +191,12 @@ async def test_with_a_folder_the_next_play_goes_on(
     await played(whole, f"Ben (in release): @kimas {QUESTION}", folder=folder)
     assert "kimas (in release):" in capsys.readouterr().out
     await played(whole, "Ben (in release): How do I revoke a session?", folder=folder)
-    shown = capsys.readouterr().out
-    assert "kimas (in release):" in shown, "it goes on in the thread without a mention"
-    assert f"kept in {folder}." in shown
+    output = capsys.readouterr().out
+    assert "kimas (in release):" in output, "it goes on in the thread without a mention"
+    assert f"kept in {folder}." in output
     with closing(sqlite3.connect(folder / "group.db")) as connection:
         states = connection.execute("SELECT state FROM messages ORDER BY number").fetchall()
-    assert [one for (one,) in states] == ["answered", "silent", "silent", "answered", "answered", "answered"]
+    assert [item for (item,) in states] == ["answered", "silent", "silent", "answered", "answered", "answered"]
 
 
 async def test_a_folder_is_for_one_play_at_a_time(whole: Settings, tmp_path: Path) -> None:
@@ -230,15 +231,15 @@ async def test_what_is_not_answered_at_the_end_is_told_and_waits_for_the_next_pl
             "Cleo: /delete",
         )
         await played(waiting, *lines, folder=tmp_path, code=1)
-        shown = capsys.readouterr().out
-    told = [line for line in shown.splitlines() if line.startswith("(")]
-    assert told == [EDITED, f"({DELETED})", "(1 not answered: the play is over)"]
+        output = capsys.readouterr().out
+    messages = [line for line in output.splitlines() if line.startswith("(")]
+    assert messages == [EDITED, f"({DELETED})", "(1 not answered: the play is over)"]
     await played(whole, "Dan: Good morning.", folder=tmp_path)
     assert capsys.readouterr().out.count("kimas:") == 1
     with closing(sqlite3.connect(tmp_path / "group.db")) as connection:
-        found = connection.execute("SELECT author_id, text, state, reason FROM messages WHERE command = ''").fetchall()
-    assert found[0] == ("ben", "How do I rotate keys?", "answered", "")
-    assert found[1] == ("cleo", QUESTION, "silent", SkipReason.DELETED.text)
+        rows = connection.execute("SELECT author_id, text, state, reason FROM messages WHERE command = ''").fetchall()
+    assert rows[0] == ("ben", "How do I rotate keys?", "answered", "")
+    assert rows[1] == ("cleo", QUESTION, "silent", SkipReason.DELETED.text)
 
 
 async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,10 +257,10 @@ async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pyt
         assert await journal.complete_deleted(question.id)
         assert not await journal.complete_deleted(question.id)
         assert not await journal.get_pending("console"), "the second try goes with it"
-        shown = replace(question, id="shown")
-        await journal.record_message(shown)
-        await journal.mark_posting(shown)
-        await journal.mark_posted(shown, "9")
+        message = replace(question, id="shown")
+        await journal.record_message(message)
+        await journal.mark_posting(message)
+        await journal.mark_posted(message, "9")
         assert not await journal.complete_deleted("shown"), "its answer is there"
 
 
@@ -279,9 +280,9 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
 
         async def ask(*texts: str) -> None:
             for text in texts:
-                said = group.parse_line(f"Ben (alone): {text}")
-                assert isinstance(said, Message)
-                await receive(said)
+                line = group.parse_line(f"Ben (alone): {text}")
+                assert isinstance(line, Message)
+                await receive(line)
 
         await ask(*["How?"] * 6)
         assert await wait_until_idle(intake, 0.3) > 0, "in all that is too little"
@@ -295,11 +296,11 @@ async def test_questions_in_one_place_have_time_as_long_as_one_after_the_other_i
 async def test_the_sources_are_shown_as_they_stand(whole: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     await played(whole, "/sources", "/refresh", "/refresh", "/status")
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "kept elsewhere" not in shown
-    assert "in 1 document, refreshed" in shown, shown
-    assert "1 kept, all well" in shown
-    assert shown.count("I cannot refresh sources here: ") == 2
+    output = " ".join(capsys.readouterr().out.split())
+    assert "kept elsewhere" not in output
+    assert "in 1 document, refreshed" in output, output
+    assert "1 kept, all well" in output
+    assert output.count("I cannot refresh sources here: ") == 2
     with pytest.raises(UsageError, match="kimas sources pause NAME"):
         await ReadOnlySourceRefresher(whole).pause("docs")
 
@@ -309,8 +310,8 @@ async def test_a_name_is_not_the_owner_and_one_with_a_figure_may_look_after_it(
 ) -> None:
     capsys.readouterr()
     await played(whole, "Owner: /pause", "B42: /pause", "/admins add b42", "B42: /pause")
-    shown = capsys.readouterr().out
-    assert (shown.count("Only those who"), shown.count("I am silent in")) == (2, 1)
+    output = capsys.readouterr().out
+    assert (output.count("Only those who"), output.count("I am silent in")) == (2, 1)
 
 
 async def test_a_folder_in_place_of_the_journal_is_said(whole: Settings, tmp_path: Path) -> None:
@@ -323,16 +324,16 @@ async def test_a_folder_in_place_of_the_journal_is_said(whole: Settings, tmp_pat
 def test_without_a_standard_input_that_is_said(group: tuple[str, ...], tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(tmp_path)}}})
     command = ["sh", "-c", 'exec "$@" <&-', "sh", *deployment.command("chat", *group)]
-    done = subprocess.run(
+    result = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=deployment.variables()
     )
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-    assert "there is no standard input to read from" in done.stderr
+    assert (result.returncode, "Traceback" in result.stderr) == (2, False)
+    assert "there is no standard input to read from" in result.stderr
 
 
 def test_keep_belongs_to_a_group(whole: Settings, tmp_path: Path) -> None:
-    told = CliRunner().invoke(main, ["chat", "--keep", str(tmp_path)])
-    assert (told.exit_code, "--keep belongs to --group" in told.output) == (2, True)
+    result = CliRunner().invoke(main, ["chat", "--keep", str(tmp_path)])
+    assert (result.exit_code, "--keep belongs to --group" in result.output) == (2, True)
 
 
 def test_a_second_try_goes_with_its_question() -> None:

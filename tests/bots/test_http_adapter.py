@@ -107,8 +107,8 @@ UNSIGNED: list[tuple[dict[str, Any], str]] = [
 
 async def test_what_is_not_signed_now_by_the_secret_is_refused(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:
-        for given, reason in UNSIGNED:
-            status, body = await harness.peer.send(harness.adapter.port, event(), **given)
+        for values, reason in UNSIGNED:
+            status, body = await harness.peer.send(harness.adapter.port, event(), **values)
             assert (status, body["error"]) == (401, "unsigned")
             assert reason in body["reason"]
         assert harness.adapter.event_counts.total() == 0
@@ -146,17 +146,17 @@ MALFORMED: list[tuple[object, int, str]] = [
 async def test_malformed_events_are_refused_with_the_reason(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:
         for body, status, error in MALFORMED:
-            got, told = await harness.peer.send(harness.adapter.port, body)
-            assert (got, told["error"]) == (status, error), body
-            assert told["reason"]
+            got, data = await harness.peer.send(harness.adapter.port, body)
+            assert (got, data["error"]) == (status, error), body
+            assert data["reason"]
         # None of them stands in the way of the next one.
         assert await harness.send(event()) == [202]
 
 
 async def test_compressed_bodies_other_paths_and_health(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness, aiohttp.ClientSession() as session:
-        status, told = await harness.peer.send(harness.adapter.port, event(), headers={"Content-Encoding": "gzip"})
-        assert (status, told["error"]) in ((415, "encoded"), (400, "refused"))
+        status, data = await harness.peer.send(harness.adapter.port, event(), headers={"Content-Encoding": "gzip"})
+        assert (status, data["error"]) in ((415, "encoded"), (400, "refused"))
         base = f"http://127.0.0.1:{harness.adapter.port}"
         async with session.get(f"{base}/health") as answer:
             assert (answer.status, await answer.json()) == (200, {"state": "ready"})
@@ -181,20 +181,20 @@ async def test_an_edit_counts_before_the_answer_begins(tmp_path: Path) -> None:
         assert await harness.send(event("3", kind="edit", changes="2", text="What?")) == [202]
         edited.set()
         await harness.settled()
-        assert [one["text"] for one in harness.peer.of("final")] == ["0: How? [1]", "2: What? [1]"]
+        assert [message["text"] for message in harness.peer.of("final")] == ["0: How? [1]", "2: What? [1]"]
 
 
 async def test_a_deleted_question_gets_no_answer(tmp_path: Path) -> None:
-    asked, deleted = asyncio.Event(), asyncio.Event()
+    request, deleted = asyncio.Event(), asyncio.Event()
 
     async def patient(question: Question, sink: Sink) -> Reply:
-        asked.set()
+        request.set()
         await deleted.wait()
         return await echo(question, sink)
 
     async with open_harness(tmp_path, patient) as harness:
         await harness.send(event())
-        await asked.wait()
+        await request.wait()
         assert await harness.send({"id": "2", "chat": "room", "kind": "delete", "changes": "1"}) == [202]
         deleted.set()
         await harness.settled()
@@ -211,7 +211,7 @@ async def test_commands_private_chats_and_other_bots(tmp_path: Path) -> None:
             event("4", addressed=False, text="/tmp/file is full", chat="fourth"),
         )
         await harness.settled()
-        texts = {one["event_id"]: one["text"] for one in harness.peer.of("final")}
+        texts = {message["event_id"]: message["text"] for message in harness.peer.of("final")}
         assert set(texts) == {"1", "2"}
         assert texts["1"].startswith("I am KIMAs")
         assert await harness.state("3") == ("silent", "written by another bot")
@@ -238,9 +238,9 @@ async def test_a_missing_or_weak_secret_is_told_without_the_secret(tmp_path: Pat
     async with CallbackPeer() as peer:
         weak = http_settings(peer, tmp_path)
         (tmp_path / "secret").write_text("hunter2")
-        with pytest.raises(PlatformError, match="too short") as told:
+        with pytest.raises(PlatformError, match="too short") as error_info:
             await HttpAdapter(weak).open()
-        assert "hunter2" not in str(told.value)
+        assert "hunter2" not in str(error_info.value)
         (tmp_path / "secret").unlink()
         with pytest.raises(PlatformError, match=r"http\.secret cannot be read"):
             await HttpAdapter(weak).open()

@@ -13,11 +13,11 @@ from tests.bots.http_helpers import Harness, event, open_harness
 
 
 def pressed(number: str, choice: str, about: str = "1", **changes: Any) -> dict[str, Any]:
-    said = {"id": number, "chat": "room", "author": {"id": "42", "name": "Ann"}, "text": choice, "kind": "feedback"}
-    return {**said, "reply_to": about, **changes}
+    message = {"id": number, "chat": "room", "author": {"id": "42", "name": "Ann"}, "text": choice, "kind": "feedback"}
+    return {**message, "reply_to": about, **changes}
 
 
-async def said(harness: Harness) -> list[tuple[str, str]]:
+async def stored_feedback(harness: Harness) -> list[tuple[str, str]]:
     async with harness.journal._connect() as connection:
         rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
     return [tuple(row) for row in rows]
@@ -36,8 +36,8 @@ async def test_a_reply_is_rated_by_its_id_or_by_that_of_its_question(tmp_path: P
         _, second = await harness.peer.until("noted", 2)
         assert (first["event_id"], first["thread"], first["offers"]) == ("2", "", [])
         assert first["text"] == ENGLISH.rated_up.format(up=1, down=0)
-        assert [one["text"] for one in second["offers"]] == ["wrong", "outdated", "other", "unclear", "again"]
-        assert await said(harness) == [("up", ""), ("down", "wrong")]
+        assert [offer["text"] for offer in second["offers"]] == ["wrong", "outdated", "other", "unclear", "again"]
+        assert await stored_feedback(harness) == [("up", ""), ("down", "wrong")]
 
 
 async def test_another_try_is_a_reply_of_its_own(tmp_path: Path) -> None:
@@ -62,14 +62,14 @@ async def test_what_is_no_feedback_on_a_reply_changes_nothing(tmp_path: Path) ->
         wrong = [
             pressed("2", "splendid"),
             pressed("2", "up", ""),
-            *(pressed("2", "up", **one) for one in (by_bot, by_nobody)),
+            *(pressed("2", "up", **item) for item in (by_bot, by_nobody)),
         ]
         answers = await harness.send(*wrong)
         assert answers == [422] * 4
         assert await harness.send(pressed("4", "up", about="unknown"), pressed("5", "up", chat="other")) == [202, 202]
-        told = await harness.peer.until("failed", 2)
-        assert {one["text"] for one in told} == {ENGLISH.unknown_answer}
-        assert await said(harness) == []
+        messages = await harness.peer.until("failed", 2)
+        assert {message["text"] for message in messages} == {ENGLISH.unknown_answer}
+        assert await stored_feedback(harness) == []
 
 
 @pytest.mark.parametrize("secret", ["", "another secret of thirty-two char"])
@@ -80,4 +80,4 @@ async def test_an_unsigned_event_is_no_feedback(tmp_path: Path, secret: str) -> 
         headers: dict[str, Any] = {"secret": secret} if secret else {"signature": ""}
         status, _ = await harness.peer.send(harness.adapter.port, pressed("2", "up"), **headers)
         assert status == 401
-        assert await said(harness) == []
+        assert await stored_feedback(harness) == []

@@ -14,11 +14,11 @@ GUIDE = Path(__file__).parents[2] / "docs/http.md"
 
 
 async def test_the_program_of_the_guide_asks_a_question(tmp_path: Path) -> None:
-    found = re.search(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    assert found
+    result = re.search(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert result
     async with open_harness(tmp_path) as harness:
-        program = found[1].replace("127.0.0.1:8088", f"127.0.0.1:{harness.adapter.port}")
-        assert program != found[1]
+        program = result[1].replace("127.0.0.1:8088", f"127.0.0.1:{harness.adapter.port}")
+        assert program != result[1]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", program),
             env={**os.environ, "KIMAS_HTTP_SECRET": harness.peer.secret},

@@ -48,5 +48,5 @@ async def test_over_http_we_are_among_the_first_two_or_silent_never_the_third(tm
         series = await raced(tmp_path, OverHttp(peer, adapter), lambda _: adapter)
         series.judge()
     assert max(map(series.place, series.posts)) <= 2
-    assert all(one["citations"] for one in peer.of("final"))
+    assert all(event["citations"] for event in peer.of("final"))
     assert peer.violations == []

@@ -21,7 +21,7 @@ async def test_an_outage_is_waited_out_and_the_reply_is_there_once(tmp_path: Pat
         harness.peer.faults = [fault, fault, fault]
         await harness.send(event())
         await harness.settled()
-        assert [one["text"] for one in harness.peer.of("final")] == ["0: How? [1]"]
+        assert [message["text"] for message in harness.peer.of("final")] == ["0: How? [1]"]
         assert harness.peer.tries == 4
         assert (await harness.state())[0] == "answered"
 
@@ -58,8 +58,8 @@ async def test_a_definite_refusal_is_recorded_and_not_repeated(
         await harness.settled()
         assert harness.peer.callbacks == []
         assert harness.peer.tries == 1
-        found, why = await harness.state()
-        assert found == state
+        text, why = await harness.state()
+        assert text == state
         assert reason in why
 
 
@@ -80,9 +80,9 @@ async def test_the_reply_is_known_by_the_networks_own_id(tmp_path: Path) -> None
         first, second = harness.peer.of("partial")
         (final,) = harness.peer.of("final")
         assert [first["text"], second["text"]] == ["Yes, so", "Yes, so far"]
-        given = f"r{[one['state'] for one in harness.peer.callbacks].index('partial')}"
-        assert first["reply_id"] != given
-        assert second["reply_id"] == final["reply_id"] == given
+        text = f"r{[callback['state'] for callback in harness.peer.callbacks].index('partial')}"
+        assert first["reply_id"] != text
+        assert second["reply_id"] == final["reply_id"] == text
 
 
 async def test_without_partials_only_the_beginning_and_the_end_are_sent(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_without_partials_only_the_beginning_and_the_end_are_sent(tmp_path
         harness.peer.own_ids = False
         await harness.send(event())
         await harness.settled()
-        assert [one["state"] for one in harness.peer.callbacks] == ["started", "final"]
+        assert [callback["state"] for callback in harness.peer.callbacks] == ["started", "final"]
 
 
 async def test_a_failure_is_told_as_one(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ async def test_a_failure_is_told_as_one(tmp_path: Path) -> None:
     async with open_harness(tmp_path, fail) as harness:
         await harness.send(event())
         await harness.settled()
-        (told,) = harness.peer.callbacks
-        assert told["state"] == "failed"
-        assert "details" not in told["text"]
+        (callback,) = harness.peer.callbacks
+        assert callback["state"] == "failed"
+        assert "details" not in callback["text"]
 
 
 async def test_after_a_stop_in_the_middle_the_same_reply_is_brought_to_its_end(tmp_path: Path) -> None:

@@ -42,11 +42,11 @@ def photo(peer: TelegramPeer, name: str = "big", **more: Any) -> dict[str, Any]:
     """Return the fields of a photo message, in three sizes, without a text."""
     peer.files[name] = png()
     sizes = [("small", 90, 1000), (name, 1280, 90_000), ("huge", 9000, MAX_BYTES + 1)]
-    shown = [
-        {"file_id": one, "file_unique_id": one, "width": side, "height": side, "file_size": size}
-        for one, side, size in sizes
+    messages = [
+        {"file_id": text, "file_unique_id": text, "width": side, "height": side, "file_size": size}
+        for text, side, size in sizes
     ]
-    return {"photo": shown, **more}
+    return {"photo": messages, **more}
 
 
 def shown_pictures(harness: Harness) -> int:
@@ -64,14 +64,14 @@ async def test_telegram_photos_documents_and_replied_photos(tmp_path: Path) -> N
         document = {"file_id": "doc", "file_unique_id": "doc", "mime_type": "image/png", "file_name": "shot.png"}
         peer.say(ANN, "", document=document)
         await peer.wait_for_reply(ANN, 30)
-        asked = peer.say(GROUP, "", author=Author(2002, "Bea", "bea"), **photo(peer, "hers"))
-        about = {"message_id": asked, "date": 1, "chat": {"id": GROUP, "type": "supergroup", "title": "Team"}}
+        request_count = peer.say(GROUP, "", author=Author(2002, "Bea", "bea"), **photo(peer, "hers"))
+        about = {"message_id": request_count, "date": 1, "chat": {"id": GROUP, "type": "supergroup", "title": "Team"}}
         about |= {"from": Author(2002, "Bea", "bea").user(), **photo(peer, "hers")}
         peer.say(GROUP, "@kimas_bot what does she see?", reply_to_message=about)
         await peer.wait_for_reply(GROUP, 30, count=2)
-        found = await harness.settled(4)
+        results = await harness.settled(4)
         assert peer.fetched == ["big", "doc", "hers"]
-        assert found[2] == ("silent", "a picture without words, and the bot was not addressed")
+        assert results[2] == ("silent", "a picture without words, and the bot was not addressed")
         assert f"> {SEEN}" in harness.model.sent("write")[0]["messages"][-1]["content"]
 
 
@@ -90,9 +90,9 @@ async def test_a_telegram_album_is_one_question(tmp_path: Path) -> None:
 async def test_the_parts_of_an_album_may_come_one_by_one(tmp_path: Path) -> None:
     async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
         await peer.wait_until(lambda: bool(peer.called("getMe")), 30)
-        asked = len(peer.called("getUpdates"))
+        count = len(peer.called("getUpdates"))
         peer.say(ANN, "", **photo(peer, "a", caption="What do these say?", media_group_id="album"))
-        await peer.wait_until(lambda: len(peer.called("getUpdates")) > asked, 30)
+        await peer.wait_until(lambda: len(peer.called("getUpdates")) > count, 30)
         peer.say(ANN, "", **photo(peer, "b", media_group_id="album"))
         await peer.wait_for_reply(ANN, 30)
         assert await harness.settled(1) == [("answered", "")]
@@ -116,10 +116,10 @@ async def test_telegram_says_plainly_what_it_cannot_read_once(tmp_path: Path, me
         peer.say(ANN, "", **media)
         peer.say(GROUP, "", **media)
         peer.say(GROUP, "", new_chat_title="Rockets")
-        (told, *_), again, unaddressed = await harness.settled(3)
-        assert [one.text for one in peer.messages(ANN)] == [said]
+        (output, *_), again, unaddressed = await harness.settled(3)
+        assert [message.text for message in peer.messages(ANN)] == [said]
         assert peer.messages(GROUP) == []
-        assert told == "answered"
+        assert output == "answered"
         assert again[1].endswith("was told lately that it cannot be read")
         assert unaddressed[1].endswith("without words, and the bot was not addressed")
         assert harness.model.requests == []
@@ -127,14 +127,14 @@ async def test_telegram_says_plainly_what_it_cannot_read_once(tmp_path: Path, me
 
 async def test_a_sticker_in_answer_to_the_bot_is_a_gesture(tmp_path: Path) -> None:
     async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
-        asked = peer.say(GROUP, "@kimas_bot How do I install it?")
+        request_count = peer.say(GROUP, "@kimas_bot How do I install it?")
         reply = await peer.wait_for_reply(GROUP, 30)
         await harness.settled(1)
         kind = {"type": "regular", "width": 9, "height": 9, "is_animated": False, "is_video": False}
         sticker = {"file_id": "s", "file_unique_id": "s", **kind}
         peer.say(GROUP, "", reply_to=reply.id, sticker=sticker)
         assert (await harness.settled(2))[1] == ("silent", "a sticker")
-        assert asked in peer.chats[GROUP].messages
+        assert request_count in peer.chats[GROUP].messages
 
 
 async def test_telegram_without_eyes_says_so_in_the_askers_language(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_telegram_without_eyes_says_so_in_the_askers_language(tmp_path: Pa
         await peer.wait_for_reply(ANN, 30)
         peer.say(ANN, "", **photo(peer, caption="How do I install it?"))
         await peer.wait_for_reply(ANN, 30, count=2)
-        first, second = [one.text for one in peer.messages(ANN)]
+        first, second = [message.text for message in peer.messages(ANN)]
         assert first == CHINESE.picture
         assert ENGLISH.images_unsupported.strip("*") in second
         assert (peer.fetched, await harness.settled(2)) == ([], [("answered", "")] * 2)
@@ -195,10 +195,10 @@ async def test_discord_attachments(tmp_path: Path) -> None:
             await peer.say(home, "", attachments=[peer.attached("a.ogg", b"", "audio/ogg")])
             await peer.wait_for_reply(home, 30, count=2)
             await peer.say(room, "", attachments=[peer.attached("a.log", b"", "text/plain")])
-            found = await harness.settled(6)
+            results = await harness.settled(6)
             assert peer.fetched == ["shot.png", "only.png", "hers.png"]
             assert peer.messages(home)[-1].content == ENGLISH.voice
-            assert found[-1] == ("silent", "a file without words, and the bot was not addressed")
+            assert results[-1] == ("silent", "a file without words, and the bot was not addressed")
 
 
 async def test_slack_files(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ async def test_http_events_carry_their_pictures(tmp_path: Path) -> None:
                 [{"kind": "picture", "data": "https://example.org/a.png"}],
                 *([{"kind": "picture"}], [{"kind": "hologram"}], {"kind": "voice"}, [{"kind": "voice"}] * 11),
             ]
-            assert [await send(f"bad {at}", attachments=one) for at, one in enumerate(bad)] == [422] * len(bad)
+            assert [await send(f"bad {at}", attachments=group) for at, group in enumerate(bad)] == [422] * len(bad)
             assert await send("empty", text="", attachments=[]) == 422
 
 

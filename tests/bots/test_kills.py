@@ -16,14 +16,16 @@ def test_killed_refreshes_leave_whole_documents_and_the_next_one_finishes(tmp_pa
     for edition in (1, 2):
         write(tmp_path, edition)
         killed += asyncio.run(ingest_and_kill(deployment, chance.uniform(0.1, 0.6) * usual))[0]
-        found = asyncio.run(stored(tmp_path))
-        assert found.faults == []
-        assert len(found.editions) == SOURCES * DOCUMENTS
-        assert set(found.editions.values()) <= set(range(edition + 1))
+        contents = asyncio.run(stored(tmp_path))
+        assert contents.faults == []
+        assert len(contents.editions) == SOURCES * DOCUMENTS
+        assert set(contents.editions.values()) <= set(range(edition + 1))
     assert killed
-    shown = deployment.json("sources")["sources"]
-    assert not any(one["running"] for one in shown), "its locks went with it"
+    sources = deployment.json("sources")["sources"]
+    assert not any(source["running"] for source in sources), "its locks went with it"
     assert deployment.json("search", "rocket to the moon")["passages"]
     asyncio.run(ingested(deployment))
     assert set(asyncio.run(stored(tmp_path)).editions.values()) == {2}
-    assert all(one["documents"] == DOCUMENTS and not one["error"] for one in deployment.json("sources")["sources"])
+    assert all(
+        source["documents"] == DOCUMENTS and not source["error"] for source in deployment.json("sources")["sources"]
+    )

@@ -88,24 +88,26 @@ async def listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -
 
 
 async def lessons(journal: Journal) -> list[tuple[str, str]]:
-    return [(one.question, one.answer) for one in await TaughtAnswerRepository(journal.database).list_answers()]
+    return [
+        (answer.question, answer.answer) for answer in await TaughtAnswerRepository(journal.database).list_answers()
+    ]
 
 
 async def chosen(
     peer: DiscordPeer, room: str, message: str, who: Author = CLEO, name: str = LEARN_FROM_THIS, **more: int
 ) -> str:
     """Choose the entry in the menu of a message; return what is said to that, to who chose alone."""
-    asked = await peer.choose(room, message, name, who, **more)
-    await peer.wait_until(lambda: asked.shown is not None and bool(asked.shown.content), 30)
-    assert asked.shown is not None
-    assert asked.hidden
-    return asked.shown.content
+    command = await peer.choose(room, message, name, who, **more)
+    await peer.wait_until(lambda: command.shown is not None and bool(command.shown.content), 30)
+    assert command.shown is not None
+    assert command.hidden
+    return command.shown.content
 
 
-async def told(peer: SlackPeer) -> str:
+async def next_response(peer: SlackPeer) -> str:
     """Return what is said to the next command or shortcut, to who gave it alone."""
-    seen = len(peer.responses)
-    await peer.wait_until(lambda: len(peer.responses) > seen, 30)
+    response_count = len(peer.responses)
+    await peer.wait_until(lambda: len(peer.responses) > response_count, 30)
     assert peer.responses[-1]["response_type"] == "ephemeral"
     return str(peer.responses[-1]["text"])
 
@@ -126,8 +128,8 @@ async def test_who_manages_the_server_is_trusted_with_the_menu_too(discord: Disc
     room = discord.channel()
     answer = await discord.say(room, ANSWER, author=BEN, reply_to=await discord.say(room, QUESTION))
     await known(journal, answer)
-    said = await chosen(discord, room, answer, BEN, permissions=MANAGE_GUILD)
-    assert said == ENGLISH.answer_submitted.format(number=1)
+    message = await chosen(discord, room, answer, BEN, permissions=MANAGE_GUILD)
+    assert message == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == KEPT
 
 
@@ -139,10 +141,10 @@ async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
     await known(journal, answer)
     assert await chosen(discord, room, answer) == ENGLISH.learn_usage
     link = f"https://discord.com/channels/{discord.guild}/{room}/{answer}"
-    asked = await discord.command(room, "learn", CLEO, question=f"{link} {QUESTION}")
-    await discord.wait_until(lambda: asked.shown is not None and bool(asked.shown.content), 30)
-    assert asked.shown is not None
-    assert asked.shown.content == ENGLISH.answer_submitted.format(number=1)
+    command = await discord.command(room, "learn", CLEO, question=f"{link} {QUESTION}")
+    await discord.wait_until(lambda: command.shown is not None and bool(command.shown.content), 30)
+    assert command.shown is not None
+    assert command.shown.content == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == KEPT
 
 
@@ -151,9 +153,9 @@ async def test_our_own_answer_on_discord_is_learned_as_it_was_before_it_was_cut(
 ) -> None:
     room = discord.channel()
     await discord.say(room, f"<@{discord.me.id}> {QUESTION}")
-    shown = await discord.wait_for_reply(room, 30, containing=QUESTION)
-    await known(journal, shown.id, "reply_id = :id AND state = 'answered'")
-    assert await chosen(discord, room, shown.id) == ENGLISH.answer_submitted.format(number=1)
+    reply = await discord.wait_for_reply(room, 30, containing=QUESTION)
+    await known(journal, reply.id, "reply_id = :id AND state = 'answered'")
+    assert await chosen(discord, room, reply.id) == ENGLISH.answer_submitted.format(number=1)
     assert await lessons(journal) == [(QUESTION, f"Answer to: {QUESTION}")]
 
 
@@ -168,9 +170,11 @@ def test_what_is_chosen_elsewhere_on_discord_is_not_ours() -> None:
     }
     assert isinstance(to_learn_command(event, me), IgnoredEvent)
     event["data"]["name"] = LEARN_FROM_THIS
-    found = to_learn_command(event, me)
-    assert not isinstance(found, IgnoredEvent)
-    assert (found.reply_to, found.quoted, found.command) == ("30", "Hi.", "learn"), "another bot may be right, too"
+    learn_command = to_learn_command(event, me)
+    assert not isinstance(learn_command, IgnoredEvent)
+    assert (learn_command.reply_to, learn_command.quoted, learn_command.command) == ("30", "Hi.", "learn"), (
+        "another bot may be right, too"
+    )
     with pytest.raises(KeyError):
         to_learn_command({**event, "data": {**event["data"], "resolved": {"messages": {}}}}, me)
 
@@ -179,39 +183,39 @@ async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, jou
     question = slack.say("C1", QUESTION)
     answer = slack.say("C1", ANSWER, user="U2BEN", thread=question)
     await known(journal, answer)
-    for user, said in (("U2BEN", ENGLISH.not_trusted), ("U3CLEO", ENGLISH.answer_submitted.format(number=1))):
+    for user, message in (("U2BEN", ENGLISH.not_trusted), ("U3CLEO", ENGLISH.answer_submitted.format(number=1))):
         slack.choose("C1", answer, SHORTCUT_ID, user=user)
-        assert await told(slack) == said
+        assert await next_response(slack) == message
     slack.choose("C1", answer, "somebody-elses", user="U3CLEO")
     slack.choose("C1", answer, SHORTCUT_ID, user="U3CLEO")
-    assert await told(slack) == ENGLISH.answer_known
+    assert await next_response(slack) == ENGLISH.answer_known
     assert await lessons(journal) == KEPT
 
 
 async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: Journal) -> None:
     alone = slack.say("C1", ANSWER, user="U2BEN")
     await known(journal, alone)
-    for words, said in (
+    for words, message in (
         (f"learn {QUESTION}", ENGLISH.learn_usage),
         (f"learn {slack.link('C1', alone)}", ENGLISH.learn_usage),
         (f"learn {slack.link('C1', alone)} {QUESTION}", ENGLISH.answer_submitted.format(number=1)),
     ):
         slack.command(words, user="U3CLEO")
-        assert await told(slack) == said
+        assert await next_response(slack) == message
     assert await lessons(journal) == KEPT
 
 
 async def known(journal: Journal, number: str, how: str = "id = :id") -> None:
     """Wait until the bot has seen a message, or has said it and written that down."""
     async with asyncio.timeout(30):
-        while not await seen(journal, number, how):
+        while not await is_journaled(journal, number, how):
             await asyncio.sleep(0.01)
 
 
-async def seen(journal: Journal, number: str, how: str) -> bool:
+async def is_journaled(journal: Journal, number: str, how: str) -> bool:
     async with journal._connect() as connection:
-        found = await connection.scalar(sql(f"SELECT count(*) FROM messages WHERE {how}"), {"id": number})  # noqa: S608
-        return bool(found)
+        result = await connection.scalar(sql(f"SELECT count(*) FROM messages WHERE {how}"), {"id": number})  # noqa: S608
+        return bool(result)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,11 @@ class Watcher:
         status, text = await self.get("/metrics")
         assert status == 200
         families = text_string_to_metric_families(text)
-        return {(one.name, frozenset(one.labels.items())): one.value for each in families for one in each.samples}
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for each in families
+            for sample in each.samples
+        }
 
     async def until(self, name: str, wanted: float, **labels: str) -> None:
         async with asyncio.timeout(SOON_S):
@@ -79,9 +83,9 @@ class Watcher:
 
     async def until_status(self, path: str, status: int) -> Any:
         async with asyncio.timeout(SOON_S):
-            while (found := await self.get(path))[0] != status:
+            while (results := await self.get(path))[0] != status:
                 await asyncio.sleep(0.02)
-        return found[1]
+        return results[1]
 
 
 @asynccontextmanager
@@ -105,8 +109,8 @@ async def model() -> AsyncIterator[LanguageModelPeer]:
 @pytest.fixture
 async def web() -> AsyncIterator[WebPeer]:
     async with WebPeer() as peer:
-        found = {"items": [{"t": "Harbour", "x": "The harbour office opens at nine."}]}
-        peer.pages["/found"] = Page(json.dumps(found), headers={"Content-Type": "application/json"})
+        results = {"items": [{"t": "Harbour", "x": "The harbour office opens at nine."}]}
+        peer.pages["/found"] = Page(json.dumps(results), headers={"Content-Type": "application/json"})
         yield peer
 
 
@@ -167,10 +171,10 @@ async def test_a_daemon_shows_what_it_does(
         assert (await watching.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
         await watching.until("kimas_source_documents", 1, source="rocket")
         await watching.until("kimas_refreshes_total", 1, source="gone", outcome="succeeded")
-        asked = "@kimas_bot How do I change the signing key?"
-        telegram.say(GROUP, asked)
+        question = "@kimas_bot How do I change the signing key?"
+        telegram.say(GROUP, question)
         await watching.until("kimas_answers_total", 1, outcome="answered")
-        telegram.say(GROUP, asked)
+        telegram.say(GROUP, question)
         await watching.until("kimas_answers_total", 1, outcome="cached")
         telegram.say(GROUP, f"Nice weather today, says {SECRET_NAME}")
         silent = {"platform": "telegram", "outcome": "silent", "reason": "not_addressed"}
@@ -179,23 +183,23 @@ async def test_a_daemon_shows_what_it_does(
         telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
         await watching.until("kimas_answers_total", 1, outcome="extractive")
         await watching.until("kimas_messages_in_hand", 0)
-        shown = {name: one for name, one in (await watching.samples()).items() if name[0].startswith("kimas_")}
+        output = {name: sample for name, sample in (await watching.samples()).items() if name[0].startswith("kimas_")}
         _, text = await watching.get("/metrics")
-    found: dict[str, list[dict[str, str]]] = {}
-    for name, labels in shown:
+    result: dict[str, list[dict[str, str]]] = {}
+    for name, labels in output:
         base = next(
-            one
-            for one in (name, *(name.removesuffix(end) for end in ("_bucket", "_sum", "_count")))
-            if one in documented()
+            item
+            for item in (name, *(name.removesuffix(end) for end in ("_bucket", "_sum", "_count")))
+            if item in documented()
         )
-        found.setdefault(base, []).append(dict(labels))
+        result.setdefault(base, []).append(dict(labels))
     # Everything that is documented has a number, under the labels that are documented.
-    assert set(found) | {"kimas_source_next_refresh_timestamp_seconds"} == set(documented())
-    for name, each in found.items():
+    assert set(result) | {"kimas_source_next_refresh_timestamp_seconds"} == set(documented())
+    for name, each in result.items():
         assert {frozenset(labels) - {"le"} for labels in each} == {documented()[name][1]}, name
 
     def value(name: str, **labels: str) -> float:
-        return shown[name, frozenset(labels.items())]
+        return output[name, frozenset(labels.items())]
 
     host = model.base_url.split("/")[2]
     assert value("kimas_messages_total", platform="telegram", outcome="answered", reason="") == 3
@@ -254,15 +258,15 @@ async def test_a_feed_that_is_away_leaves_its_copy_stale(deployment: Deployment,
                 await asyncio.sleep(0.05)
         await watching.until("kimas_source_failing", 1, **rocket)
         await watching.until("kimas_source_documents", 1, **rocket)
-        shown = await watching.samples()
-    assert shown["kimas_refreshes_total", frozenset(stale.items())] >= 1
+        output = await watching.samples()
+    assert output["kimas_refreshes_total", frozenset(stale.items())] >= 1
     names = ("kimas_source_failing", "kimas_source_documents")
-    assert [shown[name, frozenset(rocket.items())] for name in names] == [1, 1], "what was known of it is still there"
+    assert [output[name, frozenset(rocket.items())] for name in names] == [1, 1], "what was known of it is still there"
 
 
 async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer) -> None:
-    asked = {"kind": "http_api", "url": web.url("/found"), "allow_private": ["127.0.0.1"], "results": "items"}
-    sources = settings(sources={"web": {**asked, "title": "t", "text": "x", "cache_s": 0}}).sources
+    request = {"kind": "http_api", "url": web.url("/found"), "allow_private": ["127.0.0.1"], "results": "items"}
+    sources = settings(sources={"web": {**request, "title": "t", "text": "x", "cache_s": 0}}).sources
 
     async def similarity(query: str, texts: Sequence[str]) -> Sequence[float]:
         return [0.5] * len(texts)
@@ -271,8 +275,8 @@ async def test_live_sources_that_fail_or_take_too_long_are_counted(web: WebPeer)
         return []
 
     metrics = PrometheusMetrics(30)
-    for fault, patience_s in (("", 30), ("broken", 30), ("slow", 0.3)):
-        web.fault = fault
+    for error, patience_s in (("", 30), ("broken", 30), ("slow", 0.3)):
+        web.fault = error
         live = LiveSources(sources, similarity, timeout_s=patience_s, metrics_recorder=metrics)
         await live.search_with_stored(["web"], "How?", stored())
         await live.close()
@@ -288,9 +292,9 @@ async def test_a_platform_that_is_away_is_told_until_it_is_back(deployment: Depl
         await watching.until_status("/healthz", 200)
         telegram.fail("getUpdates", 502, times=1000)
         telegram.say(GROUP, "wake up")
-        told = await watching.until_status("/healthz", 503)
+        status = await watching.until_status("/healthz", 503)
         telegram._faults.clear()
-        assert told == {"state": "unwell", "reasons": ["telegram is not connected"]}
+        assert status == {"state": "unwell", "reasons": ["telegram is not connected"]}
         assert (await watching.get("/readyz"))[0] == 200
         await watching.until_status("/healthz", 200)
         await watching.until("kimas_platform_outages_total", 1, platform="telegram")
@@ -379,7 +383,7 @@ async def test_a_record_that_cannot_be_read_takes_only_the_sources(
 async def test_many_scrapes_at_once_are_whole(watched: tuple[Monitor, Watcher]) -> None:
     _, watching = watched
     every = await asyncio.gather(*(watching.samples() for _ in range(20)))
-    assert len({frozenset(one) for one in every}) == 1
+    assert len({frozenset(item) for item in every}) == 1
 
 
 async def test_only_reading_is_allowed(watched: tuple[Monitor, Watcher]) -> None:

@@ -24,7 +24,7 @@ def deployment(tmp_path: Path) -> Deployment:
 def groups(group: click.Group) -> list[click.Group]:
     context = click.Context(group)
     commands = [group.get_command(context, name) for name in group.list_commands(context)]
-    return [group, *(one for one in commands if isinstance(one, click.Group))]
+    return [group, *(command for command in commands if isinstance(command, click.Group))]
 
 
 @pytest.mark.parametrize("group", groups(main), ids=lambda group: group.name)
@@ -35,8 +35,8 @@ def test_the_list_of_commands_says_whole_sentences(group: click.Group) -> None:
 
 def test_a_source_that_fails_is_told_in_one_line_without_an_empty_table(deployment: Deployment) -> None:
     (deployment.folder / "docs" / "rocket.md").unlink()
-    done = deployment.call("ingest", code=1)
-    [line] = done.stdout.splitlines()
+    result = deployment.call("ingest", code=1)
+    [line] = result.stdout.splitlines()
     folder = deployment.folder / "docs"
     assert line.startswith(f"docs failed, what was known of it is kept: {folder} holds no files")
     assert f"docs failed: {folder} holds no files" in deployment.call("sources").stdout
@@ -45,8 +45,8 @@ def test_a_source_that_fails_is_told_in_one_line_without_an_empty_table(deployme
 def test_refresh_in_a_conversation_is_done_at_once(deployment: Deployment) -> None:
     deployment.call("ingest")
     (deployment.folder / "docs" / "colour.md").write_text("# Colour\n\nThe rocket is painted in a dark green.\n")
-    done = deployment.call("chat", given="/refresh\nWhich colour is the rocket painted in?\n")
-    assert "dark green" in done.output
+    result = deployment.call("chat", stdin="/refresh\nWhich colour is the rocket painted in?\n")
+    assert "dark green" in result.output
     [stands] = deployment.json("sources")["sources"]
     assert (stands["documents"], stands["age_s"] < 60) == (2, True)
 
@@ -54,18 +54,18 @@ def test_refresh_in_a_conversation_is_done_at_once(deployment: Deployment) -> No
 def test_a_refresh_that_fails_does_not_end_the_conversation(deployment: Deployment) -> None:
     deployment.call("ingest")
     (deployment.folder / "docs" / "rocket.md").unlink()
-    done = deployment.call("chat", given="/refresh docs\nHow do I install Rocket?\n")
-    assert "docs failed, what was known of it is kept" in done.output
-    assert "pip install rocket" in done.output
+    result = deployment.call("chat", stdin="/refresh docs\nHow do I install Rocket?\n")
+    assert "docs failed, what was known of it is kept" in result.output
+    assert "pip install rocket" in result.output
 
 
 def test_what_looks_like_a_command_and_is_none_is_no_question(deployment: Deployment) -> None:
     deployment.call("ingest")
-    done = deployment.call("chat", given="/instal\n/Escalate How?\n/learn\n/etc/rocket.conf of Rocket sessions?\n")
-    assert "I do not know `/instal`. `/help` shows the commands." in done.output
-    assert "`/Escalate` concerns other people" in done.output
-    assert "`/learn` concerns other people" in done.output
-    assert done.output.count("Quoted from the sources") == 1, "a path is a question"
+    result = deployment.call("chat", stdin="/instal\n/Escalate How?\n/learn\n/etc/rocket.conf of Rocket sessions?\n")
+    assert "I do not know `/instal`. `/help` shows the commands." in result.output
+    assert "`/Escalate` concerns other people" in result.output
+    assert "`/learn` concerns other people" in result.output
+    assert result.output.count("Quoted from the sources") == 1, "a path is a question"
 
 
 def test_options_that_would_do_nothing_are_refused(deployment: Deployment) -> None:
@@ -83,10 +83,10 @@ def test_the_command_line_speaks_of_itself(deployment: Deployment) -> None:
 
 
 def test_init_tells_of_all_that_it_writes(deployment: Deployment) -> None:
-    done = deployment.call("init", str(deployment.folder / "new" / "kimas.yaml"))
-    assert "beside it a schema for editors" in done.output
+    result = deployment.call("init", str(deployment.folder / "new" / "kimas.yaml"))
+    assert "beside it a schema for editors" in result.output
     assert (deployment.folder / "new" / SCHEMA_NAME).exists()
-    assert "`kimas check`" in done.output
+    assert "`kimas check`" in result.output
 
 
 def test_every_page_of_the_guide_is_on_the_list_of_the_readme() -> None:

@@ -29,9 +29,9 @@ def group() -> ConsoleGroupAdapter:
 
 
 def heard(group: ConsoleGroupAdapter, line: str) -> Message:
-    made = group.parse_line(line)
-    assert isinstance(made, Message)
-    return made
+    created = group.parse_line(line)
+    assert isinstance(created, Message)
+    return created
 
 
 def test_a_line_is_what_somebody_says(group: ConsoleGroupAdapter) -> None:
@@ -104,18 +104,18 @@ def test_alone_every_command_is_one(group: ConsoleGroupAdapter) -> None:
 
 def test_nobody_has_the_rights_of_the_owner_by_a_name(group: ConsoleGroupAdapter) -> None:
     for line in ("Owner: /mode off", "OWNER (alone): Hello", "owner: ^ Hello"):
-        said = heard(group, line)
-        assert (said.author_id, said.key.chat in ("group", "@owner.")) == ("owner.", True), line
+        message = heard(group, line)
+        assert (message.author_id, message.key.chat in ("group", "@owner.")) == ("owner.", True), line
     assert heard(group, "You: /mode off").author_id == "owner"
 
 
 def test_a_command_for_another_bot_is_left_to_that(group: ConsoleGroupAdapter) -> None:
     for line in ("/mode@other auto", "/mode@kimasbot auto", "Ben: /ask@other_bot How?"):
-        said = heard(group, line)
-        assert (said.command, said.addressed, said.text) == ("", False, line.removeprefix("Ben: "))
+        message = heard(group, line)
+        assert (message.command, message.addressed, message.text) == ("", False, line.removeprefix("Ben: "))
     for line in ("/mode@kimas auto", "/MODE@Kimas auto", "/mode@kimas_bot auto"):
-        said = heard(group, line)
-        assert (said.command, said.addressed, said.text) == ("mode", True, "auto")
+        message = heard(group, line)
+        assert (message.command, message.addressed, message.text) == ("mode", True, "auto")
 
 
 def test_words_about_messages_may_have_capitals(group: ConsoleGroupAdapter) -> None:
@@ -170,8 +170,12 @@ def test_what_was_deleted_is_quoted_no_more(group: ConsoleGroupAdapter) -> None:
 
 
 def test_nobody_speaks_in_the_thread_of_presses(group: ConsoleGroupAdapter) -> None:
-    said = heard(group, "Ben (alone, in thumbs): /thumbs up")
-    assert (said.author_id, said.text, is_press(said)) == ("owner", "Ben (alone, in thumbs): /thumbs up", False)
+    message = heard(group, "Ben (alone, in thumbs): /thumbs up")
+    assert (message.author_id, message.text, is_press(message)) == (
+        "owner",
+        "Ben (alone, in thumbs): /thumbs up",
+        False,
+    )
     assert heard(group, "Ben (in thumbs-up): Yes").key.thread == "thumbs-up"
 
 
@@ -196,6 +200,6 @@ async def test_lines_that_are_no_messages_are_told_and_counted(capsys: pytest.Ca
         await group.listen(receive)
     finally:
         os.close(reading)
-    assert [one.text for one in received] == ["\N{REPLACEMENT CHARACTER} last"]
+    assert [message.text for message in received] == ["\N{REPLACEMENT CHARACTER} last"]
     assert group.skipped == {WRITTEN_BY_BOT: 1, NOTHING_TO_CHANGE: 1}
     assert capsys.readouterr().out == f"(ignored: {WRITTEN_BY_BOT})\n(ignored: {NOTHING_TO_CHANGE})\n"

@@ -20,7 +20,7 @@ from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Citation, Question, Reply
 from tests.bots import discord_helpers, slack_helpers
-from tests.core.fixtures import ShelfLibrary, settings
+from tests.core.fixtures import InMemoryLibrary, settings
 from tests.peers.discord import Author, DiscordPeer
 from tests.peers.slack import SlackPeer
 from tests.wiring import make_processor
@@ -71,9 +71,9 @@ class Board:
         """Wait until these messages came to their end, and return how."""
         async with asyncio.timeout(timeout):
             while True:
-                found = await self.outcomes()
-                if all(found.get(text, ("", ""))[0] in ("answered", "silent", "failed") for text in texts):
-                    return [found[text] for text in texts]
+                results = await self.outcomes()
+                if all(results.get(text, ("", ""))[0] in ("answered", "silent", "failed") for text in texts):
+                    return [results[text] for text in texts]
                 await asyncio.sleep(0.01)
 
 
@@ -82,7 +82,7 @@ async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) ->
     journal, writing = await Journal.open(folder / "journal.db"), Writing()
     # Longer than usual, for a machine that has much to do.
     configuration = settings(auto_comment={"chats": [chat], "deadline_s": 60, **changes})
-    intake = make_processor(configuration, journal, writing.answer, ShelfLibrary())
+    intake = make_processor(configuration, journal, writing.answer, InMemoryLibrary())
     await adapter.open()
     listening = asyncio.create_task(adapter.listen(intake.handler_for(adapter)))
     try:
@@ -102,11 +102,13 @@ async def on_discord(
 ) -> AsyncIterator[tuple[Board, DiscordPeer, str]]:
     async with DiscordPeer() as peer:
         room = peer.channel(kind)
-        given = discord_helpers.settings(peer, folder)
-        adapter = DiscordAdapter(given, discord_helpers.Positions(), discord_helpers.PACE, bot_message_chats={room})
-        async with board(folder, adapter, f"discord:{room}", **changes) as one:
+        discord_settings = discord_helpers.settings(peer, folder)
+        adapter = DiscordAdapter(
+            discord_settings, discord_helpers.Positions(), discord_helpers.PACE, bot_message_chats={room}
+        )
+        async with board(folder, adapter, f"discord:{room}", **changes) as item:
             await peer.connected()
-            yield one, peer, room
+            yield item, peer, room
 
 
 @asynccontextmanager
@@ -114,46 +116,48 @@ async def on_slack(folder: Path, **changes: object) -> AsyncIterator[tuple[Board
     async with SlackPeer() as peer:
         # A post's age counts from its timestamp.
         peer._clock = int(time.time() * 1e6)
-        given = slack_helpers.settings(peer, folder)
-        adapter = SlackAdapter(given, slack_helpers.Threads().answered_in, slack_helpers.PACE, bot_message_chats={"C1"})
-        async with board(folder, adapter, "slack:C1", **changes) as one:
-            yield one, peer
+        slack_settings = slack_helpers.settings(peer, folder)
+        adapter = SlackAdapter(
+            slack_settings, slack_helpers.Threads().answered_in, slack_helpers.PACE, bot_message_chats={"C1"}
+        )
+        async with board(folder, adapter, "slack:C1", **changes) as item:
+            yield item, peer
 
 
 async def test_discord_announcements_are_commented_on(tmp_path: Path) -> None:
-    async with on_discord(tmp_path) as (found, peer, room):
+    async with on_discord(tmp_path) as (results, peer, room):
         first = await peer.say(room, "Diving: gold")
-        shown = await peer.wait_for_reply(room, 30, containing="Gold")
-        assert shown.reply_to == first
-        assert "Gold" not in [text for _, text in shown.history]
+        message = await peer.wait_for_reply(room, 30, containing="Gold")
+        assert message.reply_to == first
+        assert "Gold" not in [text for _, text in message.history]
         # What somebody says to an announcement is none, nor is what another channel's bot says.
         await peer.say(room, "what a final", reply_to=first)
         await peer.say(room, "Published by a followed channel", webhook=True, flags=CROSSPOST)
         await peer.wait_for_reply(room, 30, containing="Gold", count=2)
         await peer.say(room, "An app's own news", webhook=True)
-        assert await found.until("what a final", "An app's own news") == [
+        assert await results.until("what a final", "An app's own news") == [
             ("silent", "the bot was not addressed"),
             ("silent", "written by another bot"),
         ]
-        assert found.writing.asked == ["Diving: gold", "Published by a followed channel"]
+        assert results.writing.asked == ["Diving: gold", "Published by a followed channel"]
 
 
 async def test_discord_announcements_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    async with on_discord(tmp_path) as (found, peer, room):
+    async with on_discord(tmp_path) as (results, peer, room):
         hold = asyncio.Event()
-        found.writing.meanwhile = hold.wait
+        results.writing.meanwhile = hold.wait
         await peer.say(room, "first")
-        await found.writing.begun.wait()
-        found.writing.meanwhile = None
+        await results.writing.begun.wait()
+        results.writing.meanwhile = None
         await peer.say(room, "second")
-        assert await found.until("second") == [("answered", "")]
-        assert (await found.outcomes())["first"][0] != "answered"
+        assert await results.until("second") == [("answered", "")]
+        assert (await results.outcomes())["first"][0] != "answered"
         hold.set()
-        assert await found.until("first") == [("answered", "")]
+        assert await results.until("first") == [("answered", "")]
 
 
 async def test_discord_forum_posts_are_commented_on_in_their_thread(tmp_path: Path) -> None:
-    async with on_discord(tmp_path, FORUM) as (found, peer, forum):
+    async with on_discord(tmp_path, FORUM) as (results, peer, forum):
         thread = await peer.thread(forum)
         channel = peer.channels[thread]
         # The first message of a forum post has the number of its thread.
@@ -162,13 +166,13 @@ async def test_discord_forum_posts_are_commented_on_in_their_thread(tmp_path: Pa
         peer.snowflake = original  # type: ignore[method-assign]
         await peer.wait_for_reply(thread, 30, containing="Gold")
         await peer.say(thread, "Robots too", author=RIVALS[0])
-        assert await found.until("Robots too") == [("silent", "written by another bot")]
+        assert await results.until("Robots too") == [("silent", "written by another bot")]
         assert len(channel.messages) == 3
 
 
 @pytest.mark.parametrize("threaded", [False, True])
 async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp_path: Path, threaded: bool) -> None:
-    async with on_discord(tmp_path) as (found, peer, room):
+    async with on_discord(tmp_path) as (results, peer, room):
 
         async def rivals(post: str) -> None:
             for robot in RIVALS[:2]:
@@ -191,97 +195,97 @@ async def test_on_discord_bots_count_before_writing_and_again_before_sending(tmp
 
         # They come while we write: the last look sees them.
         slow = asyncio.Event()
-        found.writing.meanwhile = slow.wait
+        results.writing.meanwhile = slow.wait
         post = await posted("one")
-        await found.writing.begun.wait()
+        await results.writing.begun.wait()
         await rivals(post)
-        await found.kept(*(f"{robot.username} below {post}" for robot in RIVALS[:2]))
+        await results.kept(*(f"{robot.username} below {post}" for robot in RIVALS[:2]))
         slow.set()
-        ((state, reason),) = await found.until("one")
+        ((state, reason),) = await results.until("one")
         assert (state, reason) == ("silent", "2 replies of bots below the post already (2 at most)")
         assert peer.messages(room) == []
         # One rival leaves room for us, and persons do not count.
-        found.writing.meanwhile = None
+        results.writing.meanwhile = None
         await posted("two")
         await peer.wait_for_reply(room, 30, containing="Gold")
 
 
 async def test_on_discord_a_race_that_is_lost_already_costs_no_answer(tmp_path: Path) -> None:
-    async with on_discord(tmp_path, replies_per_post=1) as (found, peer, room):
+    async with on_discord(tmp_path, replies_per_post=1) as (results, peer, room):
         hold = asyncio.Event()
-        found.writing.meanwhile = hold.wait
+        results.writing.meanwhile = hold.wait
         await peer.say(room, "first")
-        await found.writing.begun.wait()
+        await results.writing.begun.wait()
         # A rival's reply that overtakes its post, as it does when both were written during a break.
         late = peer.snowflake()
         await peer.say(
             room, "quick robot", author=RIVALS[0], reply_to=late, referenced_message={"id": late, "author": {"id": "9"}}
         )
-        await found.kept("quick robot")
+        await results.kept("quick robot")
         peer.snowflake, original = lambda at=None: late, peer.snowflake  # type: ignore[method-assign, assignment]
         await peer.say(room, "second")
         peer.snowflake = original  # type: ignore[method-assign]
-        await found.kept("second")
+        await results.kept("second")
         hold.set()
-        ((state, reason),) = await found.until("second")
+        ((state, reason),) = await results.until("second")
         assert (state, "1 replies of bots" in reason) == ("silent", True)
-        assert found.writing.asked == ["first"]
+        assert results.writing.asked == ["first"]
 
 
 async def test_elsewhere_on_discord_bots_are_not_even_kept(tmp_path: Path) -> None:
-    async with on_discord(tmp_path) as (found, peer, room):
+    async with on_discord(tmp_path) as (results, peer, room):
         other = peer.channel()
         await peer.say(other, "beep", author=RIVALS[0])
         await peer.say(other, f"{peer.mention} hello, answer me", author=RIVALS[1])
         await peer.say(room, f"{peer.mention} hello, answer me", author=RIVALS[2])
-        assert await found.until("hello, answer me") == [("silent", "written by another bot")]
-        assert list(await found.outcomes()) == ["hello, answer me"]
+        assert await results.until("hello, answer me") == [("silent", "written by another bot")]
+        assert list(await results.outcomes()) == ["hello, answer me"]
         assert peer.messages(other) == peer.messages(room) == []
 
 
 async def test_slack_channel_posts_are_commented_on_in_their_threads(tmp_path: Path) -> None:
-    async with on_slack(tmp_path) as (found, peer):
+    async with on_slack(tmp_path) as (results, peer):
         post = peer.say("C1", "Diving: gold")
-        shown = await peer.wait_for_reply("C1", 30, containing="Gold")
-        assert shown.thread_ts == post
+        message = await peer.wait_for_reply("C1", 30, containing="Gold")
+        assert message.thread_ts == post
         peer.say("C1", "<@U7|bea> what a final", thread=post)
         peer.say("C1", "beep", user="U9", bot_id="B9")
         peer.say("C1", "<@UBOT> answer me", user="U9", bot_id="B9", thread=post)
         peer.say("C2", "beep elsewhere", user="U9", bot_id="B9")
         peer.say("C1", "not even mine", subtype="bot_message", bot_id="B8", username="Robot")
         peer.say("C2", "Swimming: silver")
-        ends = await found.until("@bea what a final", "beep", "answer me", "not even mine", "Swimming: silver")
+        ends = await results.until("@bea what a final", "beep", "answer me", "not even mine", "Swimming: silver")
         assert ends == [
             ("silent", "the bot was not addressed"),
             *[("silent", "written by another bot")] * 3,
             ("silent", "the bot was not addressed"),
         ]
-        assert found.writing.asked == ["Diving: gold"]
-        assert "beep elsewhere" not in await found.outcomes()
+        assert results.writing.asked == ["Diving: gold"]
+        assert "beep elsewhere" not in await results.outcomes()
 
 
 async def test_on_slack_bots_count_before_writing_and_again_before_sending(tmp_path: Path) -> None:
-    async with on_slack(tmp_path) as (found, peer):
+    async with on_slack(tmp_path) as (results, peer):
         slow = asyncio.Event()
-        found.writing.meanwhile = slow.wait
+        results.writing.meanwhile = slow.wait
         post = peer.say("C1", "one")
-        await found.writing.begun.wait()
+        await results.writing.begun.wait()
         for number in (1, 2):
             peer.say("C1", f"robot {number}", user=f"U{number}", bot_id=f"B{number}", thread=post)
-        await found.kept("robot 1", "robot 2")
+        await results.kept("robot 1", "robot 2")
         slow.set()
-        assert await found.until("one") == [("silent", "2 replies of bots below the post already (2 at most)")]
+        assert await results.until("one") == [("silent", "2 replies of bots below the post already (2 at most)")]
         assert peer.messages("C1") == []
         # Two that were there before us: not a word is written.
-        found.writing.meanwhile = None
+        results.writing.meanwhile = None
         ahead = f"{time.time():.6f}"
         for number in (3, 4):
             about: dict[str, Any] = {"user": f"U{number}", "bot_id": f"B{number}", "thread_ts": ahead}
             peer.say("C1", f"robot {number}", **about)
-        await found.kept("robot 3", "robot 4")
+        await results.kept("robot 3", "robot 4")
         peer.event(
             {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "text": "two", "ts": ahead}
         )
-        ((state, reason),) = await found.until("two")
+        ((state, reason),) = await results.until("two")
         assert (state, "2 replies of bots" in reason) == ("silent", True)
-        assert found.writing.asked == ["one"]
+        assert results.writing.asked == ["one"]

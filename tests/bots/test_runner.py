@@ -80,7 +80,7 @@ async def daemon(deployment: Deployment) -> AsyncIterator[asyncio.Task[int]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def asked(model: LanguageModelPeer) -> None:
+async def model_request(model: LanguageModelPeer) -> None:
     """Wait until the model works on an answer."""
     async with asyncio.timeout(SOON_S):
         while not model.requests:
@@ -117,8 +117,8 @@ async def test_an_answer_is_finished_within_the_grace_period(
     model.ttft_s = 1
     async with daemon(deployment) as running:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
-        await asked(model)
-        assert not any("rotate_keys" in shown.text for shown in telegram.messages(GROUP))
+        await model_request(model)
+        assert not any("rotate_keys" in message.text for message in telegram.messages(GROUP))
         terminate()
         assert await asyncio.wait_for(running, SOON_S) == 0
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
@@ -131,7 +131,7 @@ async def test_a_second_signal_hurries(
     model.hang = True
     async with daemon(deployment) as running:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
-        await asked(model)
+        await model_request(model)
         terminate()
         await asyncio.sleep(0.3)
         assert not running.done()
@@ -145,13 +145,13 @@ async def test_a_platform_that_fails_for_good_ends_the_daemon_after_the_answers(
     model.ttft_s = 1.5
     async with daemon(deployment) as running:
         telegram.say(GROUP, "@kimas_bot How do I change the signing key?")
-        await asked(model)
+        await model_request(model)
         for method in ("getUpdates", "getMe"):
             telegram.fail(method, 401, description="Unauthorized", times=9)
         telegram.say(GROUP, "nice weather today")
-        with pytest.raises(PlatformError) as fault:
+        with pytest.raises(PlatformError) as error_info:
             await asyncio.wait_for(running, SOON_S)
-    assert fault.value.exit_code == 69
+    assert error_info.value.exit_code == 69
     assert "nobody is logged out" in telegram.messages(GROUP)[-1].text
 
 
@@ -162,8 +162,8 @@ async def test_what_is_due_is_refreshed_at_the_start_and_nothing_else(deployment
 
     async def stands() -> dict[str, dict[str, Any]]:
         # Beside the daemon, as its operator would.
-        shown = await asyncio.to_thread(deployment.json, "sources")
-        return {one["name"]: one for one in shown["sources"]}
+        thread = await asyncio.to_thread(deployment.json, "sources")
+        return {source["name"]: source for source in thread["sources"]}
 
     before = await stands()
     async with daemon(deployment) as running, asyncio.timeout(SOON_S):
@@ -174,13 +174,13 @@ async def test_what_is_due_is_refreshed_at_the_start_and_nothing_else(deployment
             first = await stands()
         terminate()
         assert await running == 0
-    assert [one["documents"] for one in first.values()] == [1, 1]
+    assert [entry["documents"] for entry in first.values()] == [1, 1]
     async with daemon(deployment) as running:
         await asyncio.sleep(3)
         terminate()
         assert await asyncio.wait_for(running, 30) == 0
-    assert {name: one["last_try"] for name, one in (await stands()).items()} == {
-        name: one["last_try"] for name, one in first.items()
+    assert {name: entry["last_try"] for name, entry in (await stands()).items()} == {
+        name: entry["last_try"] for name, entry in first.items()
     }
 
 
@@ -201,9 +201,9 @@ async def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(
                 assert await loop.sock_recv(manager, 100) == b"WATCHDOG=1"
                 times.append(time.monotonic())
             terminate()
-            while (told := await loop.sock_recv(manager, 100)) == b"WATCHDOG=1":
+            while (message := await loop.sock_recv(manager, 100)) == b"WATCHDOG=1":
                 pass
-            assert told == b"STOPPING=1"
+            assert message == b"STOPPING=1"
             assert await running == 0
 
 
@@ -226,7 +226,7 @@ def test_a_lock_that_is_held_is_told_with_its_file(
     sources = {"rocket": {"kind": "files", "path": "docs"}}
     deployment = Deployment(folder, {"sources": sources, "telegram": telegram}, {"BOT_TOKEN": "42:token-for-tests"})
     with lock(folder / "data"):
-        done = deployment.call(command, code=1)
-    assert says in done.stderr
-    assert str(folder / "data" / f"{lock.__name__.removesuffix('_lock')}.lock") in done.stderr
-    assert "stop it" in done.stderr
+        result = deployment.call(command, code=1)
+    assert says in result.stderr
+    assert str(folder / "data" / f"{lock.__name__.removesuffix('_lock')}.lock") in result.stderr
+    assert "stop it" in result.stderr

@@ -58,9 +58,9 @@ def deployment(tmp_path: Path, model: LanguageModelPeer) -> Deployment:
         "gate": {"mode": "auto", "wait_s": 0, "cooldown_s": 0, "threshold": 0.05},
         "models": {"main": {"base_url": model.base_url, "model": "peer"}},
     }
-    found = Deployment(tmp_path, settings)
-    assert found.json("ingest")["sources"][0]["added"] == 2
-    return found
+    result = Deployment(tmp_path, settings)
+    assert result.json("ingest")["sources"][0]["added"] == 2
+    return result
 
 
 @pytest.fixture
@@ -123,9 +123,12 @@ async def test_two_telegram_bots_in_one_group_speak_once(
     assert speaker != silent
     assert reasons == [("",), ("another bot of ours took it first",)]
     by_bot = {"42": first, "43": second}
-    assert [one.reply_to for one in by_bot[speaker[0]].messages(GROUP)].count(unasked) == 1
-    answered = [(one.reply_to, peer) for peer in (first, second) for one in peer.messages(GROUP)]
-    counts = {asked: [peer for to, peer in answered if to == asked] for asked in (to_first, to_second, to_both)}
+    assert [item.reply_to for item in by_bot[speaker[0]].messages(GROUP)].count(unasked) == 1
+    answered = [(item.reply_to, peer) for peer in (first, second) for item in peer.messages(GROUP)]
+    counts = {
+        request_count: [peer for to, peer in answered if to == request_count]
+        for request_count in (to_first, to_second, to_both)
+    }
     assert counts == {to_first: [first], to_second: [second], to_both: [first, second]}
     assert len([peer for to, peer in answered if to == command]) == 1
     assert len(first.messages(GROUP)) + len(second.messages(GROUP)) == 6
@@ -148,12 +151,12 @@ async def test_private_chats_of_one_person_with_two_telegram_bots_share_nothing(
         first.say(ANN, "My secret project is called Bluebird. How do I install rocket?")
         await first.wait_for_reply(ANN, READY_S, containing="Sources")
         second.say(ANN, f"{QUESTION} And what did I say before?")
-        shown = await second.wait_for_reply(ANN, READY_S, containing="Sources")
-        told = [str(body["messages"]) for body in model.requests if "what did I say before" in str(body)]
-        assert told
-        assert not any("Bluebird" in one for one in told)
-        button = shown.buttons[0][0]["callback_data"]
-        press = second.press(ANN, shown.id, button)
+        reply = await second.wait_for_reply(ANN, READY_S, containing="Sources")
+        messages = [str(body["messages"]) for body in model.requests if "what did I say before" in str(body)]
+        assert messages
+        assert not any("Bluebird" in text for text in messages)
+        button = reply.buttons[0][0]["callback_data"]
+        press = second.press(ANN, reply.id, button)
         await until(lambda: press in second.notices)
         await settled(telegram, 3)
         second.say(ANN, "/forget")
@@ -207,7 +210,7 @@ async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment)
             await second.connected(READY_S)
             unasked = await first.say(room, "How do I change the signing key of sessions?")
             await settled(deployment, 2)
-            asked = await first.say(room, f"{second.mention} {QUESTION}")
+            question = await first.say(room, f"{second.mention} {QUESTION}")
             await settled(deployment, 4)
             process.kill()
             await process.wait()
@@ -218,11 +221,11 @@ async def test_two_discord_bots_in_one_server_speak_once(deployment: Deployment)
             await second.wait_for_reply(direct, READY_S)
             await settled(deployment, 7)
             await stopped(process)
-        shown = [(one.reply_to, peer) for peer in (first, second) for one in peer.messages(room)]
-        assert len([peer for to, peer in shown if to == unasked]) == 1
-        assert [peer for to, peer in shown if to == asked] == [second]
-        assert [peer for to, peer in shown if to == missed] == [first]
-        assert len(shown) == 3, "neither answered the other"
+        messages = [(item.reply_to, peer) for peer in (first, second) for item in peer.messages(room)]
+        assert len([peer for to, peer in messages if to == unasked]) == 1
+        assert [peer for to, peer in messages if to == question] == [second]
+        assert [peer for to, peer in messages if to == missed] == [first]
+        assert len(messages) == 3, "neither answered the other"
         assert first.channels[direct].kind == PRIVATE
         assert ("another bot of ours took it first",) in rows(deployment, "reason", f"id='{unasked}'")
         assert "Traceback" not in deployment.log()
@@ -249,19 +252,19 @@ async def test_two_slack_apps_in_one_channel_speak_once(deployment: Deployment) 
             await until(lambda: all(peer.deliveries.connections for peer in (first, second)))
             unasked = first.say("C1", "How do I change the signing key of sessions?")
             await settled(deployment, 2)
-            asked = first.say("C1", f"<@{second.bot}> {QUESTION}")
+            question = first.say("C1", f"<@{second.bot}> {QUESTION}")
             await settled(deployment, 4)
-            first.say("C1", "and how do I install rocket?", thread=asked)
+            first.say("C1", "and how do I install rocket?", thread=question)
             await settled(deployment, 6)
-            first.say("C1", "thanks, see you at lunch", user="U2BEN", thread=asked)
+            first.say("C1", "thanks, see you at lunch", user="U2BEN", thread=question)
             await settled(deployment, 8)
             first.say("D1", "How do I install rocket?")
             await settled(deployment, 9)
             await stopped(process)
-        shown = [(one.thread_ts, peer.bot) for peer in (first, second) for one in peer.messages("C1")]
-        assert len([bot for thread, bot in shown if thread == unasked]) == 1
-        assert [bot for thread, bot in shown if thread == asked] == [second.bot] * 2
-        assert len(shown) == 3, "neither answered the other, nor the chatter"
+        messages = [(item.thread_ts, peer.bot) for peer in (first, second) for item in peer.messages("C1")]
+        assert len([bot for thread, bot in messages if thread == unasked]) == 1
+        assert [bot for thread, bot in messages if thread == question] == [second.bot] * 2
+        assert len(messages) == 3, "neither answered the other, nor the chatter"
         assert (len(first.messages("D1")), len(second.messages("D1"))) == (1, 0)
         assert ("another bot of ours took it first",) in rows(deployment, "reason", f"id='{unasked}'")
         log = deployment.log()
@@ -298,7 +301,7 @@ async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -
             for number, state in (("1", "answered"), ("2", "silent"))
         ]
         for _, peer, _ in names:
-            assert [(one["event_id"], one["chat"]) for one in peer.of("final")] == [("1", "room")]
+            assert [(event["event_id"], event["chat"]) for event in peer.of("final")] == [("1", "room")]
             assert peer.violations == []
             assert peer.secret not in deployment.log()
 
@@ -339,10 +342,10 @@ def discord_pair() -> Settings:
 
 async def left(journal: Journal, *messages: Message, settings: Settings | None = None) -> list[str]:
     """Journal the messages in this order and return why each is left to another bot."""
-    for one in messages:
-        assert await journal.record_message(one)
+    for item in messages:
+        assert await journal.record_message(item)
     room = ChatHistory(journal.database)
-    reasons = [await other_bot_reason(one, room, settings or pair()) for one in messages]
+    reasons = [await other_bot_reason(entry, room, settings or pair()) for entry in messages]
     return [reason.text if reason else "" for reason in reasons]
 
 
@@ -374,29 +377,29 @@ class TestWhoSpeaks:
         assert await left(journal, *named) == ["another bot of ours was named", ""]
 
     async def test_a_reply_is_for_the_bot_that_is_replied_to(self, journal: Journal) -> None:
-        asked = message("1", "43", addressed=True)
-        await journal.record_message(asked)
-        await journal.mark_posted(asked, "99")
+        request = message("1", "43", addressed=True)
+        await journal.record_message(request)
+        await journal.mark_posted(request, "99")
         command = [message("2", bot, addressed=True, text="", command="why", reply_to="99") for bot in ("42", "43")]
         assert await left(journal, *command) == ["a reply to another bot of ours", ""]
 
     async def test_a_follow_up_is_for_the_bot_that_answered(self, journal: Journal) -> None:
         thread = ConversationKey("telegram", "-1001", "5")
-        asked = message("1", "43", addressed=True, key=thread)
-        await journal.record_message(asked)
-        await journal.mark_answered(asked, Reply("Call it."))
+        request = message("1", "43", addressed=True, key=thread)
+        await journal.record_message(request)
+        await journal.mark_answered(request, Reply("Call it."))
         further = [message("2", bot, key=thread, text="and how often?") for bot in ("42", "43")]
         assert await left(journal, *further) == ["it goes on with another bot of ours", ""]
         room = ChatHistory(journal.database)
-        assert [await is_follow_up(one, room, pair()) for one in further] == [False, True]
+        assert [await is_follow_up(item, room, pair()) for item in further] == [False, True]
         assert [await room.has_answered(thread, bot) for bot in ("42", "43")] == [False, True]
 
     async def test_where_both_answered_it_is_for_the_one_that_answered_its_author(self, journal: Journal) -> None:
         thread, room = ConversationKey("discord", "30", "40"), ChatHistory(journal.database)
         for number, (bot, who) in enumerate((("42", "7"), ("43", "8"))):
-            asked = message(str(number), bot, addressed=True, key=thread, author_id=who)
-            await journal.record_message(asked)
-            await journal.mark_answered(asked, Reply("Call it."))
+            request = message(str(number), bot, addressed=True, key=thread, author_id=who)
+            await journal.record_message(request)
+            await journal.mark_answered(request, Reply("Call it."))
         whose = {}
         for number, who in (("5", "7"), ("6", "8"), ("7", "9")):
             copies = [
@@ -406,7 +409,7 @@ class TestWhoSpeaks:
             reasons = await left(journal, *copies, settings=discord_pair())
             whose[who] = reasons.index("")
             assert sorted(reasons) == ["", "it goes on with another bot of ours"]
-            assert [await is_follow_up(one, room, discord_pair()) for one in copies] == [not why for why in reasons]
+            assert [await is_follow_up(copy, room, discord_pair()) for copy in copies] == [not why for why in reasons]
         assert whose == {"7": 0, "8": 1, "9": 1}, "who was not answered goes on with the last that did"
 
     async def test_a_bot_alone_or_in_a_private_chat_is_never_held_back(self, journal: Journal) -> None:
@@ -429,8 +432,8 @@ class Plain(Adapter):
         raise PlatformError("the token is refused")
 
     async def listen(self, receive: MessageHandler) -> None:
-        for one in self.inbox:
-            await receive(one)
+        for item in self.inbox:
+            await receive(item)
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.asked.append(message)
@@ -449,13 +452,13 @@ class NoDelivery:
 
 
 async def heard(adapter: Adapter) -> Message:
-    found: list[Message] = []
+    messages: list[Message] = []
 
-    async def take(one: Message) -> None:
-        found.append(one)
+    async def take(item: Message) -> None:
+        messages.append(item)
 
     await adapter.listen(take)
-    return found[0]
+    return messages[0]
 
 
 class TestNamed:
@@ -476,10 +479,10 @@ class TestNamed:
         original = message("1", "", key=ConversationKey(platform, "5", "t"), private=private)
         plain.inbox.append(original)
         bot = NamespacedAdapter("two", plain)
-        seen = await heard(bot)
-        assert (seen.key, seen.author_id, seen.bot) == (ConversationKey(platform, chat, "t"), author, "two")
-        bot.sink(seen, NoDelivery())
-        assert [(one.key, one.author_id) for one in plain.asked] == [(original.key, original.author_id)]
+        observed = await heard(bot)
+        assert (observed.key, observed.author_id, observed.bot) == (ConversationKey(platform, chat, "t"), author, "two")
+        bot.sink(observed, NoDelivery())
+        assert [(item.key, item.author_id) for item in plain.asked] == [(original.key, original.author_id)]
         assert bot.label == f"{platform}:two"
 
     async def test_only_people_of_its_own_network_are_called(self) -> None:
@@ -500,8 +503,8 @@ class TestLeftover:
         for bot in ("43", "42", "41"):
             await journal.record_message(message("1", bot))
         first, second = Plain("telegram", "42"), NamespacedAdapter("two", Plain("telegram", "43"))
-        found = [(adapter, one.bot) for adapter, one, _ in await recover_pending(journal, [first, second])]
-        assert found == [(second, "43"), (first, "42"), (first, "41")]
+        results = [(adapter, item.bot) for adapter, item, _ in await recover_pending(journal, [first, second])]
+        assert results == [(second, "43"), (first, "42"), (first, "41")]
 
     async def test_what_is_not_for_another_network_is_closed(self, journal: Journal) -> None:
         gone = message("1", "gone", key=ConversationKey("http", "5@gone"))
@@ -524,9 +527,9 @@ class TestConfiguration:
     ) -> None:
         for name, token in (("ZERO", "41:x"), ("ONE", "42:x"), ("TWO", "43:x")):
             monkeypatch.setenv(name, token)
-        made = make_adapters(pair(telegram={"token": {"env": "ZERO"}}), journal, read_only=True)
-        assert [one.label for one in made] == ["telegram", "telegram:one", "telegram:two"]
-        assert [DryRunAdapter(one).label for one in made] == ["telegram", "telegram:one", "telegram:two"]
+        adapters = make_adapters(pair(telegram={"token": {"env": "ZERO"}}), journal, read_only=True)
+        assert [adapter.label for adapter in adapters] == ["telegram", "telegram:one", "telegram:two"]
+        assert [DryRunAdapter(adapter).label for adapter in adapters] == ["telegram", "telegram:one", "telegram:two"]
 
     def test_ports_that_are_used_twice_are_named(self) -> None:
         http = {"secret": {"env": "S"}, "callback_url": "https://example.org", "port": 8088}
@@ -537,9 +540,9 @@ class TestConfiguration:
         )
         assert find_port_conflicts(apart) == []
         clashing = Settings.model_validate({"http": http, "bots": {"a": {"http": http}, "b": {"slack": slack}}})
-        assert [one.split(" listens on port 8088 as ")[0] for one in find_port_conflicts(clashing)] == [
-            *("bots.a.http", "bots.b.slack", "bots.b.slack")
-        ]
+        assert [
+            port_conflict.split(" listens on port 8088 as ")[0] for port_conflict in find_port_conflicts(clashing)
+        ] == [*("bots.a.http", "bots.b.slack", "bots.b.slack")]
 
     async def test_the_check_names_every_bot(
         self, tmp_path: Path, first: TelegramPeer, second: TelegramPeer, monkeypatch: pytest.MonkeyPatch
@@ -550,14 +553,14 @@ class TestConfiguration:
             name: {"telegram": {"token": {"env": name.upper()}, "api_url": first.api_url}} for name in ("one", "two")
         }
         both = Settings.model_validate({"data_dir": tmp_path, "bots": bots})
-        found = {one.subject: one.text for one in await check(both, live=True, probes=make_probes(both))}
-        assert found["bots.one.telegram"] == "the token belongs to @kimas_bot"
-        assert found["bots.two.telegram"] == "the token belongs to @second_bot"
-        assert "bots" not in found
+        texts = {finding.subject: finding.text for finding in await check(both, live=True, probes=make_probes(both))}
+        assert texts["bots.one.telegram"] == "the token belongs to @kimas_bot"
+        assert texts["bots.two.telegram"] == "the token belongs to @second_bot"
+        assert "bots" not in texts
         monkeypatch.setenv("TWO", first.token)
-        found = {one.subject: one.text for one in await check(both, live=False)}
-        assert "every bot needs its own" in found["bots"]
-        assert first.token not in str(found)
+        texts = {finding.subject: finding.text for finding in await check(both, live=False)}
+        assert "every bot needs its own" in texts["bots"]
+        assert first.token not in str(texts)
 
 
 LOADING = """
@@ -572,5 +575,5 @@ assert len(set(clients)) == 1
 @pytest.mark.parametrize("platform", ["telegram", "discord"])
 def test_several_bots_load_one_library_at_once(platform: str) -> None:
     command = [sys.executable, "-W", "error", "-c", LOADING.format(platform=platform)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]

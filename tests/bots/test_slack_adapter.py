@@ -45,15 +45,15 @@ async def adapter(peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: Pat
 
 @pytest.fixture
 async def over_http(peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: Path) -> AsyncIterator[SlackAdapter]:
-    found = SlackAdapter(settings(peer, tmp_path, http=True), threads.answered_in, PACE)
-    async with listening(found, inbox) as adapter:
+    slack_adapter = SlackAdapter(settings(peer, tmp_path, http=True), threads.answered_in, PACE)
+    async with listening(slack_adapter, inbox) as adapter:
         await peer.wait_until(lambda: bool(adapter.port), 30)
         peer.deliveries.target = f"http://127.0.0.1:{adapter.port}/slack/events"
         yield adapter
 
 
 async def settled(peer: SlackPeer) -> None:
-    await peer.wait_until(lambda: all(one.acknowledged.is_set() for one in peer.deliveries.envelopes), 30)
+    await peer.wait_until(lambda: all(envelope.acknowledged.is_set() for envelope in peer.deliveries.envelopes), 30)
 
 
 async def test_a_mention_that_arrives_twice_is_one_message(
@@ -66,7 +66,7 @@ async def test_a_mention_that_arrives_twice_is_one_message(
     assert message.key == ConversationKey("slack", "C1", ts)
     assert inbox.again == [ts]
     assert peer.deliveries.unknown_acknowledgements == []
-    assert max(one.acknowledged_after for one in peer.deliveries.envelopes) < 10
+    assert max(envelope.acknowledged_after for envelope in peer.deliveries.envelopes) < 10
 
 
 async def test_direct_messages_are_addressed_and_chatter_is_not(
@@ -75,7 +75,7 @@ async def test_direct_messages_are_addressed_and_chatter_is_not(
     peer.say("C1", "nice weather")
     peer.say("D1", "how do I install it?")
     await inbox.until(2)
-    assert [(one.addressed, one.private, one.key.thread) for one in inbox.messages] == [
+    assert [(message.addressed, message.private, message.key.thread) for message in inbox.messages] == [
         (False, False, inbox.messages[0].id),
         (True, True, ""),
     ]
@@ -90,11 +90,11 @@ async def test_in_a_thread_only_a_mention_addresses_and_the_rest_may_follow(
     peer.say("C1", "<@U2BOB> can you help?", thread=root)
     peer.say("C1", "<@U2BOB> asks, <@UBOT> answers", thread=root)
     await inbox.until(4)
-    assert {one.key.thread for one in inbox.messages} == {root}
-    assert [one.addressed for one in inbox.messages] == [True, False, False, True]
-    assert [one.is_shared_thread for one in inbox.messages] == [None, True, False, False]
-    assert [one.in_main_chat for one in inbox.messages] == [True, False, False, False]
-    assert all(one.thread_started_at is None for one in inbox.messages)
+    assert {message.key.thread for message in inbox.messages} == {root}
+    assert [message.addressed for message in inbox.messages] == [True, False, False, True]
+    assert [message.is_shared_thread for message in inbox.messages] == [None, True, False, False]
+    assert [message.in_main_chat for message in inbox.messages] == [True, False, False, False]
+    assert all(message.thread_started_at is None for message in inbox.messages)
 
 
 async def test_a_mention_in_a_thread_of_others_quotes_what_it_is_about(
@@ -202,9 +202,9 @@ async def test_an_address_that_went_stale_is_replaced_by_a_new_one(
 async def test_a_wrong_token_is_named(peer: SlackPeer, threads: Threads, tmp_path: Path, which: str) -> None:
     wrong = "xoxb-wrong-and-secret"
     adapter = SlackAdapter(settings(peer, tmp_path, **{which: wrong}), threads.answered_in, PACE)
-    with pytest.raises(PlatformError, match=rf"slack\.{which}_token was refused") as told:
+    with pytest.raises(PlatformError, match=rf"slack\.{which}_token was refused") as error_info:
         await adapter.open()
-    assert wrong not in str(told.value)
+    assert wrong not in str(error_info.value)
     with pytest.raises(PlatformError, match="not open"):
         await adapter.listen(Inbox().receive)
 
@@ -242,14 +242,14 @@ async def test_a_command_is_acknowledged_at_once(peer: SlackPeer, adapter: Slack
         envelopes.append(peer.command(text))
         await inbox.until(number + 1)
     await settled(peer)
-    assert [(one.command, one.text) for one in inbox.messages] == [
+    assert [(message.command, message.text) for message in inbox.messages] == [
         *[("ask", "How do I install it?")] * 2,
         *[("help", "")] * 2,
         ("ask", ""),
     ]
-    assert all(one.addressed and one.key.chat == "C1" for one in inbox.messages)
-    assert [one.answer for one in envelopes] == [*["Looking it up…"] * 2, "", "", "Looking it up…"]
-    assert max(one.acknowledged_after for one in envelopes) < 10
+    assert all(message.addressed and message.key.chat == "C1" for message in inbox.messages)
+    assert [envelope.answer for envelope in envelopes] == [*["Looking it up…"] * 2, "", "", "Looking it up…"]
+    assert max(envelope.acknowledged_after for envelope in envelopes) < 10
 
 
 async def test_over_http_signed_requests_are_taken(peer: SlackPeer, over_http: SlackAdapter, inbox: Inbox) -> None:
@@ -257,7 +257,7 @@ async def test_over_http_signed_requests_are_taken(peer: SlackPeer, over_http: S
     envelope = peer.command("ask What is it?")
     await inbox.until(2)
     await settled(peer)
-    assert {one.text for one in inbox.messages} == {"what is it?", "What is it?"}
+    assert {message.text for message in inbox.messages} == {"what is it?", "What is it?"}
     assert envelope.answer == "Looking it up…"
     assert len(inbox.again) == 1
     challenge = json.dumps({"type": "url_verification", "challenge": "c-1", "token": "old"})

@@ -64,11 +64,11 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
         yield started
 
 
-async def told(peer: SlackPeer, words: str, user: str) -> dict[str, Any]:
+async def send_command(peer: SlackPeer, words: str, user: str) -> dict[str, Any]:
     """Use the command and wait for its answer."""
-    seen = len(peer.responses)
+    response_count = len(peer.responses)
     peer.command(words, user=user)
-    await peer.wait_until(lambda: len(peer.responses) > seen, 30)
+    await peer.wait_until(lambda: len(peer.responses) > response_count, 30)
     return peer.responses[-1]
 
 
@@ -99,37 +99,37 @@ def test_what_stands_behind_the_command(words: str, command: str, given: str) ->
 
 async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start: Start) -> None:
     desk = await start()
-    answer = await told(peer, "mode auto", OWNER)
+    answer = await send_command(peer, "mode auto", OWNER)
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "The mode of this chat is now `auto`; it was `mention`."
     assert desk.context.overrides.mode("slack:C1") == "auto"
-    refused = await told(peer, "mode off", ANN)
+    refused = await send_command(peer, "mode off", ANN)
     assert refused["response_type"] == "ephemeral"
     assert refused["text"] == "Only those who look after this bot here may do that."
-    assert (await told(peer, "ask How?", ANN))["response_type"] == "in_channel"
-    assert (await told(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
+    assert (await send_command(peer, "ask How?", ANN))["response_type"] == "in_channel"
+    assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
 
 
 async def test_administrators_of_the_workspace_are_looked_up_once_in_a_while(peer: SlackPeer, start: Start) -> None:
     desk = await start(platform_admins=True)
-    assert (await told(peer, "pause 5", BOSS))["text"].startswith("I am silent in this chat until")
-    await told(peer, "status", BOSS)
-    assert (await told(peer, "resume", ANN))["text"].startswith("Only")
+    assert (await send_command(peer, "pause 5", BOSS))["text"].startswith("I am silent in this chat until")
+    await send_command(peer, "status", BOSS)
+    assert (await send_command(peer, "resume", ANN))["text"].startswith("Only")
     assert desk.context.overrides.paused_until("slack:C1")
     assert [call.parameters["user"] for call in peer.called("users.info")] == [BOSS, ANN]
-    assert (await told(peer, "sources off docs", BOSS))["text"] == "Only the owners of this bot may do that."
+    assert (await send_command(peer, "sources off docs", BOSS))["text"] == "Only the owners of this bot may do that."
 
 
 async def test_an_administrator_of_another_workspace_is_a_guest_here(peer: SlackPeer, start: Start) -> None:
     await start(platform_admins=True)
     peer.guests = {BOSS}
-    assert (await told(peer, "pause", BOSS))["text"].startswith("Only")
+    assert (await send_command(peer, "pause", BOSS))["text"].startswith("Only")
 
 
 async def test_without_the_scope_nobody_is_an_administrator(peer: SlackPeer, start: Start) -> None:
     await start(platform_admins=True)
     peer.lacking = {"users.info"}
-    assert (await told(peer, "pause", BOSS))["text"].startswith("Only")
+    assert (await send_command(peer, "pause", BOSS))["text"].startswith("Only")
 
 
 async def test_words_in_a_message_are_no_command(peer: SlackPeer, start: Start) -> None:
@@ -137,12 +137,12 @@ async def test_words_in_a_message_are_no_command(peer: SlackPeer, start: Start) 
     peer.say("C1", "<@UBOT> pause", user=OWNER)
     await peer.wait_for_reply("C1", 30, containing="Answer to: pause")
     peer.say("C1", "<@UBOT> /pause", user="U7", bot_id="B7")
-    await told(peer, "status", OWNER)
+    await send_command(peer, "status", OWNER)
     assert not desk.context.overrides.paused_until("slack:C1")
     assert await desk.context.audit.get_newest(9) == []
 
 
-class Asked:
+class AdministratorClient:
     """What the administrators are asked of; without an answer it cannot be reached."""
 
     def __init__(self, answer: bool | None) -> None:
@@ -157,7 +157,7 @@ class Asked:
 
 
 async def test_what_is_remembered_ends() -> None:
-    client, administrators = Asked(True), AdministratorCache(ttl_s=0.5)
+    client, administrators = AdministratorClient(True), AdministratorCache(ttl_s=0.5)
     message = Message("1", ConversationKey("slack", "C1"), BOSS, "Boss", "", datetime.now(UTC), command="pause")
     assert await administrators.is_admin(client, message)  # type: ignore[arg-type]
     assert await administrators.is_admin(client, message)  # type: ignore[arg-type]

@@ -15,14 +15,14 @@ ME = Identity("UBOT", "kimas", "T1", "Rocket")
 
 def convert(**event: Any) -> Message | MessageDeletion | IgnoredEvent:
     whole = {"type": "message", "channel": "C1", "user": "U1", "text": "hi", "ts": "1700000000.000100", **event}
-    given = {name: value for name, value in whole.items() if value is not None}
-    return from_event({"type": "event_callback", "team_id": "T1", "event": given}, ME)
+    values = {name: value for name, value in whole.items() if value is not None}
+    return from_event({"type": "event_callback", "team_id": "T1", "event": values}, ME)
 
 
 def message(**event: Any) -> Message:
-    found = convert(**event)
-    assert isinstance(found, Message)
-    return found
+    result = convert(**event)
+    assert isinstance(result, Message)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def test_the_text_is_what_people_see(sent: str, seen: str) -> None:
 
 
 def test_a_mention_opens_a_thread_of_its_own() -> None:
-    found = message(text="<@UBOT> hi", user_profile={"display_name": "Ann"})
-    assert found.key == ConversationKey("slack", "C1", "1700000000.000100")
-    assert (found.addressed, found.private, found.author, found.bot) == (True, False, "Ann", "UBOT")
-    assert found.reference == {
+    result = message(text="<@UBOT> hi", user_profile={"display_name": "Ann"})
+    assert result.key == ConversationKey("slack", "C1", "1700000000.000100")
+    assert (result.addressed, result.private, result.author, result.bot) == (True, False, "Ann", "UBOT")
+    assert result.reference == {
         **{"channel": "C1", "ts": "1700000000.000100", "thread_ts": "1700000000.000100"},
         **{"user": "U1", "team": "T1"},
     }
-    assert found.in_main_chat
-    assert found.sent_at.timestamp() == pytest.approx(1_700_000_000.0001)
+    assert result.in_main_chat
+    assert result.sent_at.timestamp() == pytest.approx(1_700_000_000.0001)
 
 
 def test_both_events_of_one_mention_are_the_same_message() -> None:
@@ -109,8 +109,8 @@ def test_some_subtypes_are_written_by_people(subtype: str) -> None:
 
 def test_edits_and_deletions() -> None:
     inner = {"type": "message", "user": "U1", "text": "new", "ts": "5.000001", "edited": {"user": "U1", "ts": "6.0"}}
-    found = message(subtype="message_changed", message=inner, channel_type="im", user=None, text=None)
-    assert (found.id, found.text, found.private, found.is_edit) == ("5.000001", "new", True, True)
+    result = message(subtype="message_changed", message=inner, channel_type="im", user=None, text=None)
+    assert (result.id, result.text, result.private, result.is_edit) == ("5.000001", "new", True, True)
     assert convert(subtype="message_deleted", deleted_ts="5.0") == MessageDeletion("C1", "5.0")
     tombstone = {"subtype": "tombstone", "ts": "5.0", "text": "This message was deleted."}
     assert convert(subtype="message_changed", message=tombstone) == MessageDeletion("C1", "5.0")
@@ -135,18 +135,18 @@ def test_malformed_events_are_refused(event: dict[str, Any]) -> None:
     ],
 )
 def test_commands(text: str, expected: tuple[str, str]) -> None:
-    given = {
+    values = {
         "channel_id": "C1",
         "user_id": "U1",
         "trigger_id": "t.1",
         "response_url": "https://a.example",
         "text": text,
     }
-    found = from_command(given, ME)
-    assert (found.command, found.text) == expected
-    assert (found.id, found.key, found.addressed) == ("t.1", ConversationKey("slack", "C1", "command:U1"), True)
+    results = from_command(values, ME)
+    assert (results.command, results.text) == expected
+    assert (results.id, results.key, results.addressed) == ("t.1", ConversationKey("slack", "C1", "command:U1"), True)
     with pytest.raises(ValueError, match="response_url is missing"):
-        from_command({**given, "response_url": None}, ME)
+        from_command({**values, "response_url": None}, ME)
 
 
 def test_who_a_message_is_for() -> None:

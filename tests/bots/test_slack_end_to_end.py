@@ -72,7 +72,11 @@ async def test_a_mention_gets_a_streamed_cited_answer_and_its_thread_goes_on(
         await peer.wait_until(lambda: bool(peer.responses), READY_S)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
-    assert all(one.acknowledged.is_set() for one in peer.deliveries.envelopes if "bot_id" not in str(one.payload))
+    assert all(
+        envelope.acknowledged.is_set()
+        for envelope in peer.deliveries.envelopes
+        if "bot_id" not in str(envelope.payload)
+    )
     assert len(peer.messages("C1")) == 2
     assert "I answer questions from" in peer.responses[0]["text"]
     assert not {peer.bot_token, peer.app_token} & set(connected.log().split('"'))

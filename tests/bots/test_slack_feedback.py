@@ -42,8 +42,12 @@ async def test_a_press_over_socket_mode_is_taken_then_acknowledged_then_answered
         message = await pressed(peer, adapter, inbox)
         assert is_press(message)
         assert (message.author_id, message.text, message.reply_to) == ("U7", "down", "1700000000.1")
-        [told] = peer.responses
-        assert (told["text"], told["response_type"], told["replace_original"]) == ("Noted.", "ephemeral", False)
+        [response] = peer.responses
+        assert (response["text"], response["response_type"], response["replace_original"]) == (
+            "Noted.",
+            "ephemeral",
+            False,
+        )
 
 
 async def test_a_press_over_http_needs_a_signature(tmp_path: Path) -> None:
@@ -74,8 +78,8 @@ async def test_a_press_that_cannot_be_kept_is_not_acknowledged(tmp_path: Path) -
 async def test_foreign_and_malformed_presses_are_left_alone(tmp_path: Path) -> None:
     async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
         sent = [peer.press("C1", "somebody-elses"), peer.deliveries.deliver("interactive", {"type": "block_actions"})]
-        for one in sent:
-            await peer.wait_until(one.acknowledged.is_set, 30)
+        for envelope in sent:
+            await peer.wait_until(envelope.acknowledged.is_set, 30)
         assert inbox.messages == []
         assert sum(adapter.skipped.values()) == 2
 
@@ -83,11 +87,11 @@ async def test_foreign_and_malformed_presses_are_left_alone(tmp_path: Path) -> N
 def test_a_long_part_becomes_sections_that_slack_takes() -> None:
     text = "\n\n".join([*("word " * 100 for _ in range(5)), "```\n" + "x = 1\n" * 150 + "```"])
     blocks = to_blocks(text, [Button("thumb:up:1", "👍"), Button("thumb:down:1", "👎")])
-    sections = [one["text"]["text"] for one in blocks if one["type"] == "section"]
+    sections = [block["text"]["text"] for block in blocks if block["type"] == "section"]
     assert len(sections) == 2
-    assert all(len(one) <= MAX_SECTION_CHARS and one.count("```") % 2 == 0 for one in sections)
-    assert [one["value"] for one in blocks[-1]["elements"]] == ["thumb:up:1", "thumb:down:1"]
-    assert len({one["action_id"] for one in blocks[-1]["elements"]}) == 2
+    assert all(len(section) <= MAX_SECTION_CHARS and section.count("```") % 2 == 0 for section in sections)
+    assert [element["value"] for element in blocks[-1]["elements"]] == ["thumb:up:1", "thumb:down:1"]
+    assert len({element["action_id"] for element in blocks[-1]["elements"]}) == 2
     assert to_blocks(text, ()) == []
 
 
@@ -96,7 +100,7 @@ async def test_the_answer_to_a_command_has_its_buttons_in_blocks(tmp_path: Path)
         peer.command("ask How?", channel="C1")
         message = await inbox.until(1)
         await adapter.sink(with_ratings(message), Delivered()).finish(Reply("With pip."))
-        [told] = peer.responses
-        assert [one["type"] for one in told["blocks"]] == ["section", "actions"]
-        values = [one["value"] for one in told["blocks"][1]["elements"]]
+        [response] = peer.responses
+        assert [block["type"] for block in response["blocks"]] == ["section", "actions"]
+        values = [element["value"] for element in response["blocks"][1]["elements"]]
         assert values == [f"thumb:up:{message.id}", f"thumb:down:{message.id}"]

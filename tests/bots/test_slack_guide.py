@@ -10,11 +10,11 @@ import yaml
 
 from core.messaging.feedback.escalation import LEARN_FROM_THIS, SHORTCUT_ID
 from core.settings import Settings
-from tests.bots.code import code_of
+from tests.bots.code import get_code
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "slack.md").read_text("utf-8")
-CODE = code_of("slack")
+CODE = get_code("slack")
 
 
 def test_the_examples_are_valid() -> None:
@@ -25,9 +25,9 @@ def test_the_examples_are_valid() -> None:
 
 
 def test_the_manifest_asks_for_what_the_bot_uses() -> None:
-    found = re.search(r"^ +```yaml\n( +# manifest.*?)```", GUIDE, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    manifest = yaml.safe_load(dedent(found[1]))
+    result = re.search(r"^ +```yaml\n( +# manifest.*?)```", GUIDE, re.DOTALL | re.MULTILINE)
+    assert result is not None
+    manifest = yaml.safe_load(dedent(result[1]))
     scopes = set(manifest["oauth_config"]["scopes"]["bot"])
     explained = set(
         re.findall(r"`([a-z_]+:[a-z]+|commands)`", GUIDE.split("What the scopes are for")[1].split("## 2")[0])
@@ -37,7 +37,7 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
     assert events == {"app_mention", "message.channels", "message.groups", "message.im", "message.mpim"}
     assert manifest["settings"]["socket_mode_enabled"] is True
     assert manifest["settings"]["interactivity"]["is_enabled"] is True
-    assert [one["command"] for one in manifest["features"]["slash_commands"]] == ["/kimas"]
+    assert [slash_command["command"] for slash_command in manifest["features"]["slash_commands"]] == ["/kimas"]
     [shortcut] = manifest["features"]["shortcuts"]
     assert (shortcut["callback_id"], shortcut["type"], shortcut["name"]) == (SHORTCUT_ID, "message", LEARN_FROM_THIS)
     assert len(shortcut["name"]) <= 24
@@ -46,13 +46,13 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
 
 def test_the_messages_it_explains_exist() -> None:
     settings = (ROOT / "core" / "settings" / "messaging.py").read_text("utf-8")
-    for said in (
+    for name in (
         *("slack.open", "slack.several_connections", "slack.signature_refused", "slack.does_without"),
         *("slack.event_not_taken", "slack.reply_delayed", "Socket Mode is switched off"),
         *("the bot is not in the channel; /invite it", "give exactly one of app_token"),
     ):
-        assert said in GUIDE
-        assert said in CODE + settings
+        assert name in GUIDE
+        assert name in CODE + settings
     assert "form.not_shown" in GUIDE
     assert "form.not_shown" in (ROOT / "core" / "messaging" / "commands" / "form.py").read_text("utf-8")
     for which in ("bot_token", "app_token"):

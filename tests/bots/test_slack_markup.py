@@ -86,12 +86,12 @@ def test_what_is_streamed_only_ever_grows() -> None:
     alphabet = ["<", ">", "!", "@", "#", "channel", "here", "everyone", " ", "a", "\n", "[1]", "|", "`", "\ud83d"]
     for _ in range(300):
         text = "".join(numbers.choice(alphabet) for _ in range(20))
-        shown = ""
+        output = ""
         for end in range(len(text) + 1):
             now = get_streamable_prefix(text[:end])
-            assert now.startswith(shown) or "\ud83d" in text[:end]
-            shown = now
-        assert not re.search(r"<[!@#]", shown)
+            assert now.startswith(output) or "\ud83d" in text[:end]
+            output = now
+        assert not re.search(r"<[!@#]", output)
 
 
 def test_parts_fit_and_lose_nothing() -> None:
@@ -113,8 +113,8 @@ def test_parts_fit_and_lose_nothing() -> None:
         parts = split_message("\n\n".join(blocks), 400)
         assert all(0 < len(part) <= 400 for part in parts)
         assert all(part.count("```") % 2 == 0 for part in parts)
-        found = re.findall(r"[\w|<>:/.]", "".join(parts))
-        assert found == re.findall(r"[\w|<>:/.]", "".join(blocks))
+        matches = re.findall(r"[\w|<>:/.]", "".join(parts))
+        assert matches == re.findall(r"[\w|<>:/.]", "".join(blocks))
 
 
 def test_links_and_escapes_are_not_torn_apart() -> None:

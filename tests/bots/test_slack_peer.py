@@ -41,8 +41,8 @@ async def test_tokens_methods_and_parameters_are_checked(peer: SlackPeer) -> Non
     assert await call(peer, "apps.connections.open") == "invalid_auth"
     assert await call(peer, "apps.connections.open", peer.app_token) == ""
     assert await call(peer, "chat.shout", channel="C1") == "unknown_method"
-    for given in ({"channel": "C1"}, {"channel": "C1", "text": 5}, {"channel": "C1", "text": "x", "colour": "red"}):
-        assert (await call(peer, "chat.postMessage", **given)).startswith("invalid_arguments")
+    for value in ({"channel": "C1"}, {"channel": "C1", "text": 5}, {"channel": "C1", "text": "x", "colour": "red"}):
+        assert (await call(peer, "chat.postMessage", **value)).startswith("invalid_arguments")
     assert await call(peer, "chat.postMessage", channel="C9", text="x") == "channel_not_found"
     assert await call(peer, "chat.postMessage", channel="C1", text=" ") == "no_text"
     assert await call(peer, "chat.postMessage", channel="C1", text="x", thread_ts="9.9") == "invalid_thread_ts"
@@ -56,8 +56,8 @@ async def test_edits_and_streams_have_their_rules(peer: SlackPeer) -> None:
     assert await call(peer, "chat.startStream", **start) == "missing_recipient_user_id"
     assert await call(peer, "chat.startStream", **start, recipient_user_id="U1") == "missing_recipient_team_id"
     assert await call(peer, "chat.startStream", **start, recipient_user_id="U1", recipient_team_id="T1") == ""
-    (shown,) = peer.messages("C1")
-    place = {"channel": "C1", "ts": shown.ts}
+    (message,) = peer.messages("C1")
+    place = {"channel": "C1", "ts": message.ts}
     assert await call(peer, "chat.update", **place, text="x") == "streaming_state_conflict"
     assert await call(peer, "chat.appendStream", **place, markdown_text="b" * 12001) == "msg_too_long"
     assert await call(peer, "chat.appendStream", **place, markdown_text="b") == ""
@@ -65,15 +65,15 @@ async def test_edits_and_streams_have_their_rules(peer: SlackPeer) -> None:
     assert await call(peer, "chat.stopStream", **place) == "message_not_in_streaming_state"
     assert await call(peer, "chat.update", **place, text="x" * 4001) == "msg_too_long"
     assert await call(peer, "chat.update", **place, text="hidden") == ""
-    assert shown.text == "ab", "the streamed blocks stay unless they are taken away"
+    assert message.text == "ab", "the streamed blocks stay unless they are taken away"
     assert await call(peer, "chat.update", **place, text="@here", blocks=[]) == ""
-    assert shown.notifies() == ["!here"], "names are linked unless that is switched off"
+    assert message.notifies() == ["!here"], "names are linked unless that is switched off"
 
 
 async def test_limits_are_kept(peer: SlackPeer) -> None:
     peer.limits["chat.postMessage"] = (2, 30.0)
-    found = [await call(peer, "chat.postMessage", channel="C1", text="x") for _ in range(3)]
-    assert found == ["", "", "ratelimited"]
+    results = [await call(peer, "chat.postMessage", channel="C1", text="x") for _ in range(3)]
+    assert results == ["", "", "ratelimited"]
 
 
 async def test_an_envelope_that_is_not_acknowledged_comes_again(peer: SlackPeer) -> None:
@@ -84,7 +84,7 @@ async def test_an_envelope_that_is_not_acknowledged_comes_again(peer: SlackPeer)
         async with session.ws_connect(url) as socket:
             assert (await socket.receive_json())["type"] == "hello"
             first = [await socket.receive_json() for _ in range(2)]
-            assert [one["retry_attempt"] for one in first] == [0, 0]
+            assert [entry["retry_attempt"] for entry in first] == [0, 0]
             await socket.send_json({"envelope_id": first[0]["envelope_id"]})
             again = await socket.receive_json()
             assert (again["envelope_id"], again["retry_attempt"]) == (first[1]["envelope_id"], 1)
@@ -105,7 +105,7 @@ def text(words: str) -> dict[str, Any]:
 
 
 def choice(name: str, *labels: str, **changes: Any) -> dict[str, Any]:
-    options = [{"text": text(one), "value": str(number)} for number, one in enumerate(labels or ("one", "two"))]
+    options = [{"text": text(label), "value": str(number)} for number, label in enumerate(labels or ("one", "two"))]
     element = {"type": "static_select", "action_id": "x", "options": options, **changes}
     return {"type": "input", "block_id": name, "label": text("Label"), "element": element}
 
@@ -151,7 +151,7 @@ async def test_a_modal_needs_a_trigger_that_is_fresh_and_unused(peer: SlackPeer)
     assert await opened(peer, modal()) == "expired_trigger_id"
     peer.views.trigger_s = 3.0
     assert await opened(peer, modal(callback_id="x" * 250_000)) == "view_too_large"
-    assert [one.user for one in peer.views.all] == ["U1"]
+    assert [view.user for view in peer.views.all] == ["U1"]
 
 
 async def test_a_modal_can_be_filled_in_only_as_people_could_and_takes_only_what_slack_takes(peer: SlackPeer) -> None:

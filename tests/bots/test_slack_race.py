@@ -15,7 +15,7 @@ from core.ports import Sink
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
-from tests.bots.race_helpers import CHATS, NEWS, RIVALS, SCALE, US, end_of, listening, raced
+from tests.bots.race_helpers import CHATS, NEWS, RIVALS, SCALE, US, get_end, listening, raced
 from tests.bots.slack_helpers import Threads, settings
 from tests.core import fixtures
 from tests.peers.slack import SlackPeer
@@ -51,8 +51,12 @@ class OnSlack:
 
     def below(self, post: str) -> list[str]:
         channel, names = self.channel_of[post], {user: name for name, (user, _) in ROBOTS.items()}
-        thread = [one for one in self.peer._messages.values() if (one.channel, one.thread_ts) == (channel, post)]
-        return [names.get(one.user, US) for one in thread]
+        thread = [
+            message
+            for message in self.peer._messages.values()
+            if (message.channel, message.thread_ts) == (channel, post)
+        ]
+        return [names.get(message.user, US) for message in thread]
 
 
 async def test_on_slack_we_are_among_the_first_two_or_silent_never_the_third(tmp_path: Path) -> None:
@@ -66,9 +70,9 @@ async def test_on_slack_we_are_among_the_first_two_or_silent_never_the_third(tmp
 
         series = await raced(tmp_path, network, make)
         series.judge()
-        comments = [one for channel in CHANNELS for one in peer.messages(channel)]
+        comments = [message for channel in CHANNELS for message in peer.messages(channel)]
     assert comments
-    assert all(NEWS.url in one.links() for one in comments)
+    assert all(NEWS.url in comment.links() for comment in comments)
 
 
 async def write(question: Question, sink: Sink) -> Reply:
@@ -92,14 +96,14 @@ async def two_at_once(folder: Path, post_s: float, deadline_s: float) -> AsyncIt
                 posts = {await network.post("C1", number, f"post {number}") for number in (1, 2)}
                 first = await peer.wait_for_reply("C1", 10)
                 yield peer, journal, (posts - {first.thread_ts}).pop()
-            assert [one.ts for one in peer.messages("C1")] == [first.ts]
+            assert [message.ts for message in peer.messages("C1")] == [first.ts]
     finally:
         await journal.close()
 
 
 async def settled(journal: Journal, post: str) -> tuple[str, str]:
     async with asyncio.timeout(10):
-        while (end := await end_of(journal, post))[0] not in ("answered", "silent", "failed"):
+        while (end := await get_end(journal, post))[0] not in ("answered", "silent", "failed"):
             await asyncio.sleep(0.02)
     return end
 

@@ -68,7 +68,7 @@ class Bot:
     async def written(self) -> list[tuple[str, str, str, str]]:
         """Return the audit, oldest first: outcome, command, before and after."""
         entries = await self.desk.context.audit.get_newest(100)
-        return [(one.outcome, one.command, one.before, one.after) for one in reversed(entries)]
+        return [(entry.outcome, entry.command, entry.before, entry.after) for entry in reversed(entries)]
 
 
 Start = Callable[..., Awaitable[Bot]]
@@ -193,7 +193,7 @@ async def test_a_bad_value_is_told_at_its_field_and_changes_nothing(
     assert await bot.written() == []
     await bot.sent(view, {MODE: "auto", field: "0.5"})
     assert not view.open
-    assert [one[1].split()[0] for one in await bot.written()] == ["mode", field.partition(" ")[0]]
+    assert [entry[1].split()[0] for entry in await bot.written()] == ["mode", field.partition(" ")[0]]
 
 
 async def test_an_admin_changes_the_chat_and_only_sees_the_sources(start: Start) -> None:
@@ -216,10 +216,10 @@ async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> Non
     view = await bot.opened(LENA)
     await bot.told(f"admins remove {LENA}", OWNER)
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.1"})
-    refusal = "Only those who look after this bot here may do that."
-    assert view.errors == {MODE: refusal, THRESHOLD: refusal}
+    text = "Only those who look after this bot here may do that."
+    assert view.errors == {MODE: text, THRESHOLD: text}
     assert (bot.desk.context.overrides.mode(CHAT), bot.desk.context.overrides.threshold(CHAT)) == (None, None)
-    assert [one[:2] for one in await bot.written()][-2:] == [("refused", "mode auto"), ("refused", "threshold 0.1")]
+    assert [entry[:2] for entry in await bot.written()][-2:] == [("refused", "mode auto"), ("refused", "threshold 0.1")]
     # Whoever sends it, it is the sender who is asked about.
     theirs = await bot.opened(OWNER)
     await bot.sent(theirs, {DOCS: "off"}, user=ANN)
@@ -233,7 +233,7 @@ async def test_others_get_a_word_and_no_form(start: Start) -> None:
     assert answer["response_type"] == "ephemeral"
     assert answer["text"] == "Only those who look after this bot here may do that."
     assert bot.peer.called("views.open") == []
-    assert [one[:2] for one in await bot.written()] == [("refused", "settings")]
+    assert [entry[:2] for entry in await bot.written()] == [("refused", "settings")]
     assert (await bot.told("settings of the cache?", ANN))["text"].startswith("Answer to")
 
 
@@ -314,7 +314,7 @@ async def test_a_part_that_was_saved_is_not_saved_again_with_the_rest(start: Sta
     bot.desk.context.live.settings = gone
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
-    assert [one[1] for one in await bot.written()] == ["mode auto", "sources off docs"]
+    assert [entry[1] for entry in await bot.written()] == ["mode auto", "sources off docs"]
 
 
 async def test_what_comes_too_late_for_the_form_is_told_by_a_note(start: Start) -> None:
@@ -335,11 +335,11 @@ async def test_a_change_that_a_crash_interrupted_is_made_and_told(start: Start) 
     bot = await start()
     view = await bot.opened()
     sent = await bot.sent(view, {MODE: "off"}, user=ANN)
-    assert [one[0] for one in await bot.written()] == ["refused"]
+    assert [entry[0] for entry in await bot.written()] == ["refused"]
     assert isinstance(sent.payload, dict)
     payload = {**sent.payload, "user": {"id": OWNER, "name": "o"}, "trigger_id": "9.9.9"}
-    found = bot.adapter._convert(payload)
-    [change] = [one for one in found.changes if one.value != one.initial_value]  # type: ignore[union-attr]
+    results = bot.adapter._convert(payload)
+    [change] = [item for item in results.changes if item.value != item.initial_value]  # type: ignore[union-attr]
     assert await bot.journal.record_message(change.message)
     await bot.intake.resume(bot.adapter)
     await bot.peer.wait_until(lambda: len(bot.peer.responses) == 1, 30)
@@ -392,21 +392,21 @@ async def test_a_lost_connection_and_a_refusing_journal_lose_no_form_and_double_
     bot.peer.deliveries.abort()
     await bot.peer.wait_until(envelope.acknowledged.is_set, 30)
     assert not view.open
-    assert [one[1] for one in await bot.written()] == ["mode auto"]
+    assert [entry[1] for entry in await bot.written()] == ["mode auto"]
 
 
 async def test_a_form_does_not_wait_for_answers_in_the_making(start: Start) -> None:
-    held = Gate()
-    script = Script(before=held)
+    gate = Gate()
+    script = Script(before=gate)
     bot = await start(script=script, run={"workers": 1})
     bot.peer.command("ask How?", user=OWNER)
-    await asyncio.wait_for(held.reached.wait(), 30)
+    await asyncio.wait_for(gate.reached.wait(), 30)
     view = await bot.opened()
     await bot.sent(view, {MODE: "auto", DOCS: "off"})
     assert not view.open
     assert bot.desk.context.overrides.is_off("docs")
     assert bot.peer.responses == []
-    held.open.set()
+    gate.open.set()
 
 
 async def test_what_cannot_be_kept_is_not_acknowledged(peer: SlackPeer, tmp_path: Path) -> None:
@@ -432,8 +432,8 @@ async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) 
     await bot.told("sources scale docs 2", OWNER)
     await bot.told("threshold 0.8", OWNER)
     key = ConversationKey("slack", "C1")
-    asked = Message("1", key, OWNER, "Boss", "", datetime.now(UTC), addressed=True, command="settings")
-    assert (await bot.desk.dispatch(asked, None)).splitlines() == [
+    message = Message("1", key, OWNER, "Boss", "", datetime.now(UTC), addressed=True, command="settings")
+    assert (await bot.desk.dispatch(message, None)).splitlines() == [
         "- When I speak in this chat: As configured (mention). `/mode default|off|mention|auto`",
         "- How sure I must be to speak unasked: 0.8. `/threshold VALUE` "
         "(0 to 1, or default for what is configured (0.5))",
@@ -455,11 +455,11 @@ async def test_a_call_shows_the_words_that_nobody_else_saw(start: Start, given_b
         bot.peer.command("escalate", user=ANN)
 
     def calls() -> list[str]:
-        return [one["text"] for one in bot.peer.responses if "U7HELP" in one["text"]]
+        return [response["text"] for response in bot.peer.responses if "U7HELP" in response["text"]]
 
     await bot.peer.wait_until(lambda: bool(calls()), 30)
-    shown = ENGLISH.escalation.format(author="ann")
-    assert calls() == [f"<@U7HELP> {shown}\n\n`Why does *it* &lt;!channel&gt; fail &amp; 'burn'?`"]
+    escalation = ENGLISH.escalation.format(author="ann")
+    assert calls() == [f"<@U7HELP> {escalation}\n\n`Why does *it* &lt;!channel&gt; fail &amp; 'burn'?`"]
 
 
 async def test_a_call_for_a_question_that_everybody_sees_does_not_repeat_it(start: Start) -> None:

@@ -82,15 +82,15 @@ async def test_a_channel_sees_a_status_then_a_stream_then_the_cited_answer(
     await sink.update("The **first** words <!channel> <@U1ANN> @here")
     await peer.wait_for_reply("C1", 30, containing="words")
     await sink.finish(Reply("The **first** words are *final* [1]. <!channel> @everyone", CITED))
-    (shown,) = peer.messages("C1")
+    (message,) = peer.messages("C1")
     link = "<https://example.org/install?a=1&amp;b=2|"
-    assert shown.text == (
+    assert message.text == (
         f"The *first* words are _final_ {link}[1]>. &lt;!channel&gt; @\u2060everyone\n\n*Sources*\n[1] {link}Install>"
     )
-    assert shown.links() == [CITED[0].url] * 2
-    assert (shown.ts, shown.streaming, shown.notifies()) == (first.ts, False, [])
+    assert message.links() == [CITED[0].url] * 2
+    assert (message.ts, message.streaming, message.notifies()) == (first.ts, False, [])
     assert peer.statuses == {}
-    assert delivered.told == ["posting", shown.ts]
+    assert delivered.told == ["posting", message.ts]
     assert {call.error for call in peer.calls} == {""}
     (start,) = peer.called("chat.startStream")
     assert (start.parameters["recipient_user_id"], start.parameters["recipient_team_id"]) == ("U1ANN", "T1")
@@ -111,7 +111,7 @@ async def test_without_streams_and_statuses_there_is_a_reaction_and_edits(
     await sink.update("The **first** words")
     await peer.wait_for_reply("C1", 30, containing="words")
     await sink.finish(Reply("Done."))
-    assert [shown.text for shown in peer.messages("C1")] == ["Done."]
+    assert [message.text for message in peer.messages("C1")] == ["Done."]
     assert question.reactions == set()
     second = await ask()
     await second.open()
@@ -127,10 +127,10 @@ async def test_names_stay_words_in_what_is_edited_as_in_what_is_posted(peer: Sla
     await sink.update("Ask @bea in #general")
     await peer.wait_for_reply("C1", 30, containing="#general")
     await sink.finish(Reply("Ask @bea in #general, not @here or @channel."))
-    [shown] = peer.messages("C1")
-    assert len(shown.history) > 1, "it was edited"
-    assert (shown.notifies(), [text for _, text in shown.history if "<" in text]) == ([], [])
-    assert "@bea in #general" in shown.text
+    [message] = peer.messages("C1")
+    assert len(message.history) > 1, "it was edited"
+    assert (message.notifies(), [text for _, text in message.history if "<" in text]) == ([], [])
+    assert "@bea in #general" in message.text
 
 
 async def test_with_nothing_to_show_a_sign_with_a_placeholder_stands_in(
@@ -139,11 +139,11 @@ async def test_with_nothing_to_show_a_sign_with_a_placeholder_stands_in(
     peer.lacking = {STATUS, "reactions.add", "reactions.remove"}
     sink = await ask()
     await sink.open()
-    shown = await peer.wait_for_reply("C1", 30)
-    assert shown.text == "_Looking it up…_"
+    message = await peer.wait_for_reply("C1", 30)
+    assert message.text == "_Looking it up…_"
     await sink.finish(Reply("Here."))
-    assert [one.text for one in peer.messages("C1")] == ["Here."]
-    assert delivered.told == ["posting", shown.ts]
+    assert [item.text for item in peer.messages("C1")] == ["Here."]
+    assert delivered.told == ["posting", message.ts]
 
 
 async def test_a_direct_conversation_is_answered_outside_threads(peer: SlackPeer, ask: Ask) -> None:
@@ -152,7 +152,7 @@ async def test_a_direct_conversation_is_answered_outside_threads(peer: SlackPeer
     await sink.update("One")
     assert (await peer.wait_for_reply("D1", 30)).thread_ts == ""
     await sink.finish(Reply("One two."))
-    assert [shown.text for shown in peer.messages("D1")] == ["One two."]
+    assert [message.text for message in peer.messages("D1")] == ["One two."]
     assert peer.called("chat.startStream") == []
 
 
@@ -168,7 +168,7 @@ async def test_a_stream_that_slack_closed_is_continued_by_edits(
     await peer.wait_until(lambda: bool(peer.called("chat.update")), 30)
     await sink.update("One two three")
     await sink.finish(Reply("One two three."))
-    assert [shown.text for shown in peer.messages("C1")] == ["One two three."]
+    assert [message.text for message in peer.messages("C1")] == ["One two three."]
     assert len(delivered.told) == 2
 
 
@@ -179,7 +179,7 @@ async def test_a_stream_that_closes_just_before_the_end_is_no_failure(peer: Slac
     await peer.wait_for_reply("C1", 30)
     peer.end_streams()
     await sink.finish(Reply("One two."))
-    assert [shown.text for shown in peer.messages("C1")] == ["One two."]
+    assert [message.text for message in peer.messages("C1")] == ["One two."]
 
 
 async def test_a_text_that_was_rewritten_is_shown_by_edits(peer: SlackPeer, ask: Ask) -> None:
@@ -190,7 +190,7 @@ async def test_a_text_that_was_rewritten_is_shown_by_edits(peer: SlackPeer, ask:
     await sink.update("Two")
     assert (await peer.wait_for_reply("C1", 30, containing="Two")).text == "Two"
     await sink.finish(Reply("Two."))
-    assert [shown.text for shown in peer.messages("C1")] == ["Two."]
+    assert [message.text for message in peer.messages("C1")] == ["Two."]
 
 
 async def test_a_piece_that_may_have_arrived_is_not_sent_twice(peer: SlackPeer, ask: Ask) -> None:
@@ -202,17 +202,17 @@ async def test_a_piece_that_may_have_arrived_is_not_sent_twice(peer: SlackPeer, 
     await sink.update("One two")
     await peer.wait_until(lambda: bool(peer.called("chat.appendStream")), 30)
     await sink.update("One two three")
-    shown = await peer.wait_for_reply("C1", 30, containing="three")
+    message = await peer.wait_for_reply("C1", 30, containing="three")
     await sink.finish(Reply("One two three."))
-    assert not any("two two" in text for _, text in shown.history)
+    assert not any("two two" in text for _, text in message.history)
 
 
 async def test_an_answer_that_is_never_streamed_is_one_post(peer: SlackPeer, ask: Ask, delivered: Delivered) -> None:
     sink = await ask()
     await sink.finish(Reply("Short."))
-    (shown,) = peer.messages("C1")
-    assert (shown.text, shown.unfurls) == ("Short.", False)
-    assert delivered.told == ["posting", shown.ts]
+    (message,) = peer.messages("C1")
+    assert (message.text, message.unfurls) == ("Short.", False)
+    assert delivered.told == ["posting", message.ts]
 
 
 async def test_long_answers_go_on_in_the_thread(peer: SlackPeer, ask: Ask, inbox: Inbox) -> None:
@@ -222,14 +222,14 @@ async def test_long_answers_go_on_in_the_thread(peer: SlackPeer, ask: Ask, inbox
     await sink.open()
     await sink.update(text)
     await sink.finish(Reply(text))
-    shown = peer.messages("C1")
-    assert len(shown) > 3
-    assert all(len(one.text) <= MAX_CHARS and one.text.count("```") % 2 == 0 for one in shown)
-    assert {one.thread_ts for one in shown} == {inbox.messages[0].id}
-    together = "\n".join(one.text for one in shown)
+    messages = peer.messages("C1")
+    assert len(messages) > 3
+    assert all(len(message.text) <= MAX_CHARS and message.text.count("```") % 2 == 0 for message in messages)
+    assert {message.thread_ts for message in messages} == {inbox.messages[0].id}
+    together = "\n".join(message.text for message in messages)
     assert all(f"Paragraph {number} " in together for number in range(30))
     assert re.findall(r"line_(\d+) ", together) == [str(number) for number in range(300)]
-    assert shown[-1].text.endswith("End.")
+    assert messages[-1].text.endswith("End.")
 
 
 async def test_states_come_no_faster_than_the_pace_for_all_replies_together(peer: SlackPeer, ask: Ask) -> None:
@@ -251,7 +251,7 @@ async def test_states_come_no_faster_than_the_pace_for_all_replies_together(peer
     # No call comes before its turn; a busy machine may make it late, and the next one seem early.
     for count, at in enumerate(times(), 1):
         assert count <= 1 + (at - began) / PACE.append_s
-    assert [shown.text for shown in peer.messages("C1")] == ["Done."] * 4
+    assert [message.text for message in peer.messages("C1")] == ["Done."] * 4
 
 
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.startStream", "chat.update"])
@@ -268,7 +268,7 @@ async def test_a_limit_is_waited_out_and_said_to_be_a_refusal(
     await peer.wait_until(lambda: bool(peer.called(method) or (method == "chat.update" and peer.messages("C1"))), 30)
     await sink.finish(Reply("One two."))
     assert asyncio.get_running_loop().time() - started >= 0.9
-    assert [shown.text for shown in peer.messages("C1")] == ["One two."]
+    assert [message.text for message in peer.messages("C1")] == ["One two."]
     assert delivered.told[-2:] == ["posting", peer.messages("C1")[0].ts]
     assert delivered.told.count("posting") == delivered.told.count("refused") + 1
 
@@ -306,7 +306,7 @@ async def test_a_reply_begun_before_a_crash_is_edited_to_its_end(
     await resumed.update("One two")
     await peer.wait_for_reply("C1", 30, containing="One two")
     await resumed.finish(Reply("One two three."))
-    assert [(shown.ts, shown.text) for shown in peer.messages("C1")] == [(begun.ts, "One two three.")]
+    assert [(message.ts, message.text) for message in peer.messages("C1")] == [(begun.ts, "One two three.")]
     assert delivered.told.count("posting") <= 2
     assert peer.statuses == {}
     await sink.finish(Reply("One two three."))
@@ -316,7 +316,7 @@ async def test_a_deleted_question_gets_no_answer(peer: SlackPeer, ask: Ask, deli
     sink = await ask()
     question = inbox.messages[0]
     peer.delete("C1", question.id)
-    await peer.wait_until(lambda: all(one.acknowledged.is_set() for one in peer.deliveries.envelopes), 30)
+    await peer.wait_until(lambda: all(envelope.acknowledged.is_set() for envelope in peer.deliveries.envelopes), 30)
     with pytest.raises(MessageDeleted, match="question was deleted"):
         await sink.finish(Reply("One."))
     assert peer.messages("C1") == []
@@ -327,8 +327,8 @@ async def test_a_reply_that_was_deleted_is_not_written_again(peer: SlackPeer, as
     sink = await ask("D1")
     await sink.open()
     await sink.update("One")
-    shown = await peer.wait_for_reply("D1", 30)
-    peer.delete("D1", shown.ts)
+    message = await peer.wait_for_reply("D1", 30)
+    peer.delete("D1", message.ts)
     with pytest.raises(MessageDeleted):
         await sink.finish(Reply("One two."))
     assert peer.messages("D1") == []
@@ -358,7 +358,7 @@ async def test_a_failure_is_told_in_place_of_the_reply(peer: SlackPeer, ask: Ask
     await sink.update("One")
     await peer.wait_for_reply("C1", 30)
     await sink.fail("Sorry, I could not answer this.")
-    assert [shown.text for shown in peer.messages("C1")] == ["Sorry, I could not answer this."]
+    assert [message.text for message in peer.messages("C1")] == ["Sorry, I could not answer this."]
 
 
 async def test_a_cancelled_answer_leaves_no_task_behind(peer: SlackPeer, ask: Ask) -> None:
@@ -369,7 +369,7 @@ async def test_a_cancelled_answer_leaves_no_task_behind(peer: SlackPeer, ask: As
         await asyncio.Event().wait()
 
     def left() -> list[str]:
-        return [one.get_name() for one in asyncio.all_tasks() if one.get_name().startswith("slack reply")]
+        return [item.get_name() for item in asyncio.all_tasks() if item.get_name().startswith("slack reply")]
 
     task = asyncio.create_task(answer())
     await peer.wait_for_reply("C1", 30)
@@ -389,7 +389,7 @@ async def test_a_command_is_answered_for_everybody_and_help_for_the_asker(
         await sink.open()
         await sink.update("It")
         await sink.finish(Reply("It **is** [1].", CITED))
-    assert [one["response_type"] for one in peer.responses] == ["in_channel", "ephemeral"]
+    assert [response["response_type"] for response in peer.responses] == ["in_channel", "ephemeral"]
     assert peer.responses[0]["text"].startswith("It *is* <https://example.org/install")
     assert delivered.told == ["posting", "response_url"] * 2
     failed = await ask(command="ask What?")

@@ -29,14 +29,14 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def test_before_the_first_refresh_everything_is_due_and_nothing_is_made(deployment: Deployment) -> None:
-    shown = deployment.json("sources")["sources"]
-    assert [(one["name"], one["kind"], one["live"]) for one in shown] == [
+    sources = deployment.json("sources")["sources"]
+    assert [(source["name"], source["kind"], source["live"]) for source in sources] == [
         ("docs", "files", False),
         ("web", "search_api", True),
         ("more", "files", False),
     ]
-    assert (shown[0]["last_success"], shown[0]["age_s"], shown[0]["documents"]) == (None, None, 0)
-    assert set(shown[1].values()) == {"web", "search_api", True, None}
+    assert (sources[0]["last_success"], sources[0]["age_s"], sources[0]["documents"]) == (None, None, 0)
+    assert set(sources[1].values()) == {"web", "search_api", True, None}
     assert not (deployment.folder / "data").exists()
     text = deployment.call("sources").stdout
     assert "never" in text
@@ -47,7 +47,7 @@ def test_before_the_first_refresh_everything_is_due_and_nothing_is_made(deployme
 def test_what_ingest_did_is_on_record_and_failures_are_told(deployment: Deployment) -> None:
     began = datetime.now(UTC) - timedelta(seconds=1)
     deployment.call("ingest")
-    first = {one["name"]: one for one in deployment.json("sources")["sources"]}
+    first = {source["name"]: source for source in deployment.json("sources")["sources"]}
     assert first["docs"]["passages"] == first["docs"]["documents"] == 1
     assert began <= datetime.fromisoformat(first["docs"]["last_success"]) <= datetime.now(UTC)
     assert 0 <= first["docs"]["age_s"] < 60
@@ -56,7 +56,7 @@ def test_what_ingest_did_is_on_record_and_failures_are_told(deployment: Deployme
 
     (deployment.folder / "more" / "a.md").unlink()
     deployment.call("ingest", code=1)
-    second = {one["name"]: one for one in deployment.json("sources")["sources"]}
+    second = {source["name"]: source for source in deployment.json("sources")["sources"]}
     assert second["docs"]["error"] == ""
     assert "holds no files" in second["more"]["error"]
     assert second["more"]["last_success"] == first["more"]["last_success"]
@@ -71,10 +71,10 @@ def test_the_last_try_is_in_the_table_where_one_failed(deployment: Deployment) -
     assert "last try" not in deployment.call("sources").stdout
     (deployment.folder / "more" / "a.md").unlink()
     deployment.call("ingest", code=1)
-    head, _, web, more, told = deployment.call("sources").stdout.splitlines()
+    head, _, web, more, output = deployment.call("sources").stdout.splitlines()
     assert " ".join(head.split()) == "source kind documents passages last success last try next refresh"
     assert re.search(r"\d+ s ago +\d+ s ago +in \d+ s", more)
-    assert told.startswith("more failed: ")
+    assert output.startswith("more failed: ")
     assert web.split() == ["web", "search_api", "-", "-", "live", "-", "-"]
 
 
@@ -90,7 +90,7 @@ def test_a_source_is_paused_and_resumed_by_hand_and_that_is_in_the_audit(deploym
     assert "by its plan again" in deployment.call("sources", "resume", "docs").stdout
     assert deployment.json("sources")["sources"][0]["next_run"] == before["next_run"]
     entries = deployment.json("audit")["entries"]
-    assert [(one["command"], one["before"], one["after"]) for one in entries] == [
+    assert [(entry["command"], entry["before"], entry["after"]) for entry in entries] == [
         ("resume docs", "only when asked", "by its plan"),
         ("pause docs", "by its plan", "only when asked"),
     ]
@@ -110,22 +110,22 @@ async def test_what_another_process_refreshes_is_shown_as_running_and_left_to_it
     await database.close()
 
     async def running() -> bool:
-        shown = await asyncio.to_thread(deployment.json, "sources")
-        return bool(shown["sources"][0]["running"])
+        thread = await asyncio.to_thread(deployment.json, "sources")
+        return bool(thread["sources"][0]["running"])
 
     async with source_lock(data, "docs"):
         assert await running()
-        done = await asyncio.to_thread(deployment.call, "ingest", "docs", code=1)
-    assert "another process is refreshing source docs" in done.stderr
+        result = await asyncio.to_thread(deployment.call, "ingest", "docs", code=1)
+    assert "another process is refreshing source docs" in result.stderr
     assert not await running(), "who began it is gone"
 
 
 def test_an_emptied_store_makes_all_sources_due(deployment: Deployment) -> None:
     deployment.call("ingest")
     deployment.call("ingest", "--rebuild", "docs")
-    shown = {one["name"]: one for one in deployment.json("sources")["sources"]}
-    assert (shown["docs"]["documents"], shown["more"]["documents"]) == (1, 0)
-    assert datetime.fromisoformat(shown["more"]["next_run"]) <= datetime.now(UTC)
+    sources_by_name = {source["name"]: source for source in deployment.json("sources")["sources"]}
+    assert (sources_by_name["docs"]["documents"], sources_by_name["more"]["documents"]) == (1, 0)
+    assert datetime.fromisoformat(sources_by_name["more"]["next_run"]) <= datetime.now(UTC)
     shutil.rmtree(deployment.folder / "data")
     assert deployment.json("sources")["sources"][0]["last_try"] is None
 

@@ -34,11 +34,11 @@ def test_looking_at_records_loads_nothing_heavy(command: list[str], tmp_path: Pa
     (tmp_path / "docs").mkdir()
     (tmp_path / "kimas.yaml").write_text("data_dir: data\nsources: {docs: {kind: files, path: docs}}\n", "utf-8")
     script = LOOK.format(heavy=HEAVY)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script, *command, "--config", str(tmp_path / "kimas.yaml")],
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
-    assert (done.returncode, done.stderr.strip().splitlines()[-1:]) == (0, ["[]"]), done.stderr
+    assert (result.returncode, result.stderr.strip().splitlines()[-1:]) == (0, ["[]"]), result.stderr

@@ -196,14 +196,14 @@ async def test_another_bots_reply_is_not_edited(peer: TelegramPeer, make: Make) 
 async def test_no_error_and_no_log_line_holds_the_token(
     peer: TelegramPeer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = settings(peer, tmp_path).model_copy(update={"api_url": "http://127.0.0.1:1"})
-    with pytest.raises(PlatformError) as refusal:
-        await identify(found)
-    opening = asyncio.create_task(TelegramAdapter(found, Offsets(), PACE).open())
+    telegram_settings = settings(peer, tmp_path).model_copy(update={"api_url": "http://127.0.0.1:1"})
+    with pytest.raises(PlatformError) as error_info:
+        await identify(telegram_settings)
+    opening = asyncio.create_task(TelegramAdapter(telegram_settings, Offsets(), PACE).open())
     await until(lambda: "telegram.opening_stopped" in caplog.text)
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
-    assert peer.token not in f"{refusal.value} {refusal.value.__cause__} {caplog.text}"
+    assert peer.token not in f"{error_info.value} {error_info.value.__cause__} {caplog.text}"
 
 
 async def test_a_webhook_is_removed_and_pending_updates_stay(peer: TelegramPeer, make: Make) -> None:
@@ -405,7 +405,7 @@ async def test_no_task_is_left_behind(peer: TelegramPeer, make: Make) -> None:
     before = asyncio.all_tasks()
 
     def left() -> set[asyncio.Task[Any]]:
-        return {one for one in asyncio.all_tasks() - before if "RequestHandler" not in repr(one)}
+        return {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
 
     async with listening(make(), Inbox().receive):
         await peer.wait_until(lambda: bool(peer.offsets), 30)

@@ -69,35 +69,37 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
         yield started
 
 
-async def told(peer: TelegramPeer, text: str, author: Author, **more: Any) -> str:
-    seen = len(peer.messages(GROUP))
+async def send_command(peer: TelegramPeer, text: str, author: Author, **more: Any) -> str:
+    message_count = len(peer.messages(GROUP))
     peer.say(GROUP, text, author=author, **more)
-    await peer.wait_until(lambda: len(peer.messages(GROUP)) > seen, 30)
+    await peer.wait_until(lambda: len(peer.messages(GROUP)) > message_count, 30)
     return peer.messages(GROUP)[-1].text
 
 
 async def test_each_menu_shows_what_its_readers_may_do(peer: TelegramPeer, start: Start) -> None:
     await start()
-    offered = {scope: [one["command"] for one in menu] for scope, menu in peer.commands.items()}
-    everyone = [one.name for one in COMMANDS if one.required_role == "everyone"]
+    offered = {scope: [entry["command"] for entry in menu] for scope, menu in peer.commands.items()}
+    everyone = [command.name for command in COMMANDS if command.required_role == "everyone"]
     assert offered["default"] == offered["all_private_chats"] == offered["all_group_chats"] == everyone
-    assert set(offered["all_chat_administrators"]) == {one.name for one in COMMANDS if one.required_role != "owner"} - {
-        "start"
-    }
+    assert set(offered["all_chat_administrators"]) == {
+        command.name for command in COMMANDS if command.required_role != "owner"
+    } - {"start"}
 
 
 async def test_an_owner_commands_in_a_group_and_gets_a_reply(peer: TelegramPeer, start: Start) -> None:
     await start()
-    assert await told(peer, "/mode@kimas_bot auto", OWNER) == "The mode of this chat is now auto; it was mention."
+    assert (
+        await send_command(peer, "/mode@kimas_bot auto", OWNER) == "The mode of this chat is now auto; it was mention."
+    )
     assert peer.messages(GROUP)[-1].reply_to is not None
-    assert await told(peer, "/mode off", ANN) == "Only those who look after this bot here may do that."
+    assert await send_command(peer, "/mode off", ANN) == "Only those who look after this bot here may do that."
     assert peer.called("getChatAdministrators") == []
 
 
 async def test_administrators_of_the_group_are_looked_up_once_in_a_while(peer: TelegramPeer, start: Start) -> None:
     desk = await start(platform_admins=True)
-    assert (await told(peer, "/pause 5", BOSS)).startswith("I am silent in this chat until")
-    assert (await told(peer, "/resume", ANN)).startswith("Only")
+    assert (await send_command(peer, "/pause 5", BOSS)).startswith("I am silent in this chat until")
+    assert (await send_command(peer, "/resume", ANN)).startswith("Only")
     assert desk.context.overrides.paused_until(f"telegram:{GROUP}")
     assert len(peer.called("getChatAdministrators")) == 1
 
@@ -105,39 +107,42 @@ async def test_administrators_of_the_group_are_looked_up_once_in_a_while(peer: T
 async def test_who_writes_in_the_groups_name_is_an_administrator_and_no_more(peer: TelegramPeer, start: Start) -> None:
     await start(platform_admins=True, owners=["telegram:1087968824", "telegram:1005"])
     group = {"sender_chat": {"id": GROUP, "type": "supergroup", "title": "Team"}}
-    assert (await told(peer, "/pause", GROUP_AUTHOR, **group)).startswith("I am silent")
-    assert await told(peer, "/sources off docs", GROUP_AUTHOR, **group) == "Only the owners of this bot may do that."
+    assert (await send_command(peer, "/pause", GROUP_AUTHOR, **group)).startswith("I am silent")
+    assert (
+        await send_command(peer, "/sources off docs", GROUP_AUTHOR, **group)
+        == "Only the owners of this bot may do that."
+    )
     channel = {"sender_chat": {"id": -1009, "type": "channel", "title": "News"}}
-    assert (await told(peer, "/resume", GROUP_AUTHOR, **channel)).startswith("Only those")
+    assert (await send_command(peer, "/resume", GROUP_AUTHOR, **channel)).startswith("Only those")
 
 
 async def test_without_leave_nobody_who_is_anonymous_may_anything(peer: TelegramPeer, start: Start) -> None:
     await start()
     group = {"sender_chat": {"id": GROUP, "type": "supergroup", "title": "Team"}}
-    assert (await told(peer, "/pause", GROUP_AUTHOR, **group)).startswith("Only")
+    assert (await send_command(peer, "/pause", GROUP_AUTHOR, **group)).startswith("Only")
 
 
 async def test_another_bots_command_and_an_edited_one_do_nothing(peer: TelegramPeer, start: Start) -> None:
     desk = await start()
     peer.say(GROUP, "/pause@kimas_bot", author=Author(OWNER.id, "Robot", is_bot=True))
-    said = peer.say(GROUP, "hello all", author=OWNER)
-    peer.edit(GROUP, said, "/mode@kimas_bot off")
-    assert "Version" in await told(peer, "/status", OWNER)
+    message = peer.say(GROUP, "hello all", author=OWNER)
+    peer.edit(GROUP, message, "/mode@kimas_bot off")
+    assert "Version" in await send_command(peer, "/status", OWNER)
     assert desk.context.overrides.mode(f"telegram:{GROUP}") is None
     assert not desk.context.overrides.paused_until(f"telegram:{GROUP}")
 
 
 async def test_a_replied_to_silence_is_explained(peer: TelegramPeer, start: Start) -> None:
     await start()
-    said = peer.say(GROUP, "nice weather", author=ANN)
-    assert await told(peer, "/why", ANN, reply_to=said) == "I was silent because: the bot was not addressed."
+    message = peer.say(GROUP, "nice weather", author=ANN)
+    assert await send_command(peer, "/why", ANN, reply_to=message) == "I was silent because: the bot was not addressed."
 
 
 async def test_telegram_that_does_not_answer_makes_no_administrators(peer: TelegramPeer, start: Start) -> None:
     await start(platform_admins=True)
     peer.fail("getChatAdministrators", 502)
-    assert (await told(peer, "/pause", BOSS)).startswith("Only")
-    assert (await told(peer, "/pause", BOSS)).startswith("I am silent")
+    assert (await send_command(peer, "/pause", BOSS)).startswith("Only")
+    assert (await send_command(peer, "/pause", BOSS)).startswith("I am silent")
 
 
 def from_(author: str, *, chat: str = str(GROUP), private: bool = False) -> Message:
@@ -145,11 +150,11 @@ def from_(author: str, *, chat: str = str(GROUP), private: bool = False) -> Mess
     return Message("1", key, author, "Ann", "", datetime.now(UTC), private=private, command="pause")
 
 
-class Asked:
+class AdministratorClient:
     """What the administrators are asked of; the second time it cannot be reached."""
 
-    def __init__(self, *found: int) -> None:
-        self.found = list(found)
+    def __init__(self, *count: int) -> None:
+        self.found = list(count)
         self.times = 0
 
     async def get_administrators(self, chat_id: int) -> frozenset[int]:
@@ -160,7 +165,7 @@ class Asked:
 
 
 async def test_what_is_remembered_ends() -> None:
-    client, administrators = Asked(1003), AdministratorCache(ttl_s=0.5)
+    client, administrators = AdministratorClient(1003), AdministratorCache(ttl_s=0.5)
     assert await administrators.is_admin(client, from_("1003"))  # type: ignore[arg-type]
     assert not await administrators.is_admin(client, from_("1001"))  # type: ignore[arg-type]
     assert client.times == 1
@@ -171,7 +176,7 @@ async def test_what_is_remembered_ends() -> None:
 
 
 async def test_a_private_chat_and_a_channel_are_not_asked_about() -> None:
-    client, administrators = Asked(1003), AdministratorCache()
+    client, administrators = AdministratorClient(1003), AdministratorCache()
     assert not await administrators.is_admin(client, from_("1003", chat="1003", private=True))  # type: ignore[arg-type]
     assert not await administrators.is_admin(client, from_("-1009"))  # type: ignore[arg-type]
     assert client.times == 0

@@ -19,10 +19,10 @@ BOT = {"id": 42, "is_bot": True, "first_name": "KIMAs", "username": "kimas_bot"}
 
 
 def event(text: str | None = "hello", **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"message_id": 5, "date": 1_760_000_000, "chat": GROUP, "from": ANN, **more}
+    result: dict[str, Any] = {"message_id": 5, "date": 1_760_000_000, "chat": GROUP, "from": ANN, **more}
     if text is not None:
-        found |= {"text": text, "entities": more.get("entities", find_entities(text))}
-    return {key: value for key, value in found.items() if value is not None}
+        result |= {"text": text, "entities": more.get("entities", find_entities(text))}
+    return {key: value for key, value in result.items() if value is not None}
 
 
 CLIENT = load_client().connect("42:x", "http://127.0.0.1:1")
@@ -39,9 +39,9 @@ def taken(text: str | None = "hello", **more: Any) -> Message:
 
 
 def ignored(raw: dict[str, Any], kind: str = "message") -> str:
-    found = convert(raw, kind)
-    assert isinstance(found, IgnoredEvent), found
-    return found.reason
+    result = convert(raw, kind)
+    assert isinstance(result, IgnoredEvent), result
+    return result.reason
 
 
 def test_a_private_chat_is_always_addressed() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from core.settings import Settings
-from tests.bots.code import code_of
+from tests.bots.code import get_code
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "telegram.md").read_text("utf-8")
@@ -22,8 +22,8 @@ def test_the_examples_are_valid() -> None:
 
 
 def test_the_messages_it_explains_exist() -> None:
-    code = code_of("telegram")
-    for said in (
+    code = get_code("telegram")
+    for text in (
         "telegram.token was refused",
         "another program takes this bot's updates",
         "telegram.webhook_removed",
@@ -32,5 +32,5 @@ def test_the_messages_it_explains_exist() -> None:
         "telegram.reply_delayed",
         "telegram.open",
     ):
-        assert said in GUIDE
-        assert said in code
+        assert text in GUIDE
+        assert text in code

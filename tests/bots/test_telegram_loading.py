@@ -29,5 +29,5 @@ assert type(update.message.reply_to_message.from_user) is types.User
 
 def test_a_fresh_process_completes_only_what_is_used() -> None:
     command = [sys.executable, "-W", "error", "-c", FRESH]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == 0, result.stderr

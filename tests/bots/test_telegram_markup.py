@@ -70,7 +70,9 @@ def test_the_sources_are_listed() -> None:
     assert len(parts) == 1
     text, entities = parse_html(parts[0])
     assert text == "It works [1].\n\nSources\n[1] Installing <it>\n[2] Frequently asked · faq.yaml"
-    assert [one["url"] for one in entities if one["type"] == "text_link"] == ["https://example.org/a?b=1&c=2#x"] * 2
+    assert [entity["url"] for entity in entities if entity["type"] == "text_link"] == [
+        "https://example.org/a?b=1&c=2#x"
+    ] * 2
 
 
 def test_nobody_is_rung_but_the_asker() -> None:
@@ -176,8 +178,8 @@ def test_nobody_is_mentioned_by_a_title_or_behind_an_address() -> None:
         Citation(1, "p", "faq", "@alice how do I?", "faq.yaml", ""),
         Citation(2, "p", "faq", "ask @bob", "x", "https://x.y"),
     )
-    (shown,) = render("see https://a.b,@carol and https://a.b/@dave [1]", titles, asker_username="Bob")
-    assert "@alice" not in shown
-    assert "@carol" not in shown
-    assert "https://a.b/@dave" in shown
-    assert "ask @bob" in shown
+    (output,) = render("see https://a.b,@carol and https://a.b/@dave [1]", titles, asker_username="Bob")
+    assert "@alice" not in output
+    assert "@carol" not in output
+    assert "https://a.b/@dave" in output
+    assert "ask @bob" in output

@@ -91,9 +91,9 @@ async def test_a_wrong_token_is_refused(call: Raw) -> None:
 async def test_updates_come_again_until_a_higher_offset_confirms_them(call: Raw) -> None:
     first, second = call.peer.pending()
     for _ in range(2):
-        assert [one["update_id"] for one in (await call("getUpdates"))["result"]] == [first, second]
-    assert [one["update_id"] for one in (await call("getUpdates", limit=1))["result"]] == [first]
-    assert [one["update_id"] for one in (await call("getUpdates", offset=second))["result"]] == [second]
+        assert [entry["update_id"] for entry in (await call("getUpdates"))["result"]] == [first, second]
+    assert [entry["update_id"] for entry in (await call("getUpdates", limit=1))["result"]] == [first]
+    assert [entry["update_id"] for entry in (await call("getUpdates", offset=second))["result"]] == [second]
     assert call.peer.confirmed == [first]
     assert (await call("getUpdates", offset=second + 1))["result"] == []
     assert call.peer.pending() == []
@@ -108,7 +108,7 @@ async def test_a_long_poll_waits_and_is_woken(call: Raw) -> None:
     polling = asyncio.create_task(call("getUpdates", offset=after, timeout=60))
     await call.peer.wait_until(lambda: len(call.peer.offsets) > polled, 30)
     call.peer.say(GROUP, "news")
-    assert [one["message"]["text"] for one in (await polling)["result"]] == ["news"]
+    assert [entry["message"]["text"] for entry in (await polling)["result"]] == ["news"]
 
 
 async def test_a_second_poller_ends_the_first(call: Raw) -> None:
@@ -131,16 +131,16 @@ async def test_edits_limits_and_what_is_shown(call: Raw) -> None:
     refused = await call("sendMessage", chat_id=GROUP, text="y")
     assert (refused["error_code"], refused["parameters"]["retry_after"]) == (429, 5)
     assert (await call("sendMessage", chat_id=PERSON, text="x"))["ok"]
-    assert [shown.text for shown in call.peer.messages(GROUP)] == ["b", "x"]
+    assert [message.text for message in call.peer.messages(GROUP)] == ["b", "x"]
 
 
 async def test_faults_are_done_as_told(call: Raw) -> None:
     call.peer.fail("sendMessage", drop="before")
     call.peer.fail("sendMessage", drop="after")
-    for shown in (0, 1):
+    for number in (0, 1):
         with pytest.raises(aiohttp.ClientError):
             await call("sendMessage", chat_id=GROUP, text="x")
-        assert len(call.peer.messages(GROUP)) == shown
+        assert len(call.peer.messages(GROUP)) == number
     call.peer.chats[GROUP].kicked = True
     assert (await call("sendMessage", chat_id=GROUP, text="x"))["error_code"] == 403
 
@@ -186,15 +186,15 @@ async def test_it_runs_as_a_process() -> None:
     )
     try:
         assert process.stdout is not None
-        told = json.loads(await process.stdout.readline())
+        data = json.loads(await process.stdout.readline())
         async with aiohttp.ClientSession() as session:
-            async with session.post(f"{told['control_url']}/say", json={"chat": -5, "text": "hi"}) as response:
+            async with session.post(f"{data['control_url']}/say", json={"chat": -5, "text": "hi"}) as response:
                 assert (await response.json()) == {"message_id": 1}
-            send = f"{told['api_url']}/bot{told['token']}/sendMessage"
+            send = f"{data['api_url']}/bot{data['token']}/sendMessage"
             async with session.post(send, data={"chat_id": "-5", "text": "hello"}) as response:
                 assert (await response.json())["ok"]
-            async with session.get(f"{told['control_url']}/messages?chat=-5") as response:
-                assert [one["text"] for one in await response.json()] == ["hello"]
+            async with session.get(f"{data['control_url']}/messages?chat=-5") as response:
+                assert [message["text"] for message in await response.json()] == ["hello"]
     finally:
         process.terminate()
         await process.wait()

@@ -45,8 +45,8 @@ async def peer() -> AsyncIterator[TelegramPeer]:
 @pytest.fixture
 async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramAdapter]:
     (tmp_path / "token").write_text(peer.token)
-    found = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
-    adapter = TelegramAdapter(found, Offsets(), PACE)
+    telegram_settings = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
+    adapter = TelegramAdapter(telegram_settings, Offsets(), PACE)
     await adapter.open()
     yield adapter
     await adapter.close()
@@ -86,10 +86,10 @@ async def test_a_group_sees_typing_then_a_reply_that_grows(peer: TelegramPeer, a
     await sink.update("The **first** words")
     await peer.wait_for_reply(GROUP, 30, containing="words")
     await sink.finish(Reply("The **first** words are final [1].", CITED))
-    (shown,) = peer.messages(GROUP)
-    assert shown.text == "The first words are final [1].\n\nSources\n[1] Install"
-    assert shown.links() == ["https://example.org/install"] * 2
-    assert delivered.told == ["posting", str(shown.id)]
+    (message,) = peer.messages(GROUP)
+    assert message.text == "The first words are final [1].\n\nSources\n[1] Install"
+    assert message.links() == ["https://example.org/install"] * 2
+    assert delivered.told == ["posting", str(message.id)]
     assert all(call.status == 200 for call in peer.calls)
 
 
@@ -101,8 +101,8 @@ async def test_a_state_without_anything_to_see_is_not_shown(peer: TelegramPeer, 
         await asyncio.sleep(0.03)
     assert peer.messages(GROUP) == []
     await sink.update("```python\nx = 1")
-    shown = await peer.wait_for_reply(GROUP, 30)
-    assert (shown.text, shown.entities[0]["type"]) == ("x = 1", "pre")
+    message = await peer.wait_for_reply(GROUP, 30)
+    assert (message.text, message.entities[0]["type"]) == ("x = 1", "pre")
     await sink.finish(Reply("```python\nx = 1\n```"))
     assert peer.called("editMessageText") == []
 
@@ -111,15 +111,15 @@ async def test_edits_are_throttled_and_the_latest_text_wins(peer: TelegramPeer, 
     sink = ask()
     await sink.open()
     await sink.update("word 0")
-    shown = await peer.wait_for_reply(GROUP, 30)
-    written = await written_until(sink, lambda: len(shown.history) >= 4)
+    message = await peer.wait_for_reply(GROUP, 30)
+    written = await written_until(sink, lambda: len(message.history) >= 4)
     await sink.finish(Reply("done"))
-    assert peer.messages(GROUP) == [shown]
-    times, states = zip(*shown.history, strict=True)
+    assert peer.messages(GROUP) == [message]
+    times, states = zip(*message.history, strict=True)
     assert all(later - earlier >= 0.08 for earlier, later in pairwise(times[:-1]))
     assert len(states) < written
     assert {int(state.removeprefix("word ")) % 10 for state in states[:-1]} == {0}, "the latest"
-    assert (states[0], shown.text) == ("word 0", "done")
+    assert (states[0], message.text) == ("word 0", "done")
 
 
 async def test_a_private_chat_sees_drafts_and_then_one_message(
@@ -134,11 +134,11 @@ async def test_a_private_chat_sees_drafts_and_then_one_message(
     assert peer.messages(PERSON) == []
     assert delivered.told == []
     await sink.finish(Reply("some `words`"))
-    (shown,) = peer.messages(PERSON)
-    assert (shown.text, shown.reply_to) == ("some words", None)
+    (message,) = peer.messages(PERSON)
+    assert (message.text, message.reply_to) == ("some words", None)
     assert [draft.text for draft in peer.drafts] == ["some", "some `words"]
     assert len({draft.draft_id for draft in peer.drafts}) == 1
-    assert delivered.told == ["posting", str(shown.id)]
+    assert delivered.told == ["posting", str(message.id)]
 
 
 async def test_without_drafts_the_final_message_still_comes(peer: TelegramPeer, ask: Ask) -> None:
@@ -150,7 +150,7 @@ async def test_without_drafts_the_final_message_still_comes(peer: TelegramPeer, 
     await sink.update("some words")
     await asyncio.sleep(0.15)
     await sink.finish(Reply("some words"))
-    assert [shown.text for shown in peer.messages(PERSON)] == ["some words"]
+    assert [message.text for message in peer.messages(PERSON)] == ["some words"]
     assert len(peer.called("sendMessageDraft")) == 1
 
 
@@ -160,7 +160,7 @@ async def test_a_topic_is_answered_in_the_topic(peer: TelegramPeer, ask: Ask) ->
     await sink.open()
     await peer.wait_until(lambda: bool(peer.called("sendChatAction")), 30)
     await sink.finish(Reply("x" * 5000))
-    assert [shown.thread for shown in peer.messages(GROUP)] == [9, 9]
+    assert [message.thread for message in peer.messages(GROUP)] == [9, 9]
     assert all(call.parameters["message_thread_id"] == "9" for call in peer.called("sendChatAction"))
 
 
@@ -175,7 +175,7 @@ async def test_after_a_crash_the_old_reply_is_edited(peer: TelegramPeer, ask: As
         await sink.update("half an answer")
         await peer.wait_for_reply(chat, 30, containing="answer")
         await sink.finish(Reply("a whole answer"))
-        assert [shown.text for shown in peer.messages(chat)] == ["a whole answer"]
+        assert [message.text for message in peer.messages(chat)] == ["a whole answer"]
         assert delivered.told == []
     assert peer.drafts == []
 
@@ -183,7 +183,7 @@ async def test_after_a_crash_the_old_reply_is_edited(peer: TelegramPeer, ask: As
 async def test_finishing_an_answer_that_is_there_already_is_fine(peer: TelegramPeer, ask: Ask) -> None:
     await ask().finish(Reply("the answer"))
     await ask(previous=str(peer.messages(GROUP)[0].id)).finish(Reply("the answer"))
-    assert [shown.text for shown in peer.messages(GROUP)] == ["the answer"]
+    assert [message.text for message in peer.messages(GROUP)] == ["the answer"]
     assert peer.called("editMessageText")[0].status == 400
 
 
@@ -194,11 +194,11 @@ async def test_a_long_answer_goes_on_in_more_messages(peer: TelegramPeer, ask: A
     await sink.update(f"```\n{code}")
     await peer.wait_for_reply(GROUP, 30)
     await sink.finish(Reply(f"```\n{code}\n```\n\nThat is it [1].", CITED))
-    shown = peer.messages(GROUP)
-    assert len(shown) == 4
-    assert [one.reply_to for one in shown] == [1, None, None, None]
-    assert "\n".join(one.text for one in shown) == f"{code}\n\nThat is it [1].\n\nSources\n[1] Install"
-    assert delivered.told == ["posting", str(shown[0].id)]
+    messages = peer.messages(GROUP)
+    assert len(messages) == 4
+    assert [message.reply_to for message in messages] == [1, None, None, None]
+    assert "\n".join(message.text for message in messages) == f"{code}\n\nThat is it [1].\n\nSources\n[1] Install"
+    assert delivered.told == ["posting", str(messages[0].id)]
 
 
 async def test_a_failure_takes_the_place_of_what_was_shown(peer: TelegramPeer, ask: Ask) -> None:
@@ -207,9 +207,9 @@ async def test_a_failure_takes_the_place_of_what_was_shown(peer: TelegramPeer, a
     await sink.update("half a")
     await peer.wait_for_reply(GROUP, 30)
     await sink.fail("Sorry, <something> failed.")
-    assert [shown.text for shown in peer.messages(GROUP)] == ["Sorry, <something> failed."]
+    assert [message.text for message in peer.messages(GROUP)] == ["Sorry, <something> failed."]
     await ask(PERSON).fail("Too long.")
-    assert [shown.text for shown in peer.messages(PERSON)] == ["Too long."]
+    assert [message.text for message in peer.messages(PERSON)] == ["Too long."]
 
 
 async def test_it_waits_as_told_and_then_sends(peer: TelegramPeer, ask: Ask) -> None:
@@ -235,8 +235,8 @@ async def test_states_are_skipped_not_queued_when_it_goes_too_fast(peer: Telegra
     many = len(peer.calls)
     await written_until(sink, lambda: len(peer.calls) > many)
     await sink.finish(Reply("done"))
-    (shown,) = peer.messages(GROUP)
-    assert shown.text == "done"
+    (message,) = peer.messages(GROUP)
+    assert message.text == "done"
     refused, following = peer.calls[many - 1 : many + 1]
     assert refused.status == 429
     assert following.at - refused.at >= 1, "it waits as told, and what was written meanwhile is one edit"
@@ -244,14 +244,14 @@ async def test_states_are_skipped_not_queued_when_it_goes_too_fast(peer: Telegra
 
 
 async def test_rejected_markup_goes_out_as_plain_text(peer: TelegramPeer, ask: Ask) -> None:
-    said = "Bad Request: can't parse entities: Unsupported start tag"
-    peer.fail("sendMessage", 400, description=said)
+    text = "Bad Request: can't parse entities: Unsupported start tag"
+    peer.fail("sendMessage", 400, description=text)
     await ask().finish(Reply("a **b** & `<c>`"))
-    (shown,) = peer.messages(GROUP)
-    assert (shown.text, shown.entities) == ("a b & <c>", [])
-    peer.fail("editMessageText", 400, description=said)
-    await ask(previous=str(shown.id)).finish(Reply("**d**"))
-    peer.fail("sendMessageDraft", 400, description=said)
+    (message,) = peer.messages(GROUP)
+    assert (message.text, message.entities) == ("a b & <c>", [])
+    peer.fail("editMessageText", 400, description=text)
+    await ask(previous=str(message.id)).finish(Reply("**d**"))
+    peer.fail("sendMessageDraft", 400, description=text)
     sink = ask(PERSON)
     await sink.open()
     await sink.update("**e**")
@@ -282,9 +282,9 @@ async def test_a_reply_deleted_by_a_moderator_stays_deleted(peer: TelegramPeer, 
     sink = ask()
     await sink.open()
     await sink.update("some")
-    shown = await peer.wait_for_reply(GROUP, 30)
+    message = await peer.wait_for_reply(GROUP, 30)
     await asyncio.sleep(0.05)
-    peer.delete(GROUP, shown.id)
+    peer.delete(GROUP, message.id)
     with pytest.raises(MessageDeleted):
         await sink.finish(Reply("some words"))
     assert peer.messages(GROUP) == []
@@ -313,7 +313,7 @@ async def test_a_group_that_became_a_supergroup_is_followed(peer: TelegramPeer, 
     await peer.wait_for_reply(GROUP, 30)
     peer.upgrade(GROUP, -1009)
     await sink.finish(Reply("some words"))
-    assert [shown.text for shown in peer.messages(-1009)] == ["some words"]
+    assert [message.text for message in peer.messages(-1009)] == ["some words"]
 
 
 async def test_broken_connections_and_server_errors_are_retried(peer: TelegramPeer, ask: Ask) -> None:
@@ -327,7 +327,7 @@ async def test_broken_connections_and_server_errors_are_retried(peer: TelegramPe
     await asyncio.sleep(0.3)
     await sink.update("some more")
     await sink.finish(Reply("some words"))
-    assert [shown.text for shown in peer.messages(GROUP)] == ["some words"]
+    assert [message.text for message in peer.messages(GROUP)] == ["some words"]
 
 
 async def test_a_journal_that_fails_before_posting_posts_nothing(
@@ -364,7 +364,7 @@ async def test_a_message_id_is_reported_even_when_finishing_comes_in_between(
     await sink.update("some")
     await asyncio.sleep(0)
     await sink.finish(Reply("some words"))
-    assert [shown.text for shown in peer.messages(GROUP)] == ["some words"]
+    assert [message.text for message in peer.messages(GROUP)] == ["some words"]
     assert delivered.told[-1] == str(peer.messages(GROUP)[0].id)
 
 
@@ -418,8 +418,8 @@ def test_a_message_of_the_journal_is_enough(tmp_path: Path) -> None:
     async def main() -> None:
         async with TelegramPeer() as peer:
             (tmp_path / "token").write_text(peer.token)
-            found = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
-            adapter = TelegramAdapter(found, Offsets(), PACE)
+            telegram_settings = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
+            adapter = TelegramAdapter(telegram_settings, Offsets(), PACE)
             await adapter.open()
             number = peer.say(GROUP, "hm")
             reference = {"chat_id": GROUP, "message_id": number, "thread_id": None, "username": "ann"}
@@ -434,7 +434,7 @@ def test_a_message_of_the_journal_is_enough(tmp_path: Path) -> None:
                 reference=reference,
             )
             await adapter.sink(message, Delivered()).finish(Reply("yes, @ann"))
-            assert [shown.text for shown in peer.messages(GROUP)] == ["yes, @ann"]
+            assert [output.text for output in peer.messages(GROUP)] == ["yes, @ann"]
             await adapter.close()
 
     asyncio.run(main())

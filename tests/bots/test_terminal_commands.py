@@ -55,16 +55,16 @@ class Typed:
 
     async def hear(self, *lines: str) -> list[str]:
         """Return what is shown to each line."""
-        shown = []
+        output = []
         for line in lines:
             begun = self.out.tell()
             await self._conversation.process_line(line)
-            shown.append(self.out.getvalue()[begun:].strip())
-        return shown
+            output.append(self.out.getvalue()[begun:].strip())
+        return output
 
     async def told(self, line: str) -> str:
-        [shown] = await self.hear(line)
-        return shown
+        [output] = await self.hear(line)
+        return output
 
 
 async def heard(whole: Settings, *lines: str) -> list[str]:
@@ -129,9 +129,9 @@ async def test_why_explains_the_answer_that_was_given_here(whole: Settings) -> N
         assert "answered nothing here" in await typed.told("/why")
         typed.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
         typed.citations = (Citation(1, "p", "docs", "Install", "install.md", ""),)
-        told = (await typed.hear("How?", "/why"))[1]
+        output = (await typed.hear("How?", "/why"))[1]
         for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):
-            assert piece in told
+            assert piece in output
 
 
 async def test_what_was_rated_here_can_be_forgotten_here(whole: Settings) -> None:
@@ -164,10 +164,10 @@ async def test_the_audit_is_shown(whole: Settings, capsys: pytest.CaptureFixture
 async def test_what_silences_it_silences_it_here(whole: Settings) -> None:
     lines = ["/pause", "How?", "/resume", "How?", "/mode off", "/ask How?", "/mode default", "How?"]
     async with Typed(whole) as typed:
-        shown = await typed.hear(*lines)
-    assert shown[1] == "(silent: console:terminal is paused until /resume (/pause))"
-    assert shown[5] == "(silent: console:terminal is switched off (gate.mode))"
-    assert shown[3] == shown[7] == "Answer to: How?"
+        outputs = await typed.hear(*lines)
+    assert outputs[1] == "(silent: console:terminal is paused until /resume (/pause))"
+    assert outputs[5] == "(silent: console:terminal is switched off (gate.mode))"
+    assert outputs[3] == outputs[7] == "Answer to: How?"
     assert len(typed.given) == 2
 
 
@@ -182,7 +182,7 @@ async def test_a_terminal_that_is_switched_off_by_configuration_says_so(tmp_path
 async def test_what_is_forgotten_is_in_no_later_answer(whole: Settings) -> None:
     async with Typed(whole) as typed:
         await typed.hear("Where is my secret kept?", "And when?")
-        shown = await typed.hear("/forget", "/good", "/why", "How?")
+        outputs = await typed.hear("/forget", "/good", "/why", "How?")
     assert typed.given == [0, 2, 0]
-    assert shown[1] == NO_ANSWER
-    assert "answered nothing here" in shown[2]
+    assert outputs[1] == NO_ANSWER
+    assert "answered nothing here" in outputs[2]

@@ -23,7 +23,7 @@ from core.storage.tables import messages
 from core.types import ConversationKey, Question, Reply
 from tests.bots import discord_helpers
 from tests.bots.test_several_bots import Plain, message
-from tests.core.fixtures import ShelfLibrary, settings
+from tests.core.fixtures import InMemoryLibrary, settings
 from tests.peers.discord import Author, DiscordPeer
 from tests.wiring import make_processor
 
@@ -40,10 +40,10 @@ class Watched(DiscordAdapter):
     waiting: asyncio.Event
 
     def is_typing(self, key: ConversationKey) -> bool:
-        found = super().is_typing(key)
-        if found:
+        typing = super().is_typing(key)
+        if typing:
             self.waiting.set()
-        return found
+        return typing
 
 
 @dataclass
@@ -98,7 +98,7 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
         journal = await Journal.open(tmp_path / "journal.db")
         stack.push_async_callback(journal.close)
         configured = settings(gate={"mode": "auto", "wait_s": WAIT_S})
-        intake = make_processor(configured, journal, answer, ShelfLibrary())
+        intake = make_processor(configured, journal, answer, InMemoryLibrary())
         pace = replace(discord_helpers.PACE, typing_ttl_s=typed_s)
         adapter = Watched(discord_helpers.settings(peer, tmp_path), discord_helpers.Positions(), pace)
         adapter.waiting = asyncio.Event()
@@ -116,19 +116,19 @@ async def channel(tmp_path: Path, typed_s: float) -> AsyncIterator[Channel]:
     ],
 )
 async def test_who_is_typing_is_waited_for_and_heard(channel: Channel, who: Author, says: str, reason: str) -> None:
-    asked = await channel.peer.say(channel.room, QUESTION)
+    question = await channel.peer.say(channel.room, QUESTION)
     async with typing_on(channel, who):
         await asyncio.wait_for(channel.adapter.waiting.wait(), 30)
         assert channel.peer.messages(channel.room) == [], "the wait alone is over"
         await channel.peer.say(channel.room, says, author=who)
-    assert await channel.settled(asked) == ("silent", reason)
+    assert await channel.settled(question) == ("silent", reason)
 
 
 async def test_who_types_for_ever_is_not_waited_for(channel: Channel) -> None:
     began = time.monotonic()
-    asked = await channel.peer.say(channel.room, QUESTION)
+    question = await channel.peer.say(channel.room, QUESTION)
     async with typing_on(channel, BEA):
-        state, _ = await channel.settled(asked)
+        state, _ = await channel.settled(question)
     assert state == "answered"
     assert time.monotonic() - began > 1.5 * WAIT_S, "it waited once more, as long"
 
@@ -190,11 +190,11 @@ async def test_a_stop_ends_the_wait_and_other_platforms_know_nothing() -> None:
         return False
 
     writing = Writing()
-    asked = message("1", "two", key=ConversationKey("http", "5@two"))
-    assert not await wait_while_typing(NamespacedAdapter("two", writing), asked, 10, no_time)
+    request = message("1", "two", key=ConversationKey("http", "5@two"))
+    assert not await wait_while_typing(NamespacedAdapter("two", writing), request, 10, no_time)
     assert writing.asked_for == [ConversationKey("http", "5")], "by the name that the platform knows"
-    assert not await wait_while_typing(DryRunAdapter(writing), asked, 10, no_time)
-    assert await wait_while_typing(writing, asked, 0, no_time)
+    assert not await wait_while_typing(DryRunAdapter(writing), request, 10, no_time)
+    assert await wait_while_typing(writing, request, 0, no_time)
     for plain in (Plain("slack"), NamespacedAdapter("two", Plain("slack")), DryRunAdapter(Plain("slack"))):
-        assert await wait_while_typing(plain, asked, 10, no_time)
-    assert not Plain("slack").is_typing(asked.key)
+        assert await wait_while_typing(plain, request, 10, no_time)
+    assert not Plain("slack").is_typing(request.key)

@@ -26,10 +26,10 @@ SOON_S = 60
 ASKED = "@kimas_bot How do I change the signing key?"
 
 
-async def said(telegram: TelegramPeer, words: str, times: int = 1) -> None:
+async def wait_for_text(telegram: TelegramPeer, words: str, times: int = 1) -> None:
     """Wait until the bot has said something so many times."""
     async with asyncio.timeout(SOON_S):
-        while sum(words in shown.text for shown in telegram.messages(GROUP)) < times:
+        while sum(words in message.text for message in telegram.messages(GROUP)) < times:
             await asyncio.sleep(0.02)
 
 
@@ -71,13 +71,15 @@ async def test_a_day_of_a_group_with_a_limit(tmp_path: Path, monkeypatch: pytest
         running = asyncio.create_task(run(load_settings([deployment.config])))
         try:
             telegram.say(GROUP, ASKED)
-            await said(telegram, "rotate_keys")
+            await wait_for_text(telegram, "rotate_keys")
             calls = len(model.requests)
             telegram.say(GROUP, ASKED)
-            await said(telegram, "rotate_keys", 2)
+            await wait_for_text(telegram, "rotate_keys", 2)
             assert len(model.requests) == calls, "given again, and what costs nothing is not limited"
             telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
-            await said(telegram, "Today's limit for this chat is used up (1 tokens). Please ask again after midnight")
+            await wait_for_text(
+                telegram, "Today's limit for this chat is used up (1 tokens). Please ask again after midnight"
+            )
             assert len(model.requests) == calls
             os.kill(os.getpid(), signal.SIGTERM)
             assert await asyncio.wait_for(running, SOON_S) == 0

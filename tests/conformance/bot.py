@@ -20,7 +20,7 @@ from core.messaging.processor import MessageProcessor
 from core.ports import AnswerFunction, Sink
 from core.storage.messages import Journal
 from core.types import Citation, Message, Question, Reply
-from tests.conformance.platforms import ANN, Driver, Person, Room, Shown, Skipping, until
+from tests.conformance.platforms import ANN, Channel, Driver, Person, PostedMessage, Skipping, until
 from tests.conformance.played import Played, printed
 from tests.core.fixtures import settings
 from tests.wiring import make_processor
@@ -65,8 +65,8 @@ class Script:
 
     async def __call__(self, question: Question, sink: Sink) -> Reply:
         self.questions.append(question)
-        held = self.held in question.text
-        if self.before and held:
+        retained = self.held in question.text
+        if self.before and retained:
             await self.before.passed()
         await sink.open()
         if self.raises:
@@ -74,7 +74,7 @@ class Script:
         for piece in self.pieces:
             await sink.update(piece)
             await asyncio.sleep(self.pause_s)
-        if self.midway and held:
+        if self.midway and retained:
             await self.midway.passed()
         reply = Reply(self.says(question), tuple(self.citations))
         await sink.finish(reply)
@@ -166,15 +166,15 @@ class Bot:
                 await journal.mark_posting(message)
             await journal.close()
 
-    def private(self, person: Person = ANN) -> Room:
+    def private(self, person: Person = ANN) -> Channel:
         """Return the private chat with a person."""
         return self.driver.private(person)
 
-    def group(self, number: int = 1) -> Room:
+    def group(self, number: int = 1) -> Channel:
         """Return a group, the same one for the same number."""
         return self.driver.group(number)
 
-    async def entries(self, room: Room) -> list[Entry]:
+    async def entries(self, room: Channel) -> list[Entry]:
         """Return what the journal holds of a chat, oldest first."""
         query = sql("SELECT * FROM messages WHERE platform = :platform AND chat = :chat ORDER BY number")
         async with self.journal._connect() as connection:
@@ -184,16 +184,16 @@ class Bot:
             for row in rows
         ]
 
-    async def settled(self, room: Room, message: str) -> Entry:
+    async def settled(self, room: Channel, message: str) -> Entry:
         """Wait until a message is answered, silent or failed."""
         async with asyncio.timeout(GRACE_S):
             while True:
-                found = [one for one in await self.entries(room) if one.id == message]
-                if found and found[0].state in ("answered", "silent", "failed"):
-                    return found[0]
+                entries = [entry for entry in await self.entries(room) if entry.id == message]
+                if entries and entries[0].state in ("answered", "silent", "failed"):
+                    return entries[0]
                 await asyncio.sleep(0.02)
 
-    async def journalled_reply(self, room: Room, message: str) -> None:
+    async def journalled_reply(self, room: Channel, message: str) -> None:
         """Wait until the journal knows the reply's id on the platform, and nothing is on its way."""
         query = sql("SELECT reply_id, state FROM messages WHERE chat = :chat AND id = :id")
         async with asyncio.timeout(GRACE_S):
@@ -208,19 +208,19 @@ class Bot:
         """Wait until the intake has nothing to do."""
         await until(lambda: not self.intake._tasks, "an idle intake")
 
-    async def hears(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> Entry:
+    async def hears(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> Entry:
         """Let somebody write, and wait until the message is settled."""
         return await self.settled(room, await self.driver.say(room, text, who=who, reply_to=reply_to, **more))
 
-    async def command(self, room: Room, name: str, text: str = "") -> Entry:
+    async def command(self, room: Channel, name: str, text: str = "") -> Entry:
         """Give a command, and wait until it is settled."""
         return await self.settled(room, await self.driver.command(room, name, text))
 
-    def elsewhere(self, person: Person = ANN) -> Room:
+    def elsewhere(self, person: Person = ANN) -> Channel:
         """Return another chat than the first group, in which a person can write."""
         return self.driver.elsewhere(person)
 
-    def anywhere(self) -> Room:
+    def anywhere(self) -> Channel:
         """Return a room with other people, where the platform has any."""
         return self.group()
 
@@ -231,19 +231,19 @@ class Bot:
         await self.settled(elsewhere, await self.driver.say(elsewhere, "something else", who=ELSEWHERE))
         self.script.before = gate
 
-    async def asked(self, room: Room, text: str, *, who: Person = ANN) -> Entry:
+    async def asked(self, room: Channel, text: str, *, who: Person = ANN) -> Entry:
         """Let somebody ask the bot, and wait until the question is settled."""
         return await self.hears(room, self.to_bot(room, text), who=who)
 
-    def to_bot(self, room: Room, text: str) -> str:
+    def to_bot(self, room: Channel, text: str) -> str:
         """Return a text that means the bot: in a private chat every one does."""
         return text if room.private else f"{self.driver.mention}{text}"
 
-    def shown(self, room: Room) -> list[Shown]:
+    def shown(self, room: Channel) -> list[PostedMessage]:
         return self.driver.shown(room)
 
-    def texts(self, room: Room) -> list[str]:
-        return [shown.text for shown in self.shown(room)]
+    def texts(self, room: Channel) -> list[str]:
+        return [message.text for message in self.shown(room)]
 
     async def skipped(self, reason: str, count: int = 1) -> None:
         """Wait until the adapter has skipped something for this reason."""
@@ -259,9 +259,9 @@ class Terminal(Bot):
     def __init__(self, folder: Path) -> None:
         super().__init__(Played(), folder)
         self.out = StringIO()
-        shown = Console(file=self.out, force_terminal=True, color_system="standard", width=100, height=400)
-        self._conversation = Conversation(settings(data_dir=str(folder)), self._answered, shown)
-        self._printed: list[Shown] = []
+        console = Console(file=self.out, force_terminal=True, color_system="standard", width=100, height=400)
+        self._conversation = Conversation(settings(data_dir=str(folder)), self._answered, console)
+        self._printed: list[PostedMessage] = []
 
     async def start(self) -> None:
         await self._conversation.__aenter__()
@@ -269,22 +269,22 @@ class Terminal(Bot):
     async def stop(self, grace_s: float = 0) -> None:
         await self._conversation.__aexit__()
 
-    def anywhere(self) -> Room:
+    def anywhere(self) -> Channel:
         return self.private()
 
-    async def command(self, room: Room, name: str, text: str = "") -> Entry:
+    async def command(self, room: Channel, name: str, text: str = "") -> Entry:
         return await self._typed(f"/{name} {text}".strip())
 
-    async def asked(self, room: Room, text: str, *, who: Person = ANN) -> Entry:
+    async def asked(self, room: Channel, text: str, *, who: Person = ANN) -> Entry:
         return await self._typed(text)
 
     async def _typed(self, line: str) -> Entry:
         begun = self.out.tell()
-        told = await self._conversation.process_line(line)
+        line_outcome = await self._conversation.process_line(line)
         self._printed.append(printed(len(self._printed), self.out.getvalue()[begun:]))
-        asked = parse_line(line)
-        text = asked.text if isinstance(asked, Message) else line
-        return Entry(str(len(self._printed)), told.state, "", text, "", "", told.answer)
+        request = parse_line(line)
+        text = request.text if isinstance(request, Message) else line
+        return Entry(str(len(self._printed)), line_outcome.state, "", text, "", "", line_outcome.answer)
 
-    def shown(self, room: Room) -> list[Shown]:
+    def shown(self, room: Channel) -> list[PostedMessage]:
         return self._printed

@@ -58,8 +58,8 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path, empty_journal: Pat
             return
         driver = DRIVERS[request.param]()
         await driver.open(stack)
-        made = Bot(driver, tmp_path)
-        shutil.copy(empty_journal, made.file)
-        stack.push_async_callback(made.stop)
-        await made.start()
-        yield made
+        created = Bot(driver, tmp_path)
+        shutil.copy(empty_journal, created.file)
+        stack.push_async_callback(created.stop)
+        await created.start()
+        yield created

@@ -48,7 +48,7 @@ ROBOT = Person(8, "Robot", robot=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Channel:
     """Where people write. `place` is the platform's own id, `chat` the journal's, `thread` the platform's thread."""
 
     place: str
@@ -58,7 +58,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PostedMessage:
     """One message of the bot: the text that people see, the addresses behind it, its code blocks, and what was sent."""
 
     id: str
@@ -109,54 +109,54 @@ class Driver(ABC):
         return
 
     @abstractmethod
-    def private(self, person: Person = ANN) -> Room: ...
+    def private(self, person: Person = ANN) -> Channel: ...
 
     @abstractmethod
-    def group(self, number: int = 1) -> Room: ...
+    def group(self, number: int = 1) -> Channel: ...
 
-    def elsewhere(self, person: Person = ANN) -> Room:
+    def elsewhere(self, person: Person = ANN) -> Channel:
         """Return another chat than the first group, in which a person can write."""
         return self.group(2)
 
-    async def apart(self, count: int) -> list[Room]:
+    async def apart(self, count: int) -> list[Channel]:
         """Return as many conversations with the bot among other people."""
         return [self.group(number) for number in range(1, count + 1)]
 
     @abstractmethod
-    async def thread(self, room: Room) -> Room: ...
+    async def thread(self, room: Channel) -> Channel: ...
 
     @abstractmethod
-    def mention_of(self, person: Person) -> str:
+    def get_mention(self, person: Person) -> str:
         """Return what mentions a person at the beginning of a text."""
 
     @abstractmethod
-    def board(self) -> Room:
+    def board(self) -> Channel:
         """Return where people write posts."""
 
     @abstractmethod
-    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+    async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
         """Let Ann write a post, and return its id and the room below it."""
 
     @abstractmethod
-    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str: ...
+    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str: ...
 
     @abstractmethod
-    async def command(self, room: Room, name: str, text: str = "") -> str: ...
+    async def command(self, room: Channel, name: str, text: str = "") -> str: ...
 
     @abstractmethod
-    async def attach(self, room: Room, text: str = "") -> None: ...
+    async def attach(self, room: Channel, text: str = "") -> None: ...
 
     @abstractmethod
-    async def say_as_bot(self, room: Room, text: str) -> None: ...
+    async def say_as_bot(self, room: Channel, text: str) -> None: ...
 
     @abstractmethod
-    async def edit(self, room: Room, message: str, text: str) -> None: ...
+    async def edit(self, room: Channel, message: str, text: str) -> None: ...
 
     @abstractmethod
-    async def delete(self, room: Room, message: str) -> None: ...
+    async def delete(self, room: Channel, message: str) -> None: ...
 
     @abstractmethod
-    async def redeliver(self, room: Room, message: str) -> None: ...
+    async def redeliver(self, room: Channel, message: str) -> None: ...
 
     @abstractmethod
     async def malformed(self) -> None: ...
@@ -168,21 +168,21 @@ class Driver(ABC):
     def fail(self, step: Step, how: How, times: int = 1) -> None: ...
 
     @abstractmethod
-    def bar(self, room: Room, *, out: bool) -> None:
+    def bar(self, room: Channel, *, out: bool) -> None:
         """Take the right to write in a group from the bot, or give it back."""
 
     @abstractmethod
-    def shown(self, room: Room) -> list[Shown]: ...
+    def shown(self, room: Channel) -> list[PostedMessage]: ...
 
     @abstractmethod
-    def rung(self, room: Room) -> list[str]: ...
+    def rung(self, room: Channel) -> list[str]: ...
 
     @abstractmethod
     def signs(self) -> int: ...
 
-    async def reply(self, room: Room, shown: Shown, text: str, who: Person = ANN) -> str:
+    async def reply(self, room: Channel, message: PostedMessage, text: str, who: Person = ANN) -> str:
         """Reply to a message of the bot."""
-        return await self.say(room, text, who=who, reply_to=shown.id)
+        return await self.say(room, text, who=who, reply_to=message.id)
 
 
 class Telegram(Driver):
@@ -208,57 +208,57 @@ class Telegram(Driver):
         if session is not None:
             await session.close()
 
-    def private(self, person: Person = ANN) -> Room:
+    def private(self, person: Person = ANN) -> Channel:
         place = str(1000 + person.number)
-        return Room(place, place, private=True)
+        return Channel(place, place, private=True)
 
-    def group(self, number: int = 1) -> Room:
-        return Room(str(-100 - number), str(-100 - number))
+    def group(self, number: int = 1) -> Channel:
+        return Channel(str(-100 - number), str(-100 - number))
 
-    async def thread(self, room: Room) -> Room:
+    async def thread(self, room: Channel) -> Channel:
         topics = self.peer.chat(int(room.place)).topics
         number = 700 + len(topics)
         self.peer.forum(int(room.place), number)
         return replace(room, thread=str(number))
 
-    def board(self) -> Room:
+    def board(self) -> Channel:
         return self.group(9)
 
-    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+    async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
         return await self.say(board, text, is_automatic_forward=True), board
 
-    def mention_of(self, person: Person) -> str:
+    def get_mention(self, person: Person) -> str:
         return f"@person_{person.number} "
 
     def _author(self, who: Person) -> telegram.Author:
         return telegram.Author(1000 + who.number, who.name, f"person_{who.number}", is_bot=who.robot)
 
-    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
         thread = int(room.thread) if room.thread else None
         answered = int(reply_to) if reply_to else None
         place = int(room.place)
         return str(self.peer.say(place, text, author=self._author(who), reply_to=answered, thread=thread, **more))
 
-    async def command(self, room: Room, name: str, text: str = "") -> str:
+    async def command(self, room: Channel, name: str, text: str = "") -> str:
         to = "" if room.private else "@kimas_bot"
         return await self.say(room, f"/{name}{to} {text}".strip())
 
-    async def attach(self, room: Room, text: str = "") -> None:
+    async def attach(self, room: Channel, text: str = "") -> None:
         photo = [{"file_id": "f", "file_unique_id": "u", "width": 90, "height": 90}]
         chat = {"id": int(room.place), "type": "private" if room.private else "supergroup", "title": "Team"}
         message = {"message_id": 9001, "from": self._author(ANN).user(), "chat": chat, "date": int(time.time())}
         self.peer.inject({"message": {**message, "photo": photo, **({"caption": text} if text else {})}})
 
-    async def say_as_bot(self, room: Room, text: str) -> None:
+    async def say_as_bot(self, room: Channel, text: str) -> None:
         self.peer.say(int(room.place), text, author=replace(self.peer.bot))
 
-    async def edit(self, room: Room, message: str, text: str) -> None:
+    async def edit(self, room: Channel, message: str, text: str) -> None:
         self.peer.edit(int(room.place), int(message), text)
 
-    async def delete(self, room: Room, message: str) -> None:
+    async def delete(self, room: Channel, message: str) -> None:
         self.peer.delete(int(room.place), int(message))
 
-    async def redeliver(self, room: Room, message: str) -> None:
+    async def redeliver(self, room: Channel, message: str) -> None:
         chat = self.peer.chat(int(room.place))
         self.peer.inject({"message": self.peer._message(chat, chat.messages[int(message)])})
 
@@ -274,8 +274,8 @@ class Telegram(Driver):
         method = "sendMessage" if step in ("post", "begin") else "editMessageText"
         match how:
             case "rate limit":
-                said = "Too Many Requests: retry after 1"
-                self.peer.fail(method, 429, times=times, description=said, retry_after=1)
+                text = "Too Many Requests: retry after 1"
+                self.peer.fail(method, 429, times=times, description=text, retry_after=1)
             case "server error":
                 self.peer.fail(method, 502, times=times, body="<html>Bad Gateway</html>")
             case "dropped before":
@@ -283,26 +283,38 @@ class Telegram(Driver):
             case _:
                 self.peer.fail(method, times=times, drop="after")
 
-    def bar(self, room: Room, *, out: bool) -> None:
+    def bar(self, room: Channel, *, out: bool) -> None:
         self.peer.chat(int(room.place)).kicked = out
 
-    def shown(self, room: Room) -> list[Shown]:
-        return [self._shown(one) for one in self.peer.messages(int(room.place)) if _in(room, str(one.thread or ""))]
+    def shown(self, room: Channel) -> list[PostedMessage]:
+        return [
+            self._shown(message)
+            for message in self.peer.messages(int(room.place))
+            if _in(room, str(message.thread or ""))
+        ]
 
-    def _shown(self, one: telegram.Shown) -> Shown:
-        units = one.text.encode("utf-16-le")
+    def _shown(self, message: telegram.PostedMessage) -> PostedMessage:
+        units = message.text.encode("utf-16-le")
         pieces = [
             units[2 * entity["offset"] : 2 * (entity["offset"] + entity["length"])].decode("utf-16-le")
-            for entity in one.entities
+            for entity in message.entities
             if entity["type"] == "pre"
         ]
-        text, thread = WORD_JOINERS.sub("", one.text), str(one.thread or "")
-        return Shown(str(one.id), text, tuple(one.links()), tuple(pieces), one.html, thread, str(one.reply_to or ""))
+        text, thread = WORD_JOINERS.sub("", message.text), str(message.thread or "")
+        return PostedMessage(
+            str(message.id),
+            text,
+            tuple(message.links()),
+            tuple(pieces),
+            message.html,
+            thread,
+            str(message.reply_to or ""),
+        )
 
-    def rung(self, room: Room) -> list[str]:
+    def rung(self, room: Channel) -> list[str]:
         kinds = ("mention", "text_mention")
-        shown = self.peer.messages(int(room.place))
-        return [str(entity) for one in shown for entity in one.entities if entity["type"] in kinds]
+        messages = self.peer.messages(int(room.place))
+        return [str(entity) for message in messages for entity in message.entities if entity["type"] in kinds]
 
     def signs(self) -> int:
         return len(self.peer.called("sendChatAction"))
@@ -317,7 +329,7 @@ class Discord(Driver):
 
     async def open(self, stack: AsyncExitStack) -> None:
         self.peer = await stack.enter_async_context(discord.DiscordPeer())
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, Channel] = {}
 
     def adapter(self, journal: Journal, folder: Path) -> DiscordAdapter:
         settings = discord_helpers.settings(self.peer, folder)
@@ -326,29 +338,29 @@ class Discord(Driver):
     async def ready(self) -> None:
         await until(lambda: bool(self.peer.gateway.live), "a session with Discord's gateway")
 
-    def private(self, person: Person = ANN) -> Room:
+    def private(self, person: Person = ANN) -> Channel:
         return self._room(f"person {person.number}", private=True)
 
-    def group(self, number: int = 1) -> Room:
+    def group(self, number: int = 1) -> Channel:
         return self._room(f"group {number}", private=False)
 
-    def _room(self, name: str, *, private: bool) -> Room:
+    def _room(self, name: str, *, private: bool) -> Channel:
         if name not in self._rooms:
             place = self.peer.channel(private=private)
-            self._rooms[name] = Room(place, place, private=private)
+            self._rooms[name] = Channel(place, place, private=private)
         return self._rooms[name]
 
-    async def thread(self, room: Room) -> Room:
+    async def thread(self, room: Channel) -> Channel:
         place = await self.peer.thread(room.chat)
-        return Room(place, room.chat, place)
+        return Channel(place, room.chat, place)
 
-    def board(self) -> Room:
+    def board(self) -> Channel:
         if "board" not in self._rooms:
             forum = self.peer.channel(15)
-            self._rooms["board"] = Room(forum, forum)
+            self._rooms["board"] = Channel(forum, forum)
         return self._rooms["board"]
 
-    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+    async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
         room = await self.thread(board)
         # The first message of a forum post has the number of its thread.
         self.peer.snowflake, original = lambda at=None: room.place, self.peer.snowflake  # type: ignore[method-assign, assignment]
@@ -356,34 +368,34 @@ class Discord(Driver):
         self.peer.snowflake = original  # type: ignore[method-assign]
         return message, room
 
-    def mention_of(self, person: Person) -> str:
+    def get_mention(self, person: Person) -> str:
         return f"<@{1000 + person.number}> "
 
     def _author(self, who: Person) -> discord.Author:
         return discord.Author(str(1000 + who.number), f"person{who.number}", who.name, bot=who.robot)
 
-    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
         return await self.peer.say(room.place, text, author=self._author(who), reply_to=reply_to, **more)
 
-    async def command(self, room: Room, name: str, text: str = "") -> str:
-        given = {"question": text} if name == "ask" else {}
-        return (await self.peer.command(room.place, name, self._author(ANN), **given)).id
+    async def command(self, room: Channel, name: str, text: str = "") -> str:
+        values = {"question": text} if name == "ask" else {}
+        return (await self.peer.command(room.place, name, self._author(ANN), **values)).id
 
-    async def attach(self, room: Room, text: str = "") -> None:
+    async def attach(self, room: Channel, text: str = "") -> None:
         picture = {"id": "1", "filename": "screen.png", "size": 10, "url": "http://127.0.0.1/screen.png"}
         picture["content_type"] = "image/png"
         await self.say(room, text, attachments=[picture])
 
-    async def say_as_bot(self, room: Room, text: str) -> None:
+    async def say_as_bot(self, room: Channel, text: str) -> None:
         await self.peer.say(room.place, text, author=self.peer.me)
 
-    async def edit(self, room: Room, message: str, text: str) -> None:
+    async def edit(self, room: Channel, message: str, text: str) -> None:
         await self.peer.edit(room.place, message, text)
 
-    async def delete(self, room: Room, message: str) -> None:
+    async def delete(self, room: Channel, message: str) -> None:
         await self.peer.delete(room.place, message)
 
-    async def redeliver(self, room: Room, message: str) -> None:
+    async def redeliver(self, room: Channel, message: str) -> None:
         await self.peer._tell("MESSAGE_CREATE", self.peer.channels[room.place].messages[message])
 
     async def malformed(self) -> None:
@@ -398,8 +410,8 @@ class Discord(Driver):
         name = "POST /channels/{}/messages" if step in ("post", "begin") else "PATCH /channels/{}/messages/{}"
         match how:
             case "rate limit":
-                told = {"message": "You are being rate limited.", "retry_after": 0.2, "global": False}
-                self.peer.fail(name, 429, times=times, body=told, headers={"Via": "1.1 google"})
+                data = {"message": "You are being rate limited.", "retry_after": 0.2, "global": False}
+                self.peer.fail(name, 429, times=times, body=data, headers={"Via": "1.1 google"})
             case "server error":
                 self.peer.fail(name, 503, times=times)
             case "dropped before":
@@ -407,22 +419,22 @@ class Discord(Driver):
             case _:
                 self.peer.fail(name, times=times, drop="after")
 
-    def bar(self, room: Room, *, out: bool) -> None:
+    def bar(self, room: Channel, *, out: bool) -> None:
         self.peer.channels[room.place].lacking = {"send"} if out else set()
 
-    def shown(self, room: Room) -> list[Shown]:
-        return [self._shown(one) for one in self.peer.messages(room.place)]
+    def shown(self, room: Channel) -> list[PostedMessage]:
+        return [self._shown(message) for message in self.peer.messages(room.place)]
 
-    def _shown(self, one: discord.Shown) -> Shown:
-        raw = one.content
+    def _shown(self, message: discord.PostedMessage) -> PostedMessage:
+        raw = message.content
         links = re.findall(r"(?<=<)https?://[^>]+(?=>)", raw)
         code = re.findall(r"```[\w+#.-]*\n(.*?)\n\s*```", raw, re.DOTALL)
         text = re.sub(r"\[((?:\\.|\[[^\]]*\]|[^\]\\])*)\]\(<[^>]*>\)", r"\1", WORD_JOINERS.sub("", raw))
         text = re.sub(r"\\([^\w\s])", r"\1", text).replace("\\_", "_")
-        return Shown(one.id, text, tuple(links), tuple(code), raw, "", one.reply_to)
+        return PostedMessage(message.id, text, tuple(links), tuple(code), raw, "", message.reply_to)
 
-    def rung(self, room: Room) -> list[str]:
-        return [one for one in self.peer.rung if one != "replied"]
+    def rung(self, room: Channel) -> list[str]:
+        return [text for text in self.peer.rung if text != "replied"]
 
     def signs(self) -> int:
         return len(self.peer.called("POST /channels/{}/typing"))
@@ -449,26 +461,26 @@ class Slack(Driver):
     async def ready(self) -> None:
         await until(lambda: bool(self.peer.deliveries.connections), "a connection to Slack")
 
-    def private(self, person: Person = ANN) -> Room:
-        return Room(f"D{person.number}", f"D{person.number}", private=True)
+    def private(self, person: Person = ANN) -> Channel:
+        return Channel(f"D{person.number}", f"D{person.number}", private=True)
 
-    def group(self, number: int = 1) -> Room:
-        return Room(f"C{number}", f"C{number}")
+    def group(self, number: int = 1) -> Channel:
+        return Channel(f"C{number}", f"C{number}")
 
-    def mention_of(self, person: Person) -> str:
+    def get_mention(self, person: Person) -> str:
         return f"<@U{1000 + person.number}> "
 
-    async def thread(self, room: Room) -> Room:
+    async def thread(self, room: Channel) -> Channel:
         return replace(room, thread=self.peer.say(room.place, "let us talk about this below", user="U1009"))
 
-    def board(self) -> Room:
+    def board(self) -> Channel:
         return self.group(9)
 
-    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+    async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
         message = await self.say(board, text)
         return message, replace(board, thread=message)
 
-    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
         thread = room.thread
         if reply_to:
             # A reply is what is written in the thread of what it replies to.
@@ -476,24 +488,24 @@ class Slack(Driver):
         own = {"bot_id": "B1008"} if who.robot else {"user_profile": {"display_name": who.name}}
         return self.peer.say(room.place, text, user=f"U{1000 + who.number}", thread=thread, **own, **more)
 
-    async def command(self, room: Room, name: str, text: str = "") -> str:
+    async def command(self, room: Channel, name: str, text: str = "") -> str:
         return str(self.peer.command(f"{name} {text}".strip(), channel=room.place).payload["trigger_id"])  # type: ignore[index]
 
-    async def attach(self, room: Room, text: str = "") -> None:
+    async def attach(self, room: Channel, text: str = "") -> None:
         await self.say(
             room, text, subtype="file_share", files=[{"id": "F1", "name": "screen.png", "mimetype": "image/png"}]
         )
 
-    async def say_as_bot(self, room: Room, text: str) -> None:
+    async def say_as_bot(self, room: Channel, text: str) -> None:
         self.peer.say(room.place, text, user=slack.BOT)
 
-    async def edit(self, room: Room, message: str, text: str) -> None:
+    async def edit(self, room: Channel, message: str, text: str) -> None:
         self.peer.edit(room.place, message, text)
 
-    async def delete(self, room: Room, message: str) -> None:
+    async def delete(self, room: Channel, message: str) -> None:
         self.peer.delete(room.place, message)
 
-    async def redeliver(self, room: Room, message: str) -> None:
+    async def redeliver(self, room: Channel, message: str) -> None:
         for envelope in list(self.peer.deliveries.envelopes):
             event = envelope.payload.get("event") if isinstance(envelope.payload, dict) else None
             if isinstance(event, dict) and event.get("ts") == message:
@@ -520,28 +532,31 @@ class Slack(Driver):
             case _:
                 self.peer.fail(method, times=times, drop="after")
 
-    def bar(self, room: Room, *, out: bool) -> None:
+    def bar(self, room: Channel, *, out: bool) -> None:
         self.peer.not_in = {room.place} if out else set()
 
-    def shown(self, room: Room) -> list[Shown]:
-        posted = [self._shown(one) for one in self.peer.messages(room.place) if _in(room, one.thread_ts)]
-        told = [
-            slack.Shown(f"response {number}", "", one["text"], "") for number, one in enumerate(self.peer.responses)
+    def shown(self, room: Channel) -> list[PostedMessage]:
+        posted = [self._shown(message) for message in self.peer.messages(room.place) if _in(room, message.thread_ts)]
+        messages = [
+            slack.PostedMessage(f"response {number}", "", response["text"], "")
+            for number, response in enumerate(self.peer.responses)
         ]
-        return posted + [self._shown(one) for one in told]
+        return posted + [self._shown(message) for message in messages]
 
-    def _shown(self, one: slack.Shown) -> Shown:
-        code = [unescape(piece) for piece in re.findall(r"^```\n(.*?)\n```$", one.text, re.DOTALL | re.MULTILINE)]
-        text = unescape(re.sub(r"<https?://[^|>]*\|([^>]*)>", r"\1", WORD_JOINERS.sub("", one.text)))
-        return Shown(one.ts, text, tuple(one.links()), tuple(code), one.text, one.thread_ts, one.thread_ts)
+    def _shown(self, message: slack.PostedMessage) -> PostedMessage:
+        code = [unescape(piece) for piece in re.findall(r"^```\n(.*?)\n```$", message.text, re.DOTALL | re.MULTILINE)]
+        text = unescape(re.sub(r"<https?://[^|>]*\|([^>]*)>", r"\1", WORD_JOINERS.sub("", message.text)))
+        return PostedMessage(
+            message.ts, text, tuple(message.links()), tuple(code), message.text, message.thread_ts, message.thread_ts
+        )
 
-    def rung(self, room: Room) -> list[str]:
-        return [one for shown in self.peer.messages(room.place) for one in shown.notifies()]
+    def rung(self, room: Channel) -> list[str]:
+        return [notify for message in self.peer.messages(room.place) for notify in message.notifies()]
 
     def signs(self) -> int:
         return len(self.peer.called("assistant.threads.setStatus")) + len(self.peer.called("reactions.add"))
 
 
-def _in(room: Room, thread: str) -> bool:
+def _in(room: Channel, thread: str) -> bool:
     """Say whether a message of the room's chat is in the room: a chat holds its threads, a thread only itself."""
     return not room.thread or room.thread == thread

@@ -16,7 +16,7 @@ from bots.console.adapter import ConsoleGroupAdapter
 from bots.console.convert import DELETE, EDIT, IgnoredLine, to_typed_line
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
-from tests.conformance.platforms import ANN, Driver, How, Person, Room, Shown, Step, until
+from tests.conformance.platforms import ANN, Channel, Driver, How, Person, PostedMessage, Step, until
 
 NOT_THERE = "a terminal has nothing like that"
 # Above a reply stands who says it, and where.
@@ -24,7 +24,7 @@ HEADING = "\x1b[1mkimas"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CommandOutput:
     """What is printed to somebody about what they said of an answer, and what they may type then, by its label."""
 
     text: str
@@ -42,7 +42,7 @@ class Played(Driver):
         stack.callback(os.close, self._reading)
         stack.callback(os.close, self._writing)
         self._threads = 0
-        self._shown: list[tuple[str, Shown]] = []
+        self._shown: list[tuple[str, PostedMessage]] = []
 
     def adapter(self, journal: Journal, folder: Path) -> Watched:
         self._adapter = Watched(self._reading, self._shown)
@@ -52,28 +52,28 @@ class Played(Driver):
     async def ready(self) -> None:
         return None
 
-    def private(self, person: Person = ANN) -> Room:
+    def private(self, person: Person = ANN) -> Channel:
         chat = f"@{person.name.lower()}"
-        return Room(chat, chat, private=True)
+        return Channel(chat, chat, private=True)
 
-    def group(self, number: int = 1) -> Room:
+    def group(self, number: int = 1) -> Channel:
         assert number == 1, NOT_THERE
-        return Room("group", "group")
+        return Channel("group", "group")
 
-    def elsewhere(self, person: Person = ANN) -> Room:
+    def elsewhere(self, person: Person = ANN) -> Channel:
         return self.private(person)
 
-    async def apart(self, count: int) -> list[Room]:
+    async def apart(self, count: int) -> list[Channel]:
         return [await self.thread(self.group()) for _ in range(count)]
 
-    async def thread(self, room: Room) -> Room:
+    async def thread(self, room: Channel) -> Channel:
         self._threads += 1
         return replace(room, thread=f"topic-{self._threads}")
 
-    def mention_of(self, person: Person) -> str:
+    def get_mention(self, person: Person) -> str:
         return f"@{person.name} "
 
-    async def say(self, room: Room, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
+    async def say(self, room: Channel, text: str, *, who: Person = ANN, reply_to: str = "", **more: Any) -> str:
         assert not room.private or room == self.private(who), "in a private talk nobody else says anything"
         key = ConversationKey(self.name, room.chat, room.thread)
         assert reply_to in ("", self._adapter.latest.get(key)), "only what was said last can be replied to"
@@ -93,52 +93,52 @@ class Played(Driver):
         await until(lambda: len(heard) > place, "the line")
         return heard[place]
 
-    async def command(self, room: Room, name: str, text: str = "") -> str:
+    async def command(self, room: Channel, name: str, text: str = "") -> str:
         return await self.say(room, f"/{name} {text}".strip())
 
-    def shown(self, room: Room) -> list[Shown]:
-        return [one for chat, one in self._shown if chat == room.chat and room.thread in ("", one.thread)]
+    def shown(self, room: Channel) -> list[PostedMessage]:
+        return [message for chat, message in self._shown if chat == room.chat and room.thread in ("", message.thread)]
 
-    def offered(self, shown: Shown) -> dict[str, str]:
+    def offered(self, message: PostedMessage) -> dict[str, str]:
         """Return what may be typed about an answer, by its label."""
-        return self._adapter.offered.get(shown.id, {})
+        return self._adapter.offered.get(message.id, {})
 
     def printed(self) -> int:
         """Return how much has been printed."""
         return len(self._adapter.output.getvalue())
 
-    def told(self, who: Person, since: int) -> Told:
+    def told(self, who: Person, since: int) -> CommandOutput:
         """Return what somebody was told about what they said of an answer, from a point of what was printed on."""
         lines = plain(self._adapter.output.getvalue()[since:]).splitlines()
         at = next(at for at, line in enumerate(lines) if line.startswith(f"(to {who.name}: "))
         following = lines[at + 1] if at + 1 < len(lines) else ""
-        return Told(lines[at].partition(": ")[2].removesuffix(")"), choices_in(following))
+        return CommandOutput(lines[at].partition(": ")[2].removesuffix(")"), choices_in(following))
 
-    def rung(self, room: Room) -> list[str]:
+    def rung(self, room: Channel) -> list[str]:
         return []
 
     def signs(self) -> int:
         return 0
 
-    async def edit(self, room: Room, message: str, text: str) -> None:
+    async def edit(self, room: Channel, message: str, text: str) -> None:
         assert await self.say(room, f"{EDIT} {text}") == message, "only what somebody said last can be changed"
 
-    async def delete(self, room: Room, message: str) -> None:
+    async def delete(self, room: Channel, message: str) -> None:
         assert await self.say(room, DELETE) == message, "only what somebody said last can be changed"
 
-    def board(self) -> Room:
+    def board(self) -> Channel:
         raise NotImplementedError(NOT_THERE)
 
-    async def post(self, board: Room, text: str) -> tuple[str, Room]:
+    async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
         raise NotImplementedError(NOT_THERE)
 
-    async def attach(self, room: Room, text: str = "") -> None:
+    async def attach(self, room: Channel, text: str = "") -> None:
         raise NotImplementedError(NOT_THERE)
 
-    async def say_as_bot(self, room: Room, text: str) -> None:
+    async def say_as_bot(self, room: Channel, text: str) -> None:
         raise NotImplementedError(NOT_THERE)
 
-    async def redeliver(self, room: Room, message: str) -> None:
+    async def redeliver(self, room: Channel, message: str) -> None:
         raise NotImplementedError(NOT_THERE)
 
     async def malformed(self) -> None:
@@ -150,30 +150,30 @@ class Played(Driver):
     def fail(self, step: Step, how: How, times: int = 1) -> None:
         raise NotImplementedError(NOT_THERE)
 
-    def bar(self, room: Room, *, out: bool) -> None:
+    def bar(self, room: Channel, *, out: bool) -> None:
         raise NotImplementedError(NOT_THERE)
 
 
 class Watched(ConsoleGroupAdapter):
     """The group, with what is heard and printed in it noted."""
 
-    def __init__(self, descriptor: int, shown: list[tuple[str, Shown]]) -> None:
+    def __init__(self, descriptor: int, messages: list[tuple[str, PostedMessage]]) -> None:
         self.output = StringIO()
         out = Console(file=self.output, force_terminal=True, color_system="standard", width=100, height=400)
         super().__init__(descriptor, out)
-        self._shown = shown
+        self._shown = messages
         self.heard: list[str] = []
         self.latest: dict[ConversationKey, str] = {}
         self.offered: dict[str, dict[str, str]] = {}
 
     def parse_line(self, line: str) -> Any:
-        made = super().parse_line(line)
-        if isinstance(made, Message) and not (made.command == "thumbs" or made.is_edit):
-            self.latest[made.key] = made.id
-        elif isinstance(made, IgnoredLine):
+        created = super().parse_line(line)
+        if isinstance(created, Message) and not (created.command == "thumbs" or created.is_edit):
+            self.latest[created.key] = created.id
+        elif isinstance(created, IgnoredLine):
             self.latest.pop(to_typed_line(line).key, None)
-        self.heard.append("" if isinstance(made, IgnoredLine) else made.id)
-        return made
+        self.heard.append("" if isinstance(created, IgnoredLine) else created.id)
+        return created
 
     def record_bot_message(self, key: ConversationKey, message_id: str, text: str, *, is_rateable: bool) -> None:
         super().record_bot_message(key, message_id, text, is_rateable=is_rateable)
@@ -188,8 +188,8 @@ class Watched(ConsoleGroupAdapter):
 
 def choices_in(line: str) -> dict[str, str]:
     """Return what a line says may be typed, by its label."""
-    found = dict(re.findall(r"(/[a-z]+(?: [a-z]+)?): ([^·]+?)(?: · |$)", line))
-    return {label: word for word, label in found.items()} if line.startswith("/") else {}
+    matches = dict(re.findall(r"(/[a-z]+(?: [a-z]+)?): ([^·]+?)(?: · |$)", line))
+    return {label: word for word, label in matches.items()} if line.startswith("/") else {}
 
 
 def plain(output: str) -> str:
@@ -197,10 +197,10 @@ def plain(output: str) -> str:
     return re.sub(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]", "", output)
 
 
-def printed(number: int | str, output: str) -> Shown:
+def printed(number: int | str, output: str) -> PostedMessage:
     """Return what stays on the screen: the live view erases its lines before the reply is printed for good."""
     final = output.rsplit("\x1b[2K", maxsplit=1)[-1]
     links = re.findall(r"\x1b\]8;[^;]*;(\w+:[^\x1b]*)\x1b\\", final)
     # Below an answer stands an empty line.
     text = "\n".join(line.rstrip() for line in plain(final).splitlines()).rstrip("\n")
-    return Shown(str(number), text, tuple(dict.fromkeys(links)), (text,), final)
+    return PostedMessage(str(number), text, tuple(dict.fromkeys(links)), (text,), final)

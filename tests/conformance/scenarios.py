@@ -39,5 +39,5 @@ def is_alone(scenario: Callable[..., Any]) -> bool:
 
 def reasons(scenario: Callable[..., Any]) -> Mapping[str, str]:
     """Return why platforms cannot have a scenario, by platform."""
-    found: Mapping[str, str] = scenario.__dict__.get("cannot", {})
-    return found
+    results: Mapping[str, str] = scenario.__dict__.get("cannot", {})
+    return results

@@ -6,7 +6,7 @@ import pytest
 
 from core.messaging.policy.command_table import get_command
 from tests.conformance.bot import Bot
-from tests.conformance.platforms import ANN, BEN, ROBOT, Room, until
+from tests.conformance.platforms import ANN, BEN, ROBOT, Channel, until
 from tests.conformance.scenarios import cannot
 
 NO_REPLYING_COMMAND = "a slash command replies to no message"
@@ -22,42 +22,42 @@ async def owned(bot: Bot, **changes: object) -> None:
     await bot.start()
 
 
-async def told(bot: Bot, room: Room, name: str, given: str = "") -> str:
+async def run_command(bot: Bot, room: Channel, name: str, arguments: str = "") -> str:
     """Let Ann give a command, and return what she sees."""
-    seen = len(bot.shown(room))
+    count = len(bot.shown(room))
     if bot.platform == "discord":
         command = get_command(name)
         assert command is not None
-        options = dict(zip([one.name for one in command.arguments], given.split(), strict=False))
+        options = dict(zip([argument.name for argument in command.arguments], arguments.split(), strict=False))
         number = (await bot.driver.peer.command(room.place, name, bot.driver._author(ANN), **options)).id  # type: ignore[attr-defined]
     else:
-        number = await bot.driver.command(room, name, given)
+        number = await bot.driver.command(room, name, arguments)
     await bot.settled(room, number)
-    await until(lambda: len(bot.shown(room)) > seen and bool(bot.texts(room)[-1]), f"an answer to /{name}")
+    await until(lambda: len(bot.shown(room)) > count and bool(bot.texts(room)[-1]), f"an answer to /{name}")
     return bot.texts(room)[-1]
 
 
 async def test_a_stranger_changes_nothing_and_is_told_so(bot: Bot) -> None:
     room = bot.group()
-    assert await told(bot, room, "pause") == "Only those who look after this bot here may do that."
+    assert await run_command(bot, room, "pause") == "Only those who look after this bot here may do that."
     assert (await bot.asked(room, "How do I install it?")).state == "answered"
 
 
 async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> None:
     await owned(bot)
     room = bot.group()
-    assert (await told(bot, room, "pause")).startswith("I am silent in this chat until /resume.")
+    assert (await run_command(bot, room, "pause")).startswith("I am silent in this chat until /resume.")
     entry = await bot.asked(room, "How do I install it?", who=BEN)
     assert (entry.state, "(/pause)" in entry.reason) == ("silent", True)
-    assert "I am KIMAs" in await told(bot, room, "help")
-    assert await told(bot, room, "resume") == "I speak again in this chat."
+    assert "I am KIMAs" in await run_command(bot, room, "help")
+    assert await run_command(bot, room, "resume") == "I speak again in this chat."
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
 
 
 async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
     await owned(bot)
     room = bot.group()
-    await told(bot, room, "pause", "30")
+    await run_command(bot, room, "pause", "30")
     await bot.kill()
     await bot.start()
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "silent"
@@ -67,22 +67,22 @@ async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
 async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
     await owned(bot)
     room = bot.group()
-    assert await told(bot, room, "mode", "off") in (
+    assert await run_command(bot, room, "mode", "off") in (
         "The mode of this chat is now off; it was mention.",
         "The mode of this chat is now `off`; it was `mention`.",
     )
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "silent"
     assert (await bot.asked(bot.elsewhere(BEN), "How do I install it?", who=BEN)).state == "answered"
-    await told(bot, room, "mode", "default")
+    await run_command(bot, room, "mode", "default")
     assert (await bot.asked(room, "How do I install it?", who=BEN)).state == "answered"
 
 
 async def test_the_last_answer_is_explained(bot: Bot) -> None:
     room = bot.group()
-    assert await told(bot, room, "why") == "I have answered nothing here that I remember."
+    assert await run_command(bot, room, "why") == "I have answered nothing here that I remember."
     await bot.asked(room, "How do I install it?")
     # The scripted answer was made without a search.
-    assert await told(bot, room, "why") == "That took no search: I said it of my own knowledge of myself."
+    assert await run_command(bot, room, "why") == "That took no search: I said it of my own knowledge of myself."
 
 
 @pytest.mark.parametrize("words", ["/pause", "/mode off", "pause"])
@@ -106,6 +106,6 @@ async def test_another_bots_command_is_not_heard(bot: Bot) -> None:
 async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     room = bot.group()
     chatter = await bot.hears(room, "nice weather today", who=BEN)
-    asked = await bot.driver.say(room, "/why@kimas_bot", who=ANN, reply_to=chatter.id)
-    await bot.settled(room, asked)
+    question = await bot.driver.say(room, "/why@kimas_bot", who=ANN, reply_to=chatter.id)
+    await bot.settled(room, question)
     assert bot.texts(room) == ["I was silent because: the bot was not addressed."]

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 from tests.conformance.bot import Bot
-from tests.conformance.platforms import Person, Room
+from tests.conformance.platforms import Channel, Person
 from tests.conformance.scenarios import ONE_GROUP, cannot
 
 CHATS, MESSAGES = 20, 200
@@ -15,7 +15,7 @@ CHATS, MESSAGES = 20, 200
 @cannot(console=ONE_GROUP)
 async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot: Bot) -> None:
     rooms = [bot.group(number) if number % 2 else bot.private(Person(number, f"P{number}")) for number in range(CHATS)]
-    written: list[tuple[Room, str, bool]] = []
+    written: list[tuple[Channel, str, bool]] = []
     for number in range(MESSAGES):
         room = rooms[number % CHATS]
         asks = room.private or number % 5 == 0
@@ -25,16 +25,16 @@ async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot:
         if number == MESSAGES // 2:
             await bot.driver.lose_connection()
     async with asyncio.timeout(100):
-        while len(entries := [one for room in rooms for one in await bot.entries(room)]) < MESSAGES or any(
-            one.state not in ("answered", "silent") for one in entries
+        while len(entries := [entry for room in rooms for entry in await bot.entries(room)]) < MESSAGES or any(
+            entry.state not in ("answered", "silent") for entry in entries
         ):
             await asyncio.sleep(0.05)
-    states = Counter(one.state for one in entries)
-    asked = sum(asks for *_, asks in written)
-    assert states == {"answered": asked, "silent": MESSAGES - asked}
-    assert all(one.reason for one in entries if one.state == "silent")
-    assert sum(len(bot.shown(room)) for room in rooms) == asked
+    states = Counter(entry.state for entry in entries)
+    total = sum(asks for *_, asks in written)
+    assert states == {"answered": total, "silent": MESSAGES - total}
+    assert all(entry.reason for entry in entries if entry.state == "silent")
+    assert sum(len(bot.shown(room)) for room in rooms) == total
     for room in rooms:
-        told = [int(text.removeprefix("Answer to: question ").rstrip("?")) for text in bot.texts(room)]
-        assert len(set(told)) == len(told)
-        assert told == sorted(told) or not room.private, "order is kept within a conversation"
+        messages = [int(text.removeprefix("Answer to: question ").rstrip("?")) for text in bot.texts(room)]
+        assert len(set(messages)) == len(messages)
+        assert messages == sorted(messages) or not room.private, "order is kept within a conversation"

@@ -16,7 +16,7 @@ from core.messaging.feedback.rating_buttons import make_buttons
 from core.text.catalogue import ENGLISH
 from core.types import UP
 from tests.conformance.bot import Bot
-from tests.conformance.platforms import ANN, BEN, Discord, Person, Room, Slack, Telegram, until
+from tests.conformance.platforms import ANN, BEN, Channel, Discord, Person, Slack, Telegram, until
 from tests.conformance.played import Played
 from tests.conformance.scenarios import cannot
 
@@ -24,7 +24,7 @@ QUESTION = "How do I install it?"
 
 
 @dataclass
-class Noted:
+class ButtonResponse:
     """What somebody sees who has pressed a button: a text, and the buttons that follow by their label.
 
     In the terminal what stands behind a button is what is typed.
@@ -35,59 +35,63 @@ class Noted:
     below: Any
 
 
-def offered(bot: Bot, room: Room, at: int = -1) -> dict[str, str]:
+def offered(bot: Bot, room: Channel, at: int = -1) -> dict[str, str]:
     """Return the buttons below one of the bot's messages: what stands behind them, by label."""
     driver, place = bot.driver, room.place
     if isinstance(driver, Played):
         return driver.offered(driver.shown(room)[at])
     if isinstance(driver, Telegram):
         rows = driver.peer.messages(int(place))[at].buttons
-        return {one["text"]: one["callback_data"] for row in rows for one in row}
+        return {message["text"]: message["callback_data"] for row in rows for message in row}
     if isinstance(driver, Discord):
         return of_rows(driver.peer.messages(place)[at].components)
     assert isinstance(driver, Slack)
-    return {one["text"]["text"]: one["value"] for one in driver.peer.messages(place)[at].buttons()}
+    return {button["text"]["text"]: button["value"] for button in driver.peer.messages(place)[at].buttons()}
 
 
 def of_rows(rows: list[dict[str, Any]]) -> dict[str, str]:
-    return {one["label"]: one["custom_id"] for row in rows for one in row["components"]}
+    return {component["label"]: component["custom_id"] for row in rows for component in row["components"]}
 
 
-async def press(bot: Bot, room: Room, data: str, who: Person = ANN, *, at: int = -1, below: Any = None) -> Noted:
+async def press(
+    bot: Bot, room: Channel, data: str, who: Person = ANN, *, at: int = -1, below: Any = None
+) -> ButtonResponse:
     """Press a button below one of the bot's messages, or `below` a note; return what is seen then."""
     driver, place = bot.driver, room.place
     if isinstance(driver, Played):
         printed = driver.printed()
         await bot.settled(room, await driver.say(room, data, who=who))
-        told = driver.told(who, printed)
-        return Noted(told.text, told.choices, None)
+        output = driver.told(who, printed)
+        return ButtonResponse(output.text, output.choices, None)
     if isinstance(driver, Telegram):
-        shown = driver.peer.messages(int(place))[at]
-        number = driver.peer.press(int(place), shown.id, data, author=driver._author(who))
+        message = driver.peer.messages(int(place))[at]
+        number = driver.peer.press(int(place), message.id, data, author=driver._author(who))
         await until(lambda: number in driver.peer.notices, "a notice")
         await bot.idle()
-        following = {one["text"]: one["callback_data"] for row in shown.buttons[1:] for one in row}
-        return Noted(driver.peer.notices[number], following, None)
+        following = {entry["text"]: entry["callback_data"] for row in message.buttons[1:] for entry in row}
+        return ButtonResponse(driver.peer.notices[number], following, None)
     if isinstance(driver, Discord):
-        asked = await driver.peer.press(below or driver.peer.messages(place)[at], data, driver._author(who))
-        await until(lambda: asked.shown is not None, "a note")
-        assert asked.shown is not None
-        assert asked.shown.flags & 64, "only who pressed sees it"
+        command = await driver.peer.press(below or driver.peer.messages(place)[at], data, driver._author(who))
+        await until(lambda: command.shown is not None, "a note")
+        assert command.shown is not None
+        assert command.shown.flags & 64, "only who pressed sees it"
         await bot.idle()
-        return Noted(asked.shown.content, of_rows(asked.shown.components), asked.shown)
+        return ButtonResponse(command.shown.content, of_rows(command.shown.components), command.shown)
     assert isinstance(driver, Slack)
     sent = driver.peer.press(place, data, user=f"U{1000 + who.number}", ephemeral=below is not None)
     assert isinstance(sent.payload, dict)
     trigger = sent.payload["trigger_id"]
-    await until(lambda: any(one["trigger"] == trigger for one in driver.peer.responses), "a note")
-    [told] = [one for one in driver.peer.responses if one["trigger"] == trigger]
-    assert (told["response_type"], told["replace_original"]) == ("ephemeral", below is not None)
+    await until(lambda: any(response["trigger"] == trigger for response in driver.peer.responses), "a note")
+    [output] = [response for response in driver.peer.responses if response["trigger"] == trigger]
+    assert (output["response_type"], output["replace_original"]) == ("ephemeral", below is not None)
     await bot.idle()
-    made = [one for block in told.get("blocks") or () if block["type"] == "actions" for one in block["elements"]]
-    return Noted(told["text"], {one["text"]["text"]: one["value"] for one in made}, told)
+    results = [
+        element for block in output.get("blocks") or () if block["type"] == "actions" for element in block["elements"]
+    ]
+    return ButtonResponse(output["text"], {result["text"]["text"]: result["value"] for result in results}, output)
 
 
-async def said(bot: Bot) -> list[tuple[str, str]]:
+async def stored_feedback(bot: Bot) -> list[tuple[str, str]]:
     """Return what the journal's database holds of what people say, in the order they said it first."""
     async with bot.journal._connect() as connection:
         rows = (await connection.execute(sql("SELECT verdict, reason FROM feedback ORDER BY number"))).all()
@@ -103,7 +107,7 @@ async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     noted = await press(bot, room, buttons["👍"])
     assert noted.text == ENGLISH.rated_up.format(up=1, down=0)
     assert noted.buttons == {}
-    assert await said(bot) == [("up", "")]
+    assert await stored_feedback(bot) == [("up", "")]
     assert len(bot.texts(room)) == (2 if bot.platform == "slack" else 1), "nobody else is told"
 
 
@@ -115,7 +119,7 @@ async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) ->
     assert "👍 2" in (await press(bot, room, buttons["👍"], BEN)).text
     assert "👍 1 · 👎 1" in (await press(bot, room, buttons["👎"])).text
     assert (await press(bot, room, buttons["👎"])).text == ENGLISH.rating_removed.format(up=1, down=0)
-    assert await said(bot) == [("", ""), ("up", "")]
+    assert await stored_feedback(bot) == [("", ""), ("up", "")]
 
 
 async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
@@ -128,11 +132,11 @@ async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
         typed = ["/bad wrong", "/bad outdated", "/bad other", "/bad unclear", "/again"]
     else:
         question = noted.buttons["Wrong"].split(":", 2)[2]
-        typed = [one.data for one in make_buttons(question, list(ENGLISH.buttons.items()))]
+        typed = [button.data for button in make_buttons(question, list(ENGLISH.buttons.items()))]
     assert list(noted.buttons.values()) == typed
     noted = await press(bot, room, noted.buttons["Outdated"], below=noted.below)
     assert noted.text == ENGLISH.reason_noted
-    assert await said(bot) == [("down", "outdated")]
+    assert await stored_feedback(bot) == [("down", "outdated")]
 
 
 async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
@@ -144,9 +148,9 @@ async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     assert (await press(bot, room, again, BEN)).text == ENGLISH.only_asker
     assert (await press(bot, room, again)).text == ENGLISH.retrying
     await bot.settled(room, f"{entry.id}~2")
-    told = [one for one in bot.shown(room) if one.text == "Better this time"]
-    first = next(one for one in bot.shown(room) if one.text == f"Answer to: {QUESTION}")
-    assert [(one.thread, one.reply_to) for one in told] == [(first.thread, first.reply_to)]
+    messages = [message for message in bot.shown(room) if message.text == "Better this time"]
+    first = next(message for message in bot.shown(room) if message.text == f"Answer to: {QUESTION}")
+    assert [(message.thread, message.reply_to) for message in messages] == [(first.thread, first.reply_to)]
     assert (await press(bot, room, again)).text == ENGLISH.already_retried
     assert len(bot.script.questions) == 2
     assert list(offered(bot, room)) == ["👍", "👎"], "the second answer is rated as well"
@@ -163,17 +167,17 @@ async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: Bot) -> No
     entry = await bot.asked(room, "Does @somebody or @everyone know?")
     assert bot.driver.rung(room) == []
     asking = entry.id if bot.platform != "slack" else ""
-    told = await bot.settled(room, await called_for(bot, room, asking))
-    assert told.state == "answered", told
+    message = await bot.settled(room, await called_for(bot, room, asking))
+    assert message.state == "answered", message
     await bot.settled(room, f"{entry.id}~h")
-    [call] = [one for one in bot.shown(room) if "could use your help" in one.raw]
+    [call] = [item for item in bot.shown(room) if "could use your help" in item.raw]
     rung = bot.driver.rung(room)
     assert len(rung) == 1
     assert people[bot.platform].partition(":")[2] in (call.raw if bot.platform == "telegram" else rung[0])
     assert offered(bot, room) == {}, "a call is no answer"
 
 
-async def called_for(bot: Bot, room: Room, asked: str) -> str:
+async def called_for(bot: Bot, room: Channel, asked: str) -> str:
     """Give the command `/escalate`; in reply to the question where the platform has that."""
     if isinstance(bot.driver, Telegram):
         return await bot.driver.say(room, "/escalate@kimas_bot", reply_to=asked)
@@ -194,7 +198,7 @@ async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
     await bot.kill()
     await bot.start()
     await press(bot, room, buttons["👎"])
-    assert await said(bot) == [("", "")]
+    assert await stored_feedback(bot) == [("", "")]
 
 
 @cannot(console="what is typed names no answer: it is about the one above")
@@ -207,7 +211,7 @@ async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     for number in (elsewhere.id, "99999999"):
         [forged] = make_buttons(number, [(UP, "👍")])
         assert (await press(bot, room, forged.data)).text == ENGLISH.unknown_answer
-    assert await said(bot) == []
+    assert await stored_feedback(bot) == []
 
 
 async def test_help_refusals_and_apologies_have_no_thumbs(bot: Bot) -> None:
@@ -249,7 +253,7 @@ async def test_a_press_is_safe_before_it_is_acknowledged(bot: Bot) -> None:
         pressing = asyncio.create_task(press(bot, room, offered(bot, room)["👍"]))
         await asyncio.sleep(0.3)
         assert not pressing.done(), "nothing can be written, so nothing is acknowledged"
-        assert await said(bot) == []
+        assert await stored_feedback(bot) == []
         somebody.execute("ROLLBACK")
         assert (await pressing).text == ENGLISH.rated_up.format(up=1, down=0)
-    assert await said(bot) == [("up", "")]
+    assert await stored_feedback(bot) == [("up", "")]

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from core.storage.tables import messages
 from tests.conformance.bot import Bot
-from tests.conformance.platforms import ANN, BEN, Person, Room
+from tests.conformance.platforms import ANN, BEN, Channel, Person
 from tests.conformance.scenarios import NO_POSTS, ONLY_TEXT, cannot
 
 NOT_ADDRESSED = ("silent", "the bot was not addressed")
@@ -18,7 +18,7 @@ CLEO = Person(4, "Cleo")
 TOPICS = "a topic is a whole room there: only who was answered goes on without a mention"
 
 
-async def _answered_thread(bot: Bot, **gate: object) -> Room:
+async def _answered_thread(bot: Bot, **gate: object) -> Channel:
     if gate:
         await bot.stop()
         bot.changes = {"gate": gate}
@@ -55,7 +55,7 @@ async def test_anybody_asks_on_in_a_thread_that_the_bot_answered_in(bot: Bot) ->
 async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot: Bot, minutes: int) -> None:
     thread = await _answered_thread(bot, follow_up_minutes=minutes)
     signs = bot.driver.signs()
-    said = [
+    texts = [
         (ANN, "thanks, that works!"),
         (BEN, "I am off to lunch"),
         (BEN, "Ann, are you coming to lunch?"),
@@ -66,9 +66,9 @@ async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot
         (BEN, "Ann, where do the logs go?"),
         (BEN, "when I tried it, it was slow"),
         (ANN, "can confirm, same here"),
-        (BEN, f"{bot.driver.mention_of(CLEO)}how do I remove it?"),
+        (BEN, f"{bot.driver.get_mention(CLEO)}how do I remove it?"),
     ]
-    for who, text in said:
+    for who, text in texts:
         entry = await bot.hears(thread, text, who=who)
         assert (entry.state, entry.reason) == NOT_ADDRESSED, text
     assert len(bot.shown(thread)) == len(bot.script.questions) == 1

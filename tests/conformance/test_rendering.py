@@ -53,11 +53,11 @@ async def test_code_stays_as_it_is(bot: Bot) -> None:
     code = 'if a < b and c > d:\n    print(f"{a}*{b}* _x_ & @everyone [1](2)")\n    # **not bold**'
     bot.script.says = lambda _: f"Run this:\n\n```python\n{code}\n```\n\nDone."
     await bot.asked(bot.private(), "How?")
-    [shown] = bot.shown(bot.private())
-    shown_code = "\n".join(shown.code).replace("\u2060", "")
+    [message] = bot.shown(bot.private())
+    shown_code = "\n".join(message.code).replace("\u2060", "")
     for line in code.splitlines():
         assert line in shown_code
-    assert "Done." in shown.text
+    assert "Done." in message.text
 
 
 @alone
@@ -82,19 +82,19 @@ async def test_a_table_keeps_its_rows_and_columns(bot: Bot) -> None:
 async def test_links_are_links(bot: Bot) -> None:
     bot.script.says = lambda _: "See [the guide](https://example.org/guide?a=1&b=2) and go on."
     await bot.asked(bot.private(), "Where?")
-    [shown] = bot.shown(bot.private())
-    assert shown.links == ("https://example.org/guide?a=1&b=2",)
-    assert "the guide" in shown.text
+    [message] = bot.shown(bot.private())
+    assert message.links == ("https://example.org/guide?a=1&b=2",)
+    assert "the guide" in message.text
 
 
 @alone
 async def test_a_link_to_anything_but_the_web_is_none(bot: Bot) -> None:
     bot.script.says = lambda _: "See [this](javascript:alert(1)) and [that](tg://user?id=7) and [it](slack://open)."
     await bot.asked(bot.private(), "Where?")
-    [shown] = bot.shown(bot.private())
-    assert shown.links == ()
-    assert "this" in shown.text
-    assert "that" in shown.text
+    [message] = bot.shown(bot.private())
+    assert message.links == ()
+    assert "this" in message.text
+    assert "that" in message.text
 
 
 @alone
@@ -105,12 +105,12 @@ async def test_citations_are_numbered_links_with_their_sources_below(bot: Bot) -
     ]
     bot.script.says = lambda _: "Install it [1], then run it [2]."
     await bot.asked(bot.private(), "How?")
-    [shown] = bot.shown(bot.private())
-    assert "https://example.org/guide" in shown.links
-    assert "[1]" in shown.text
-    assert "[2]" in shown.text
-    assert "The guide" in shown.text.split("then run it")[1]
-    assert "note.md" in shown.text.split("then run it")[1]
+    [message] = bot.shown(bot.private())
+    assert "https://example.org/guide" in message.links
+    assert "[1]" in message.text
+    assert "[2]" in message.text
+    assert "The guide" in message.text.split("then run it")[1]
+    assert "note.md" in message.text.split("then run it")[1]
 
 
 @alone
@@ -119,9 +119,9 @@ async def test_titles_and_paths_of_sources_are_data(bot: Bot) -> None:
     bot.script.citations = [Citation(1, "a", "docs", title, "a`b|<c>.md", "https://example.org/?x=<y>|z&w")]
     bot.script.says = lambda _: "Install it [1]."
     await bot.asked(bot.private(), "How?")
-    [shown] = bot.shown(bot.private())
-    assert not any("evil.example" in link for link in shown.links)
-    assert all(link.startswith("https://example.org/") for link in shown.links)
+    [message] = bot.shown(bot.private())
+    assert not any("evil.example" in link for link in message.links)
+    assert all(link.startswith("https://example.org/") for link in message.links)
     if bot.platform != "console":
         assert bot.driver.rung(bot.private()) == []
 
@@ -163,9 +163,9 @@ async def test_markup_in_a_question_is_data(bot: Bot) -> None:
 async def test_html_in_an_answer_is_text(bot: Bot) -> None:
     bot.script.says = lambda _: "Write <b>bold</b> &amp; <T> in\n\n<details>\nthe hidden block\n</details>\n\nthere."
     await bot.asked(bot.private(), "How?")
-    [shown] = bot.shown(bot.private())
+    [message] = bot.shown(bot.private())
     for piece in ("<b>bold</b> & <T>", "<details>", "the hidden block", "</details>", "there."):
-        assert piece in shown.text
+        assert piece in message.text
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ async def test_any_script_comes_and_goes_unharmed(bot: Bot, text: str) -> None:
     bot.script.says = lambda question: f"**You** said: {question.text}"
     await bot.asked(bot.private(), text)
     assert bot.script.asked == [text]
-    [shown] = bot.texts(bot.private())
-    assert text in re.sub(r"(?<=[^\s-])\n(?=\S)", " ", shown)
+    [output] = bot.texts(bot.private())
+    assert text in re.sub(r"(?<=[^\s-])\n(?=\S)", " ", output)
 
 
 async def test_a_mention_after_wide_characters_is_found(bot: Bot) -> None:
@@ -213,15 +213,15 @@ async def test_a_long_answer_is_split_with_its_code_whole(bot: Bot, blocks: int,
     markdown, code = long_answer(blocks, lines)
     bot.script.says = lambda _: f"{markdown}\n\nThe end."
     await bot.asked(bot.private(), "Tell me everything")
-    shown = bot.shown(bot.private())
-    assert len(shown) > 1 or bot.platform == "console"
-    found = [line for one in shown for piece in one.code for line in piece.splitlines()]
+    messages = bot.shown(bot.private())
+    assert len(messages) > 1 or bot.platform == "console"
+    results = [line for message in messages for piece in message.code for line in piece.splitlines()]
     if bot.platform == "console":
-        found = [line.strip() for line in found if "compute(" in line]
-    assert [line for line in found if line.strip()] == code, "no line of code is lost, torn or out of its block"
-    assert shown[-1].text.rstrip().endswith("The end.")
+        results = [line.strip() for line in results if "compute(" in line]
+    assert [line for line in results if line.strip()] == code, "no line of code is lost, torn or out of its block"
+    assert messages[-1].text.rstrip().endswith("The end.")
     if bot.platform in ("discord", "slack"):
-        assert all(one.raw.count("```") % 2 == 0 for one in shown)
+        assert all(message.raw.count("```") % 2 == 0 for message in messages)
 
 
 @cannot(console=NO_SPLIT)
@@ -229,12 +229,14 @@ async def test_a_long_answer_is_split_between_its_paragraphs(bot: Bot) -> None:
     paragraphs = [f"Paragraph {number} begins. " + "word " * 120 + f"Paragraph {number} ends." for number in range(14)]
     bot.script.says = lambda _: "\n\n".join(paragraphs)
     await bot.asked(bot.private(), "Tell me everything")
-    shown = bot.shown(bot.private())
-    assert len(shown) > 1
-    for one in shown:
-        assert one.text.startswith("Paragraph")
-        assert one.text.endswith("ends.")
-    assert "".join("".join(one.text.split()) for one in shown) == "".join("".join(one.split()) for one in paragraphs)
+    messages = bot.shown(bot.private())
+    assert len(messages) > 1
+    for message in messages:
+        assert message.text.startswith("Paragraph")
+        assert message.text.endswith("ends.")
+    assert "".join("".join(item.text.split()) for item in messages) == "".join(
+        "".join(paragraph.split()) for paragraph in paragraphs
+    )
 
 
 @cannot(console=NO_SPLIT)
@@ -250,7 +252,7 @@ async def test_the_parts_of_a_long_answer_stay_in_one_place_and_in_order(bot: Bo
     thread = await bot.driver.thread(bot.group())
     bot.script.says = lambda _: "\n\n".join(f"{number}. " + "word " * 150 for number in range(12))
     await bot.asked(thread, "Tell me everything")
-    numbers = [int(found) for one in bot.shown(thread) for found in re.findall(r"(\d+)\.", one.text)]
+    numbers = [int(results) for message in bot.shown(thread) for results in re.findall(r"(\d+)\.", message.text)]
     assert numbers == list(range(12))
     assert len(bot.shown(thread)) > 1
 
@@ -270,8 +272,8 @@ async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
     await until(lambda: bool(bot.shown(room)), "the beginning of the answer")
     assert "ends" not in bot.texts(room)[0]
     await bot.settled(room, message)
-    [shown] = bot.shown(room)
-    assert shown.text.replace("*", "") == "It begins well and ends."
+    [output] = bot.shown(room)
+    assert output.text.replace("*", "") == "It begins well and ends."
 
 
 @cannot(console="somebody may be typing: nothing is printed before the answer")

@@ -30,7 +30,7 @@ async def test_ended_when_received_it_answers_once_and_in_order(bot: Bot, ending
     await ended(bot, ending)
     bot.script.before, bot.script.questions = None, []
     await bot.start()
-    assert [(await bot.settled(room, one)).state for one in (first, second)] == ["answered", "answered"]
+    assert [(await bot.settled(room, text)).state for text in (first, second)] == ["answered", "answered"]
     assert bot.script.asked == ["the first question", "the second question"]
     assert bot.texts(room) == ["Answer to: the first question", "Answer to: the second question"]
 
@@ -81,8 +81,8 @@ async def test_ended_in_the_middle_of_a_posted_answer_it_completes_that_message(
     bot.script.midway = None
     await bot.start()
     assert (await bot.settled(room, message)).state == "answered"
-    [shown] = bot.shown(room)
-    assert (shown.id, shown.text) == (begun, "Answer to: How?")
+    [output] = bot.shown(room)
+    assert (output.id, output.text) == (begun, "Answer to: How?")
 
 
 @ENDINGS
@@ -130,8 +130,8 @@ async def test_memories_outlast_a_restart(bot: Bot) -> None:
     await bot.kill()
     await bot.start()
     await bot.asked(thread, "And how old is it?")
-    said = [turn.text for turn in bot.script.questions[1].history][-2:]
-    assert said == ["What is it?", "Answer to: What is it?"]
+    texts = [turn.text for turn in bot.script.questions[1].history][-2:]
+    assert texts == ["What is it?", "Answer to: What is it?"]
 
 
 @cannot(

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 def scenarios() -> dict[str, tuple[Callable[..., Any], int]]:
     """Return all scenarios by name, each with the number of its variants."""
-    found = {}
+    results = {}
     for file in sorted(HERE.glob("test_*.py")):
         module = importlib.import_module(f"tests.conformance.{file.stem}")
         for name, function in vars(module).items():
@@ -23,8 +23,8 @@ def scenarios() -> dict[str, tuple[Callable[..., Any], int]]:
                 variants = [
                     len(mark.args[1]) for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"
                 ]
-                found[f"{file.stem}.{name}"] = (function, math.prod(variants))
-    return found
+                results[f"{file.stem}.{name}"] = (function, math.prod(variants))
+    return results
 
 
 def test_most_scenarios_run_on_every_platform() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from core.text.catalogue import messages_for
 from tests.conformance.bot import Bot, Entry, Gate
-from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Person, Room, until
+from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Channel, Person, until
 from tests.conformance.scenarios import NO_REDELIVERY, ONE_GROUP, ONLY_TEXT, WHOLE, alone, cannot
 
 DISCORD_CHECKS_COMMANDS = "Discord offers and takes registered commands only"
@@ -26,9 +26,9 @@ async def test_a_mention_is_answered_as_a_reply_to_the_question(bot: Bot) -> Non
     room = bot.group()
     entry = await bot.hears(room, f"{bot.driver.mention}how do I install it?")
     assert entry.state == "answered"
-    [shown] = bot.shown(room)
-    assert shown.text == "Answer to: how do I install it?"
-    assert shown.reply_to == entry.id
+    [message] = bot.shown(room)
+    assert message.text == "Answer to: how do I install it?"
+    assert message.reply_to == entry.id
 
 
 async def test_the_mention_is_no_part_of_the_question(bot: Bot) -> None:
@@ -45,8 +45,8 @@ async def test_a_reply_to_the_bot_needs_no_mention(bot: Bot) -> None:
     message = await bot.driver.reply(room, bot.shown(room)[0], "and on Windows?")
     assert (await bot.settled(room, message)).state == "answered"
     assert bot.script.asked == ["How do I install it?", "and on Windows?"]
-    said = [turn.text for turn in bot.script.questions[1].history]
-    assert said == ["How do I install it?", "Answer to: How do I install it?"]
+    texts = [turn.text for turn in bot.script.questions[1].history]
+    assert texts == ["How do I install it?", "Answer to: How do I install it?"]
 
 
 async def test_somebody_else_may_reply_to_an_answer(bot: Bot) -> None:
@@ -76,7 +76,7 @@ async def test_a_follow_up_in_a_thread_that_the_bot_answered_in_needs_no_mention
 async def test_a_follow_up_that_is_for_somebody_else_is_left_alone(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     await bot.asked(thread, "How do I install it?")
-    somebody = bot.driver.mention_of(BEN)
+    somebody = bot.driver.get_mention(BEN)
     entry = await bot.hears(thread, f"{somebody}can you help with Windows?", who=ANN)
     assert (entry.state, entry.reason) == ("silent", "the bot was not addressed")
     assert len(bot.script.questions) == 1
@@ -186,8 +186,8 @@ async def test_a_conversation_is_remembered(bot: Bot) -> None:
     room = bot.private()
     await bot.asked(room, "What is it?")
     await bot.asked(room, "And how old is it?")
-    said = [(turn.role, turn.text) for turn in bot.script.questions[1].history]
-    assert said == [("user", "What is it?"), ("assistant", "Answer to: What is it?")]
+    messages = [(turn.role, turn.text) for turn in bot.script.questions[1].history]
+    assert messages == [("user", "What is it?"), ("assistant", "Answer to: What is it?")]
 
 
 async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> None:
@@ -199,7 +199,7 @@ async def test_two_questions_in_one_conversation_keep_their_order(bot: Bot) -> N
     await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
     assert bot.script.asked == ["the first question"]
     bot.script.before.open.set()
-    assert [(await bot.settled(room, one)).state for one in (first, second)] == ["answered", "answered"]
+    assert [(await bot.settled(room, text)).state for text in (first, second)] == ["answered", "answered"]
     assert bot.texts(room) == ["Answer to: the first question", "Answer to: the second question"]
     assert [turn.text for turn in bot.script.questions[1].history][:1] == ["the first question"]
 
@@ -217,20 +217,20 @@ async def test_two_conversations_do_not_wait_for_each_other(bot: Bot) -> None:
 
 async def test_threads_keep_their_memories_apart(bot: Bot) -> None:
     group = bot.group()
-    one, two = await bot.driver.thread(group), await bot.driver.thread(group)
-    await bot.asked(one, "about the first")
+    channel, two = await bot.driver.thread(group), await bot.driver.thread(group)
+    await bot.asked(channel, "about the first")
     await bot.asked(two, "about the second")
-    await bot.asked(one, "once more about the first")
+    await bot.asked(channel, "once more about the first")
     first, second, again = ([turn.text for turn in question.history] for question in bot.script.questions)
-    assert not any("about the" in said for said in [*first, *second])
+    assert not any("about the" in text for text in [*first, *second])
     assert again == ["about the first", "Answer to: about the first"]
 
 
 async def test_an_answer_appears_in_the_thread_of_its_question(bot: Bot) -> None:
     group = bot.group()
-    one, two = await bot.driver.thread(group), await bot.driver.thread(group)
-    await bot.asked(one, "about the first")
-    assert bot.texts(one) == ["Answer to: about the first"]
+    channel, two = await bot.driver.thread(group), await bot.driver.thread(group)
+    await bot.asked(channel, "about the first")
+    assert bot.texts(channel) == ["Answer to: about the first"]
     assert bot.texts(two) == []
 
 
@@ -294,7 +294,7 @@ async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
     await until(lambda: len(bot.intake._tasks) == 2, "the second question in the intake")
     await bot.driver.edit(room, second, "the second question")
     async with asyncio.timeout(60):
-        while [one.text for one in await bot.entries(room)][-1] != "the second question":
+        while [entry.text for entry in await bot.entries(room)][-1] != "the second question":
             await asyncio.sleep(0.01)
     bot.script.before.open.set()
     assert (await bot.settled(room, second)).state == "answered"
@@ -396,7 +396,7 @@ async def test_names_that_look_like_markup_or_mentions_stay_names(bot: Bot) -> N
         assert number != 2 or "<b>Bold</b>" in bot.texts(room)[0]
 
 
-async def _deleted_before_its_answer(bot: Bot, room: Room, question: str) -> Entry:
+async def _deleted_before_its_answer(bot: Bot, room: Channel, question: str) -> Entry:
     """Delete a question while its answer is held back, and return what became of it."""
     bot.script.before = Gate()
     message = await bot.driver.say(room, question)

@@ -90,8 +90,8 @@ async def test_pieces_come_as_they_are_made(harness: Harness) -> None:
 
 async def test_the_instructions_and_the_turns_arrive_in_order(harness: Harness) -> None:
     await completed(harness.model, budget())
-    said = [(message["role"], message["content"]) for message in harness.peer.requests[-1]["messages"]]
-    assert said == [("system", "Be brief."), *((turn.role, turn.text) for turn in ASK)]
+    messages = [(message["role"], message["content"]) for message in harness.peer.requests[-1]["messages"]]
+    assert messages == [("system", "Be brief."), *((turn.role, turn.text) for turn in ASK)]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -162,14 +162,14 @@ async def test_cancellation_leaves_no_connection_open(harness: Harness) -> None:
     harness.peer.hang = True
     for call in (streamed, completed):
         before = len(harness.peer.requests)
-        asked = asyncio.create_task(call(harness.model, budget()))
+        request = asyncio.create_task(call(harness.model, budget()))
         while len(harness.peer.requests) == before:
             await asyncio.sleep(0.005)
         # Past the moment at which a second request may have been started.
         await asyncio.sleep(0.1)
-        asked.cancel()
+        request.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await request
         await harness.idle()
     assert [task for task in asyncio.all_tasks() if f"{ROOT}/core/" in repr(task)] == []
 

@@ -446,12 +446,17 @@ class TestRefreshState:
             True,
         )
         await repository.mark_succeeded("docs", passages=5, documents=2, counts={"added": 2}, changed=True)
-        done = await repository.get_state("docs")
-        assert (done.passages, done.documents, done.counts, done.failures) == (5, 2, {"added": 2}, 0)
-        assert done.changed_at == done.last_success == done.ended_at
-        assert not done.is_pending
-        assert done.ended_at is not None
-        assert done.ended_at.tzinfo is UTC
+        refresh_state = await repository.get_state("docs")
+        assert (refresh_state.passages, refresh_state.documents, refresh_state.counts, refresh_state.failures) == (
+            5,
+            2,
+            {"added": 2},
+            0,
+        )
+        assert refresh_state.changed_at == refresh_state.last_success == refresh_state.ended_at
+        assert not refresh_state.is_pending
+        assert refresh_state.ended_at is not None
+        assert refresh_state.ended_at.tzinfo is UTC
 
     async def test_failures_pauses_and_ends(self, database: Database) -> None:
         repository = RefreshStateRepository(database)

@@ -16,7 +16,7 @@ from core.settings import SearchSettings
 from core.types import Passage
 from knowledge.reranking.api import ApiReranker
 from knowledge.reranking.rerankers import FusionReranker, NoOpReranker, WeightedReranker, make_reranker
-from tests.core.fixtures import ShelfLibrary, settings
+from tests.core.fixtures import InMemoryLibrary, settings
 from tests.core.scripted import models
 from tests.peers.language_model import LanguageModelPeer
 from tests.peers.reranker import KEY, RerankPeer
@@ -63,7 +63,9 @@ async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         async with LanguageModelPeer(reply=named) as language:
             model = models(language)
             configuration = settings(knowledge={"search": {"rerank": "model"}})
-            parts = AnswerDependencies(configuration, ShelfLibrary(), NoOpReranker(), model, Prompts.read(), REWRITES)
+            parts = AnswerDependencies(
+                configuration, InMemoryLibrary(), NoOpReranker(), model, Prompts.read(), REWRITES
+            )
             yield LLMReranker(parts, Budget(configuration.budget))
             await model.close()
 

@@ -32,7 +32,7 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.types import ConversationKey, Message
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
-from tests.knowledge.test_own_sources import install
+from tests.knowledge.test_plugin_sources import install
 from tests.knowledge.test_sources_feed import rss
 from tests.peers.forge import NOW, PROJECT, REPOSITORY, ForgePeer, Ticket
 from tests.peers.web import Page
@@ -131,23 +131,23 @@ class World:
         self.web.pages["/feed"] = rss(*((name, text, age) for name, text in entries.items()))
 
     def find(self, entries: dict[str, str]) -> None:
-        found = [
+        results = [
             {"title": name, "url": f"https://e.example.org/{name}", "text": text} for name, text in entries.items()
         ]
-        self.web.pages["/find"] = Page(json.dumps({"results": found}), headers={"Content-Type": "application/json"})
+        self.web.pages["/find"] = Page(json.dumps({"results": results}), headers={"Content-Type": "application/json"})
 
     async def teach(self, entries: dict[str, str]) -> None:
         database = await Database.open(self.taught)
         try:
             lessons = TaughtAnswerRepository(database)
-            held = {one.question: one for one in await lessons.list_answers()}
-            for name, one in held.items():
-                if name in entries and one.answer == entries[name]:
+            answers_by_question = {answer.question: answer for answer in await lessons.list_answers()}
+            for name, taught_answer in answers_by_question.items():
+                if name in entries and taught_answer.answer == entries[name]:
                     continue
                 if name in entries:
-                    await lessons.edit(one.number, entries[name])
-                await lessons.decide(one.number, "approved" if name in entries else "rejected", "owner")
-            for name in entries.keys() - held.keys():
+                    await lessons.edit(taught_answer.number, entries[name])
+                await lessons.decide(taught_answer.number, "approved" if name in entries else "rejected", "owner")
+            for name in entries.keys() - answers_by_question.keys():
                 key = ConversationKey("test", "room")
                 taught = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
                 number = await lessons.submit(taught, "8", name, entries[name])

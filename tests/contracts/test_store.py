@@ -44,7 +44,7 @@ NO_WEAVIATE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreLocation:
     """Where a store is, and how it is opened there."""
 
     where: Path | WeaviateSettings
@@ -57,18 +57,18 @@ class Place:
         return json.dumps({"weaviate": self.where.model_dump(), "options": self.options})
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> StoreLocation:
         """Read what `text` has returned."""
         read = json.loads(text)
         where = Path(read["path"]) if "path" in read else WeaviateSettings(**read["weaviate"])
         return cls(where, read["options"])
 
-    def another(self, name: str) -> Place:
+    def another(self, name: str) -> StoreLocation:
         """Return a place beside this one."""
         if isinstance(self.where, Path):
-            return Place(self.where / name, self.options)
+            return StoreLocation(self.where / name, self.options)
         collection = self.where.collection + name.capitalize()
-        return Place(self.where.model_copy(update={"collection": collection}), self.options)
+        return StoreLocation(self.where.model_copy(update={"collection": collection}), self.options)
 
 
 def weaviate_settings(**changes: Any) -> WeaviateSettings:
@@ -95,25 +95,25 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["lance-in-memory", "lance-on-disk", "weaviate"])
-async def place(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+async def place(directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[StoreLocation]:
     if request.param != "weaviate":
-        yield Place(directory, {"memory_bytes": MAX_VECTOR_BYTES if request.param == "lance-in-memory" else 0})
+        yield StoreLocation(directory, {"memory_bytes": MAX_VECTOR_BYTES if request.param == "lance-in-memory" else 0})
         return
-    place = Place(weaviate_settings(), {"lease_duration_s": 1.5})
+    place = StoreLocation(weaviate_settings(), {"lease_duration_s": 1.5})
     yield place
     assert isinstance(place.where, WeaviateSettings)
     await forget(place.where)
 
 
 @pytest.fixture
-async def store(place: Place) -> AsyncIterator[Store]:
+async def store(place: StoreLocation) -> AsyncIterator[Store]:
     async with opened(place) as store:
         yield store
 
 
 @asynccontextmanager
 async def opened(
-    place: Place | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
+    place: StoreLocation | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
 ) -> AsyncIterator[Store]:
     store = await open_at(place, embedder, dimension, **options)
     try:
@@ -122,12 +122,14 @@ async def opened(
         await store.close()
 
 
-async def open_at(place: Place | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any) -> Store:
-    place = Place(place, {}) if isinstance(place, Path) else place
-    given = dict(place.options) | options
+async def open_at(
+    place: StoreLocation | Path, embedder: str = "test", dimension: int = DIMENSION, **options: Any
+) -> Store:
+    place = StoreLocation(place, {}) if isinstance(place, Path) else place
+    values = dict(place.options) | options
     if isinstance(place.where, Path):
-        return await open_lance(place.where, embedder, dimension, **given)
-    return await open_weaviate(place.where, embedder, dimension, **given)
+        return await open_lance(place.where, embedder, dimension, **values)
+    return await open_weaviate(place.where, embedder, dimension, **values)
 
 
 def unit(seed: int, dimension: int = DIMENSION) -> Vectors:
@@ -183,15 +185,15 @@ async def test_a_store_that_was_never_written_is_empty(store: Store) -> None:
 
 
 async def test_what_was_put_in_comes_out(store: Store) -> None:
-    one = row("a", "guide/intro.md", tokens="hello world", seed=1)
-    await put(store, [one])
-    (found,) = await store.search("hello", one.vector, ["docs"], 5)
-    assert found.similarity == pytest.approx(1, abs=1e-6)
-    assert found.lexical > 0
-    plain = {name: getattr(found, name) for name in ("id", "source", "path", "title", "text", "url", "kind")}
-    assert plain == {name: getattr(one.passage, name) for name in plain}
-    assert (found.start_line, found.end_line, found.score) == (3, 9, 0.0)
-    np.testing.assert_allclose(await store.vectors("docs"), [one.vector], rtol=1e-6)
+    passage_row = row("a", "guide/intro.md", tokens="hello world", seed=1)
+    await put(store, [passage_row])
+    (result,) = await store.search("hello", passage_row.vector, ["docs"], 5)
+    assert result.similarity == pytest.approx(1, abs=1e-6)
+    assert result.lexical > 0
+    plain = {name: getattr(result, name) for name in ("id", "source", "path", "title", "text", "url", "kind")}
+    assert plain == {name: getattr(passage_row.passage, name) for name in plain}
+    assert (result.start_line, result.end_line, result.score) == (3, 9, 0.0)
+    np.testing.assert_allclose(await store.vectors("docs"), [passage_row.vector], rtol=1e-6)
 
 
 async def test_replacing_touches_only_its_source_and_paths(store: Store) -> None:
@@ -199,7 +201,9 @@ async def test_replacing_touches_only_its_source_and_paths(store: Store) -> None
     await put(store, [row("c1", "a.md", source="other")], "other")
     await put(store, [row("a1", "a.md", tokens="newer", print_="2")])
     manifest = await store.manifest("docs")
-    assert {path: (held.fingerprint, held.passage_count) for path, held in manifest.items()} == {
+    assert {
+        path: (stored_document.fingerprint, stored_document.passage_count) for path, stored_document in manifest.items()
+    } == {
         "a.md": ("2", 1),
         "b.md": ("1", 1),
     }
@@ -218,13 +222,13 @@ async def test_paths_without_rows_are_deleted(store: Store) -> None:
 
 async def test_documents_without_passages_keep_their_fingerprint(store: Store) -> None:
     await store.replace("docs", ["a.md", "empty.md"], [row("a", "a.md", seed=1)], {"empty.md": "77"})
-    held = (await store.manifest("docs"))["empty.md"]
-    assert (held.fingerprint, held.passage_count) == ("77", 0)
+    stored_document = (await store.manifest("docs"))["empty.md"]
+    assert (stored_document.fingerprint, stored_document.passage_count) == ("77", 0)
     assert [passage.id for passage in await store.search("a", unit(1), ["docs"], 9)] == ["a"]
     assert len(await store.vectors("docs")) == 1
     await store.replace("docs", ["empty.md"], [row("filled", "empty.md", print_="78")])
-    held = (await store.manifest("docs"))["empty.md"]
-    assert (held.fingerprint, held.passage_count) == ("78", 1)
+    stored_document = (await store.manifest("docs"))["empty.md"]
+    assert (stored_document.fingerprint, stored_document.passage_count) == ("78", 1)
     await store.replace("docs", ["empty.md"], [], {"empty.md": "79"})
     assert (await store.manifest("docs"))["empty.md"].passage_count == 0
     await store.replace("docs", ["empty.md"], [])
@@ -271,19 +275,19 @@ async def test_both_scores_are_true(store: Store, count: int, optimized: bool) -
     if optimized:
         await store.optimize()
     limit, query, vector = 25, "word1 word7 word30 word1 unknown", unit(5)
-    found = await store.search(query, vector, ["docs"], limit)
+    passages = await store.search(query, vector, ["docs"], limit)
     lexical = bm25([*ours, *theirs], query)
-    dense = {one.passage.id: float(one.vector @ vector) for one in ours}
-    for passage in found:
+    dense = {passage_row.passage.id: float(passage_row.vector @ vector) for passage_row in ours}
+    for passage in passages:
         assert passage.similarity == pytest.approx(dense[passage.id], abs=1e-5)
         # Until `optimize` the word statistics are those of the indexed rows.
         assert (passage.lexical > 0) == (lexical[passage.id] > 0)
         assert not optimized or passage.lexical == pytest.approx(lexical[passage.id], rel=1e-4)
-    identifiers = {passage.id for passage in found}
-    assert len(found) == len(identifiers) <= 2 * limit
+    identifiers = {passage.id for passage in passages}
+    assert len(passages) == len(identifiers) <= 2 * limit
     if optimized:
         best_words = sorted((lexical[name] for name in dense), reverse=True)[:limit]
-        assert sorted((one.lexical for one in found), reverse=True)[:limit] == pytest.approx(best_words, rel=1e-4)
+        assert sorted((item.lexical for item in passages), reverse=True)[:limit] == pytest.approx(best_words, rel=1e-4)
     nearest = sorted(dense, key=lambda name: -dense[name])[:limit]
     assert len(identifiers & set(nearest)) >= limit - 1  # the vector index is allowed to miss one
 
@@ -291,8 +295,8 @@ async def test_both_scores_are_true(store: Store, count: int, optimized: bool) -
 async def test_only_the_sources_asked_for(store: Store) -> None:
     for number, source in enumerate(("one", "two", "three")):
         await put(store, random_rows(40, source=source, seed=number + 1), source)
-    found = await store.search("word1 word2", unit(3), ["one", "three"], 30)
-    assert {passage.source for passage in found} == {"one", "three"}
+    passages = await store.search("word1 word2", unit(3), ["one", "three"], 30)
+    assert {passage.source for passage in passages} == {"one", "three"}
     assert await store.search("word1", unit(3), [], 30) == []
     assert await store.search("word1", unit(3), ["nobody"], 30) == []
 
@@ -317,9 +321,9 @@ async def test_one_side_alone(store: Store) -> None:
 @pytest.mark.parametrize("tokens", ["nowhere", "a:b AND (", '"', "*", "字 漢字", "word1 " * 3000, "-", "\\", "c++"])
 async def test_any_tokens_are_just_words(store: Store, tokens: str) -> None:
     await put(store, [row("a", "a.md", tokens="word1 c++ 漢字", seed=1)])
-    found = await store.search(tokens, unit(1), ["docs"], 5)
+    passages = await store.search(tokens, unit(1), ["docs"], 5)
     expected = bool(set(tokens.split()) & {"word1", "c++", "漢字"})
-    assert [(passage.id, passage.lexical > 0) for passage in found] == [("a", expected)]
+    assert [(passage.id, passage.lexical > 0) for passage in passages] == [("a", expected)]
 
 
 async def test_long_words_and_case_are_kept(store: Store) -> None:
@@ -331,18 +335,18 @@ async def test_long_words_and_case_are_kept(store: Store) -> None:
         assert await store.search(word, None, ["docs"], 5) == []
 
 
-async def test_a_reader_never_sees_half_a_replacement(place: Place, store: Store) -> None:
+async def test_a_reader_never_sees_half_a_replacement(place: StoreLocation, store: Store) -> None:
     def version(number: int) -> list[PassageRow]:
         return [row(f"n{n}", "a.md", tokens=f"common v{number}", print_=str(number)) for n in range(number % 2 * 5 + 5)]
 
     await put(store, version(0))
-    seen: set[int] = set()
-    done = asyncio.Event()
+    observed: set[int] = set()
+    event = asyncio.Event()
 
     async def read(reader: Store) -> None:
-        while not done.is_set():
-            found = await reader.search("common", unit(0), ["docs"], 50)
-            seen.add(len(found))
+        while not event.is_set():
+            passages = await reader.search("common", unit(0), ["docs"], 50)
+            observed.add(len(passages))
             manifest = await reader.manifest("docs")
             assert manifest["a.md"].passage_count == int(manifest["a.md"].fingerprint) % 2 * 5 + 5
 
@@ -353,11 +357,11 @@ async def test_a_reader_never_sees_half_a_replacement(place: Place, store: Store
             await put(store, version(number))
             if number % 7 == 0:
                 await store.optimize()
-        done.set()
-    assert seen == {5, 10}
+        event.set()
+    assert observed == {5, 10}
 
 
-async def test_knowledge_outlives_the_process(place: Place) -> None:
+async def test_knowledge_outlives_the_process(place: StoreLocation) -> None:
     async with opened(place) as store:
         await put(store, random_rows(100))
         await store.optimize()
@@ -366,7 +370,7 @@ async def test_knowledge_outlives_the_process(place: Place) -> None:
         assert len(await store.search("word1", unit(1), ["docs"], 10)) > 0
 
 
-async def test_closing_twice_is_fine(place: Place) -> None:
+async def test_closing_twice_is_fine(place: StoreLocation) -> None:
     store = await open_at(place, "test", DIMENSION)
     await put(store, [row("a", "a.md")])
     await store.close()
@@ -375,7 +379,7 @@ async def test_closing_twice_is_fine(place: Place) -> None:
         assert set(await again.manifest("docs")) == {"a.md"}
 
 
-async def test_another_model_is_refused_and_rebuilt_on_request(place: Place) -> None:
+async def test_another_model_is_refused_and_rebuilt_on_request(place: StoreLocation) -> None:
     async with opened(place) as store:
         await put(store, [row("a", "a.md")])
     for embedder, dimension in (("other", DIMENSION), ("test", 8)):
@@ -389,7 +393,7 @@ async def test_another_model_is_refused_and_rebuilt_on_request(place: Place) -> 
         assert len(await store.search("new", unit(1, 8), ["docs"], 5)) == 1
 
 
-async def test_a_reader_notices_a_rebuild_with_another_model(place: Place) -> None:
+async def test_a_reader_notices_a_rebuild_with_another_model(place: StoreLocation) -> None:
     async with opened(place) as store:
         await put(store, [row("a", "a.md")])
         async with opened(place, "other", 8, rebuild=True):
@@ -411,7 +415,7 @@ async def test_vectors_that_are_no_numbers_are_refused(store: Store) -> None:
     with pytest.raises(StoreError, match=r"a passage of docs, b\.md, is no number"):
         await store.replace("docs", ["b.md"], [PassageRow(row("b", "b.md").passage, "2", "a b", bad)])
     assert set(await store.manifest("docs")) == {"a.md"}
-    assert [one.id for one in await store.search("a", unit(0), ["docs"], 5)] == ["a"]
+    assert [result.id for result in await store.search("a", unit(0), ["docs"], 5)] == ["a"]
 
 
 async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_is_now(store: Store) -> None:
@@ -422,13 +426,13 @@ async def test_a_passage_written_anew_under_the_same_fingerprint_is_found_as_it_
         changed = replace(rows[0].passage, title=edition, text=f"{edition} text")
         await put(store, [PassageRow(changed, rows[0].fingerprint, edition, unit(77)), *rows[1:]])
         await store.optimize()
-        found = await store.search(edition, unit(77), ["docs"], 9)
-        assert len(found) == len({one.id for one in found}) == 6
-        best = max(found, key=lambda one: one.similarity)
+        passages = await store.search(edition, unit(77), ["docs"], 9)
+        assert len(passages) == len({passage.id for passage in passages}) == 6
+        best = max(passages, key=lambda passage: passage.similarity)
         assert (best.title, best.text) == (edition, f"{edition} text")
         assert best.similarity == pytest.approx(1.0, abs=0.02)
         assert best.lexical > 0
-    assert not [one for one in await store.search("second number0", None, ["docs"], 9) if one.lexical]
+    assert not [result for result in await store.search("second number0", None, ["docs"], 9) if result.lexical]
 
 
 @pytest.mark.parametrize("folder", ["_versions", "data", "_indices"])
@@ -469,10 +473,10 @@ async def use(directory: Path) -> None:
 CHILD = """
 import asyncio, resource, sys
 from core.errors import StoreError
-from tests.contracts.test_store import Place, opened, put, random_rows, row
+from tests.contracts.test_store import StoreLocation, opened, put, random_rows, row
 
 async def main(place, job):
-    async with opened(Place.parse(place)) as store:
+    async with opened(StoreLocation.parse(place)) as store:
         if job == "write":
             await put(store, [row("new", "new.md", tokens="fresh")])
         elif job == "fill":
@@ -495,13 +499,13 @@ asyncio.run(all_at_once(sys.argv[1:-1], sys.argv[-1]))
 """
 
 
-async def child(job: str, *places: Place) -> asyncio.subprocess.Process:
+async def child(job: str, *places: StoreLocation) -> asyncio.subprocess.Process:
     """Start a process that does the job on every place at the same time."""
     arguments = (sys.executable, "-c", CHILD, *(place.text() for place in places), job)
     return await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
 
 
-async def test_what_another_process_writes_is_seen(place: Place) -> None:
+async def test_what_another_process_writes_is_seen(place: StoreLocation) -> None:
     async with opened(place) as store:
         assert await store.search("fresh", unit(1), ["docs"], 5) == []
         writer = await child("write", place)
@@ -515,7 +519,7 @@ async def test_a_write_that_finds_no_space_changes_nothing(directory: Path) -> N
     async with opened(directory) as store:
         before = random_rows(60)
         await put(store, before)
-        writer = await child("fill", Place(directory, {}))
+        writer = await child("fill", StoreLocation(directory, {}))
         output, _ = await writer.communicate()
         assert "refused: no space for the passage store" in output.decode()
         assert str(directory) in output.decode()
@@ -523,7 +527,7 @@ async def test_a_write_that_finds_no_space_changes_nothing(directory: Path) -> N
         assert len(await store.search("", before[3].vector, ["docs"], 60)) == 60
 
 
-async def test_killed_while_writing_it_stays_consistent(place: Place) -> None:
+async def test_killed_while_writing_it_stays_consistent(place: StoreLocation) -> None:
     # One kill meets each of them somewhere else in its write.
     places = [place.another(f"n{number}") for number in range(8)]
     writer = await child("forever", *places)
@@ -533,13 +537,15 @@ async def test_killed_while_writing_it_stays_consistent(place: Place) -> None:
         batches[(await writer.stdout.readline()).decode().strip()] += 1
     os.kill(writer.pid, signal.SIGKILL)
     await writer.communicate()
-    for one in places:
-        async with opened(one) as store:
+    for platform in places:
+        async with opened(platform) as store:
             manifest = await store.manifest("docs")
-            assert {path: held.passage_count for path, held in manifest.items()} == {f"p{n}.md": 50 for n in range(3)}
-            found = await store.search("word1 word2", unit(1), ["docs"], 200)
-            assert len({passage.id.rsplit("-", 1)[0] for passage in found}) == 1
+            assert {path: stored_document.passage_count for path, stored_document in manifest.items()} == {
+                f"p{n}.md": 50 for n in range(3)
+            }
+            passages = await store.search("word1 word2", unit(1), ["docs"], 200)
+            assert len({passage.id.rsplit("-", 1)[0] for passage in passages}) == 1
             await put(store, random_rows(150, seed=1, per_document=50))
             assert len(await store.vectors("docs")) == 150
-        if isinstance(one.where, WeaviateSettings):
-            await forget(one.where)
+        if isinstance(platform.where, WeaviateSettings):
+            await forget(platform.where)

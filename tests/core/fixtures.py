@@ -36,7 +36,7 @@ MEMORY = passage("memory", "The memory module stores messages. Long-term memory 
 
 
 @dataclass
-class ShelfLibrary:
+class InMemoryLibrary:
     """Implements `Library`: every source is an agent; what is found are the passages that share a word."""
 
     passages: Sequence[Passage] = (INSTALL, MEMORY)
@@ -47,7 +47,7 @@ class ShelfLibrary:
 
     async def route(self, query: str) -> Sequence[AgentScore]:
         await asyncio.sleep(self.route_delay_s)
-        return [AgentScore(name, 1.0) for name in sorted({one.source for one in self.passages})]
+        return [AgentScore(name, 1.0) for name in sorted({entry.source for entry in self.passages})]
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         self.queries.append(query)
@@ -55,9 +55,9 @@ class ShelfLibrary:
         if agent in self.broken:
             raise ServiceError(f"{agent} is down")
         wanted = set(content_words(query))
-        shared = {one.id: len(wanted & set(content_words(one.text))) for one in self.passages}
-        found = [replace(one, score=shared[one.id] / 10) for one in self.passages if one.source == agent]
-        return sorted((one for one in found if one.score), key=lambda one: -one.score)[:limit]
+        shared = {message.id: len(wanted & set(content_words(message.text))) for message in self.passages}
+        passages = [replace(entry, score=shared[entry.id] / 10) for entry in self.passages if entry.source == agent]
+        return sorted((item for item in passages if item.score), key=lambda item: -item.score)[:limit]
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         wanted = set(content_words(query))
@@ -72,7 +72,7 @@ class OrderKeeper:
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         await asyncio.sleep(self.delay_s)
-        return sorted(passages, key=lambda one: -one.score)
+        return sorted(passages, key=lambda item: -item.score)
 
 
 @dataclass
@@ -102,14 +102,14 @@ def settings(**changes: object) -> Settings:
 
 
 def parts(
-    library: ShelfLibrary | None = None,
+    library: InMemoryLibrary | None = None,
     model: ChatModel | None = None,
     configuration: Settings | None = None,
     reranker: OrderKeeper | None = None,
 ) -> AnswerDependencies:
     return AnswerDependencies(
         configuration or settings(),
-        library or ShelfLibrary(),
+        library or InMemoryLibrary(),
         reranker or OrderKeeper(),
         model,
         Prompts.read(),

@@ -46,12 +46,12 @@ async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], ver
     receive = intake.handler_for(adapter)
     for text in texts:
         number, now = next(_NUMBERS), datetime.now(UTC)
-        asked, who = f"asked-{number}", str(9000 + number)
-        await receive(Message(asked, key, who, who, text, now, addressed=True))
+        question, who = f"asked-{number}", str(9000 + number)
+        await receive(Message(question, key, who, who, text, now, addressed=True))
         await _settled(intake)
         pressed = to_rating_message(
             verdict,
-            asked,
+            question,
             message_id=f"press-{number}",
             platform=key.platform,
             chat=key.chat,

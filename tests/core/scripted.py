@@ -40,7 +40,7 @@ AGENTS = {
 LIGHT = ("repair", *(name for name in AGENTS.values() if name != "talk"))
 
 
-def agent_of(body: Body) -> str:
+def get_agent(body: Body) -> str:
     """Return who sent a request."""
     messages = body["messages"]
     # What stands in the evidence is nobody's instructions: a document may say what a prompt says.
@@ -63,18 +63,18 @@ class ScriptedPeer(LanguageModelPeer):
     @property
     def agents(self) -> list[str]:
         """Who asked, in order."""
-        return [agent_of(body) for body in self.requests if "messages" in body]
+        return [get_agent(body) for body in self.requests if "messages" in body]
 
     def sent(self, agent: str) -> list[Body]:
-        return [body for body in self.requests if "messages" in body and agent_of(body) == agent]
+        return [body for body in self.requests if "messages" in body and get_agent(body) == agent]
 
     def _scripted(self, body: Body) -> str:
-        reply = self.replies.get(agent_of(body), "I do not know what you mean, sorry.")
+        reply = self.replies.get(get_agent(body), "I do not know what you mean, sorry.")
         return reply(body) if callable(reply) else reply
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body: Body = request[BODY]
-        agent = agent_of(body)
+        agent = get_agent(body)
         if agent in self.hanging:
             await asyncio.Event().wait()
         if agent in self.failing:
@@ -104,7 +104,7 @@ def flat(replies: Mapping[str, str]) -> Callable[[Body], str]:
     """Return a reply by what the request's last message contains; the last entry is for everything else."""
 
     def reply(body: Body) -> str:
-        said = body["messages"][-1]["content"]
-        return next((text for words, text in replies.items() if words in said), list(replies.values())[-1])
+        content = body["messages"][-1]["content"]
+        return next((text for words, text in replies.items() if words in content), list(replies.values())[-1])
 
     return reply

@@ -44,7 +44,7 @@ from core.text.catalogue import ENGLISH, messages_for
 from core.text.formatting import INDEFINITELY, format_code, format_duration
 from core.text.tokens import detect_language
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState, Trace
-from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, passage, settings
+from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, passage, settings
 from tests.wiring import make_desk, make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -76,10 +76,10 @@ class FolderUpkeep:
         return [self._state(file) for file in sorted(self.folder.glob("*.md"))]
 
     def _state(self, file: Path) -> SourceState:
-        paragraphs = [one for one in file.read_text("utf-8").split("\n\n") if one.strip()]
+        paragraphs = [paragraph for paragraph in file.read_text("utf-8").split("\n\n") if paragraph.strip()]
         at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-        fault, paused = self.faults.get(file.stem, ""), file.stem in self.paused
-        return SourceState(file.stem, "files", len(paragraphs), 1, at, at, fault, paused)
+        error, paused = self.faults.get(file.stem, ""), file.stem in self.paused
+        return SourceState(file.stem, "files", len(paragraphs), 1, at, at, error, paused)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         if self.broken:
@@ -100,7 +100,7 @@ class FolderUpkeep:
 
 
 @dataclass
-class Room(Adapter):
+class RecordingAdapter(Adapter):
     """An adapter that knows who administers the chat, unless it cannot be reached."""
 
     name: str = "test"
@@ -128,7 +128,7 @@ class Room(Adapter):
         return message.author_id in (BOSS, message.key.chat)
 
 
-class Deaf(Room):
+class Deaf(RecordingAdapter):
     """An adapter that cannot tell who administers a chat."""
 
     is_administrator = None  # type: ignore[assignment]
@@ -176,14 +176,16 @@ class Bot:
     journal: Journal
     intake: MessageProcessor
     desk: CommandDispatcher
-    room: Room
+    room: RecordingAdapter
 
     @classmethod
-    def of(cls, journal: Journal, room: Room | None = None, **changes: object) -> Bot:
+    def of(cls, journal: Journal, room: RecordingAdapter | None = None, **changes: object) -> Bot:
         upkeep, reread = changes.pop("upkeep", None), changes.pop("reread", None)
         whole = configured(**changes)
         desk = make_desk(whole, journal, refresher=upkeep, reload_settings=reread)  # type: ignore[arg-type]
-        return cls(journal, make_processor(whole, journal, echo, ShelfLibrary(), desk), desk, room or Room())
+        return cls(
+            journal, make_processor(whole, journal, echo, InMemoryLibrary(), desk), desk, room or RecordingAdapter()
+        )
 
     async def hear(self, message: Message) -> str:
         """Return what the bot said to a message: a reply, a failure, or nothing."""
@@ -191,7 +193,7 @@ class Bot:
         while self.intake._tasks:
             await asyncio.sleep(0.001)
         sink = self.room.sinks.get(message.id)
-        return "" if sink is None else "".join([*(one.text for one in sink.replies), *sink.failures])
+        return "" if sink is None else "".join([*(reply.text for reply in sink.replies), *sink.failures])
 
     async def state(self, message: Message) -> tuple[str, str]:
         async with self.journal._connect() as connection:
@@ -208,17 +210,17 @@ class Bot:
 
 def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
     # Those that call or teach are answered by `core.messaging.feedback.escalation_handler`.
-    assert {one.name for one in COMMANDS} - {"ask", "escalate", "learn"} == set(HANDLERS)
+    assert {command.name for command in COMMANDS} - {"ask", "escalate", "learn"} == set(HANDLERS)
 
 
 def test_names_fit_every_platform() -> None:
     for command in COMMANDS:
         assert re.fullmatch("[a-z]{1,32}", command.name)
         assert 1 <= len(command.summary) <= 100
-        assert all(1 <= len(one.summary) <= 100 and len(one.choices) <= 25 for one in command.arguments)
-        required = [one.is_required for one in command.arguments]
+        assert all(1 <= len(argument.summary) <= 100 and len(argument.choices) <= 25 for argument in command.arguments)
+        required = [argument.is_required for argument in command.arguments]
         assert required == sorted(required, reverse=True)
-        assert all(one.kind != "text" for one in command.arguments[:-1])
+        assert all(argument.kind != "text" for argument in command.arguments[:-1])
 
 
 def test_the_limits_of_quota_are_those_of_the_configuration() -> None:
@@ -265,9 +267,9 @@ def test_arguments_are_read(name: str, given: str, read: dict[str, str]) -> None
 def test_wrong_arguments_are_told_with_the_way_to_write_it(name: str, given: str, told: str) -> None:
     command = get_command(name)
     assert command is not None
-    with pytest.raises(UsageError) as refusal:
+    with pytest.raises(UsageError) as error_info:
         parse_arguments(command, given)
-    assert told in str(refusal.value)
+    assert told in str(error_info.value)
 
 
 @pytest.mark.parametrize(
@@ -282,9 +284,9 @@ def test_wrong_arguments_are_told_with_the_way_to_write_it(name: str, given: str
     ],
 )
 def test_a_question_that_begins_with_a_commands_name_is_told_from_it(name: str, rest: str, command: bool) -> None:
-    found = get_command(name)
-    assert found is not None
-    assert looks_like_arguments(found, rest) is command
+    result = get_command(name)
+    assert result is not None
+    assert looks_like_arguments(result, rest) is command
 
 
 def test_help_shows_what_its_reader_may_do() -> None:
@@ -300,13 +302,13 @@ def test_help_shows_what_its_reader_may_do() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [one for one in COMMANDS if one.required_role != "everyone"], ids=lambda one: one.name
+    "command", [command for command in COMMANDS if command.required_role != "everyone"], ids=lambda entry: entry.name
 )
 async def test_nobody_else_gives_a_command_of_those_who_look_after_it(journal: Journal, command: Command) -> None:
     bot = Bot.of(journal)
-    told = await bot.hear(says(command.name, who=ANN))
-    assert told.startswith("Only ")
-    assert told.endswith(" may do that.")
+    output = await bot.hear(says(command.name, who=ANN))
+    assert output.startswith("Only ")
+    assert output.endswith(" may do that.")
     [entry] = await bot.entries()
     assert (entry.outcome, entry.author_id, entry.command) == ("refused", ANN, command.name)
     async with journal._connect() as connection:
@@ -321,9 +323,9 @@ async def test_what_changes_the_deployment_is_the_owners_alone(journal: Journal,
     bot = Bot.of(journal, administration={"platform_admins": True})
     await bot.hear(says("admins", f"add {ADMIN}"))
     for who in (ANN, ADMIN, BOSS):
-        told = await bot.hear(says(command, given, who=who))
+        output = await bot.hear(says(command, given, who=who))
         expected = "Only those who look after" if who == ANN and command != "sources" else "Only the owners"
-        assert told.startswith(expected)
+        assert output.startswith(expected)
     assert bot.desk.context.overrides.admins("test:room") == (ADMIN,)
     assert not bot.desk.context.overrides.has_source_overrides
     assert (await bot.hear(says(command, given))).startswith("Only") is False
@@ -370,7 +372,7 @@ async def test_platform_administrators_count_when_allowed(journal: Journal) -> N
 
 
 async def test_who_cannot_be_looked_up_may_nothing(journal: Journal) -> None:
-    bot = Bot.of(journal, Room(unreachable=True), administration={"platform_admins": True})
+    bot = Bot.of(journal, RecordingAdapter(unreachable=True), administration={"platform_admins": True})
     assert (await bot.hear(says("pause", who=BOSS))).startswith("Only")
 
 
@@ -418,9 +420,9 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
     )
     whole = configured()
     desk = make_desk(whole, journal, commands=table, extra_handlers={"paint": picky, "greet": greet})
-    bot = Bot(journal, make_processor(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
+    bot = Bot(journal, make_processor(whole, journal, echo, InMemoryLibrary(), desk), desk, RecordingAdapter())
     assert await bot.hear(says("paint", "red", who=ANN)) == "Not with red."
-    assert [one.outcome for one in await bot.entries()] == ["refused"]
+    assert [entry.outcome for entry in await bot.entries()] == ["refused"]
     assert await bot.hear(says("greet")) == "owner: test:room"
 
 
@@ -430,10 +432,10 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
 async def test_a_pause_silences_questions_and_leaves_commands(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert "until /resume" in await bot.hear(says("pause"))
-    asked, by_command = says("", "How?", who=ANN), says("ask", "How?", who=ANN)
-    assert await bot.hear(asked) == ""
+    message, by_command = says("", "How?", who=ANN), says("ask", "How?", who=ANN)
+    assert await bot.hear(message) == ""
     assert await bot.hear(by_command) == ""
-    assert await bot.state(asked) == ("silent", "test:room is paused until /resume (/pause)")
+    assert await bot.state(message) == ("silent", "test:room is paused until /resume (/pause)")
     assert "I am KIMAs" in await bot.hear(says("help", who=ANN))
     assert await bot.hear(replace(says("", "How?", who=ANN), key=ConversationKey("test", "hall"))) == "Answer to How?"
     assert "speak again" in await bot.hear(says("resume"))
@@ -461,12 +463,12 @@ async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
 
 
 async def test_a_pause_reaches_what_still_waits_for_people(journal: Journal) -> None:
-    asked = replace(says("", "How do I install the package with pip?", who=ANN), addressed=False)
+    message = replace(says("", "How do I install the package with pip?", who=ANN), addressed=False)
     bot = Bot.of(journal, gate={"mode": "auto", "wait_s": 2, "cooldown_s": 0, "threshold": 0.0})
-    await bot.intake.handler_for(bot.room)(asked)
+    await bot.intake.handler_for(bot.room)(message)
     await asyncio.sleep(0.1)
     await bot.hear(says("pause"))
-    assert "paused" in (await bot.state(asked))[1]
+    assert "paused" in (await bot.state(message))[1]
 
 
 async def test_the_mode_of_a_chat_is_changed_live_and_taken_back(journal: Journal) -> None:
@@ -482,13 +484,13 @@ async def test_the_mode_of_a_chat_is_changed_live_and_taken_back(journal: Journa
 
 async def test_the_threshold_of_a_chat_counts_at_once(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"mode": "auto", "wait_s": 0, "cooldown_s": 0})
-    asked = "How do I install the package with pip?"
+    question = "How do I install the package with pip?"
     await bot.hear(says("threshold", "1"))
-    first = replace(says("", asked, who=ANN), addressed=False)
+    first = replace(says("", question, who=ANN), addressed=False)
     assert await bot.hear(first) == ""
     assert "threshold 1.00" in (await bot.state(first))[1]
     assert await bot.hear(says("threshold", "0")) == "The threshold of this chat is now 0; it was 1."
-    assert await bot.hear(replace(says("", asked, who=ANN), addressed=False)) == f"Answer to {asked}"
+    assert await bot.hear(replace(says("", question, who=ANN), addressed=False)) == f"Answer to {question}"
     assert "is now 0.5" in await bot.hear(says("threshold", "default"))
 
 
@@ -496,7 +498,7 @@ async def test_where_it_is_off_a_stranger_gets_no_word_and_an_entry(journal: Jou
     bot = Bot.of(journal, gate={"mode": "off"})
     refused = says("stats", who=ANN)
     assert await bot.hear(refused) == ""
-    assert [one.outcome for one in await bot.entries()] == ["refused"]
+    assert [entry.outcome for entry in await bot.entries()] == ["refused"]
     assert "mode `off`" in await bot.hear(says("status"))
 
 
@@ -509,8 +511,8 @@ async def test_where_the_bot_is_not_at_all_only_owners_are_heard(journal: Journa
 
 async def test_a_flood_of_refused_commands_ends_in_silence(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"answers_in_10_min": 3})
-    told = [await bot.hear(says("help", who=ANN)) for _ in range(5)]
-    assert [bool(one) for one in told] == [True, True, True, False, False]
+    notices = [await bot.hear(says("help", who=ANN)) for _ in range(5)]
+    assert [bool(notice) for notice in notices] == [True, True, True, False, False]
     assert all([await bot.hear(says("status")) for _ in range(5)])
 
 
@@ -519,10 +521,10 @@ async def test_a_flood_of_refused_commands_ends_in_silence(journal: Journal) -> 
 
 async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
     first = Bot.of(journal)
-    for command, given in (("pause", ""), ("mode", "auto"), ("threshold", "0.7"), ("admins", "add 2")):
-        await first.hear(says(command, given))
-    for command, given in (("sources", "off docs"), ("sources", "scale docs 0.5"), ("quota", "daily_tokens 1000")):
-        await first.hear(says(command, given))
+    for command, value in (("pause", ""), ("mode", "auto"), ("threshold", "0.7"), ("admins", "add 2")):
+        await first.hear(says(command, value))
+    for command, value in (("sources", "off docs"), ("sources", "scale docs 0.5"), ("quota", "daily_tokens 1000")):
+        await first.hear(says(command, value))
     again = RuntimeOverrides(journal.database)
     await again.load()
     assert (again.paused_until("test:room"), again.mode("test:room"), again.threshold("test:room")) == (
@@ -534,8 +536,8 @@ async def test_what_was_set_survives_a_restart(journal: Journal) -> None:
     assert again.is_off("docs")
     assert again.scale("docs") == 0.5
     assert again.limit("daily_tokens", None) == 1000
-    asked = says("", "How?", who=ANN)
-    assert await Bot.of(journal).hear(asked) == ""
+    message = says("", "How?", who=ANN)
+    assert await Bot.of(journal).hear(message) == ""
 
 
 async def test_another_process_sees_a_change_soon(journal: Journal) -> None:
@@ -588,13 +590,13 @@ async def test_an_answer_that_looks_like_a_command_is_none(journal: Journal) -> 
 
 async def test_an_edit_runs_no_command_and_changes_none(journal: Journal) -> None:
     bot = Bot.of(journal)
-    asked = says("", "How?")
-    await bot.hear(asked)
-    await bot.hear(replace(asked, command="pause", text="", is_edit=True))
-    given = says("mode", "mention")
-    await bot.hear(given)
-    await bot.hear(replace(given, text="off", is_edit=True))
-    assert [one.command for one in await bot.entries()] == ["mode mention"]
+    message = says("", "How?")
+    await bot.hear(message)
+    await bot.hear(replace(message, command="pause", text="", is_edit=True))
+    value = says("mode", "mention")
+    await bot.hear(value)
+    await bot.hear(replace(value, text="off", is_edit=True))
+    assert [entry.command for entry in await bot.entries()] == ["mode mention"]
     assert bot.desk.context.overrides.mode("test:room") == "mention"
 
 
@@ -646,13 +648,13 @@ async def test_why_explains_the_last_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
     assert await bot.hear(says("why", who=ANN)) == ENGLISH.nothing_answered
     await bot.hear(says("", "How?", who=ANN))
-    told = await bot.hear(says("why", who=ANN))
+    output = await bot.hear(says("why", who=ANN))
     for piece in ("`single`", "Asked: `docs`", "`install package`", "`docs` (1)", "0.9 s: search 0.1 s", "`rerank`"):
-        assert piece in told
-    assert "Answer to" not in told
+        assert piece in output
+    assert "Answer to" not in output
     # A command that was answered meanwhile is not what is asked about.
     await bot.hear(says("help", who=ANN))
-    assert await bot.hear(says("why", who=ANN)) == told
+    assert await bot.hear(says("why", who=ANN)) == output
 
 
 async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: Journal) -> None:
@@ -667,10 +669,10 @@ async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: 
         "I was silent because: the bot was not addressed."
     )
     bot.intake._answer = fail
-    asked = says("", "How?", who=ANN)
-    await bot.hear(asked)
-    assert "secret-host" not in await bot.hear(says("why", who=ANN, reply_to=asked.id))
-    assert "secret-host" in await bot.hear(says("why", reply_to=asked.id))
+    message = says("", "How?", who=ANN)
+    await bot.hear(message)
+    assert "secret-host" not in await bot.hear(says("why", who=ANN, reply_to=message.id))
+    assert "secret-host" in await bot.hear(says("why", reply_to=message.id))
     assert await bot.hear(says("why", reply_to="4711")) == ENGLISH.message_unknown
 
 
@@ -689,11 +691,11 @@ async def test_why_finds_an_answer_by_the_reply_or_by_a_link(journal: Journal) -
 
 async def test_why_tells_nothing_of_other_chats(journal: Journal) -> None:
     bot = Bot.of(journal)
-    asked = says("", "How?", who=ANN)
-    await bot.hear(asked)
+    message = says("", "How?", who=ANN)
+    await bot.hear(message)
     elsewhere = ConversationKey("test", "hall")
     assert await bot.hear(replace(says("why", who=ANN), key=elsewhere)) == ENGLISH.nothing_answered
-    assert await bot.hear(replace(says("why", asked.id, who=ANN), key=elsewhere)) == ENGLISH.message_unknown
+    assert await bot.hear(replace(says("why", message.id, who=ANN), key=elsewhere)) == ENGLISH.message_unknown
 
 
 async def test_why_in_a_thread_prefers_the_thread(journal: Journal) -> None:
@@ -720,9 +722,9 @@ def upkeep(tmp_path: Path) -> FolderUpkeep:
 async def test_sources_lists_amount_and_age(journal: Journal, upkeep: FolderUpkeep) -> None:
     more = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
     bot = Bot.of(journal, upkeep=upkeep, sources=more)
-    told = await bot.hear(says("sources", who=ANN))
-    assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in told
-    assert "- **live** (faq): asked live, or kept elsewhere" in told
+    output = await bot.hear(says("sources", who=ANN))
+    assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
+    assert "- **live** (faq): asked live, or kept elsewhere" in output
     upkeep.faults["docs"] = "https://secret-host answers 500"
     assert "the last refresh failed" in await bot.hear(says("sources", who=ANN))
     assert "secret-host" not in await bot.hear(says("sources", who=ANN))
@@ -738,7 +740,7 @@ async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, upkeep
     assert "Again in 5 min" in await bot.hear(says("refresh", "docs"))
     assert "No source has that name. The sources are: `docs`." in await bot.hear(says("refresh", "dcos"))
     assert upkeep.asked == [("docs",), ()]
-    assert [one.what for one in await bot.entries()] == ["refresh all sources", "refresh docs"]
+    assert [entry.what for entry in await bot.entries()] == ["refresh all sources", "refresh docs"]
 
 
 async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, upkeep: FolderUpkeep) -> None:
@@ -764,7 +766,7 @@ async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, up
     assert "was not paused" in await bot.hear(says("resume", "docs"))
     assert "No source has that name. The sources are: `docs`, `live`." in await bot.hear(says("pause", "dcos"))
     assert "asked at question time" in await bot.hear(says("pause", "live"))
-    entries = [(one.outcome, one.command, one.before, one.after) for one in reversed(await bot.entries())]
+    entries = [(entry.outcome, entry.command, entry.before, entry.after) for entry in reversed(await bot.entries())]
     assert entries[0][:2] == ("refused", "pause docs")
     assert entries[2] == ("changed", "pause docs", "by its plan", "only when asked")
     assert ("changed", "resume docs", "only when asked", "by its plan") in entries
@@ -781,30 +783,30 @@ async def test_without_upkeep_that_is_said(journal: Journal) -> None:
 
 async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Journal) -> None:
     code_passage = passage("setup", "Install the package from its code.", source="code", similarity=0.5)
-    shelf = ShelfLibrary((INSTALL, MEMORY, code_passage))
+    shelf = InMemoryLibrary((INSTALL, MEMORY, code_passage))
     both = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
     whole = configured(sources=both, agents={"all": {"sources": ["docs", "code"]}, "docs": {"sources": ["docs"]}})
 
-    class AllOfIt(ShelfLibrary):
+    class AllOfIt(InMemoryLibrary):
         async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> list:  # type: ignore[type-arg]
-            found = [one for name in ("docs", "code") for one in await shelf.search(name, query, limit)]
-            return sorted(found, key=lambda one: -one.score)[:limit]
+            passages = [result for name in ("docs", "code") for result in await shelf.search(name, query, limit)]
+            return sorted(passages, key=lambda item: -item.score)[:limit]
 
     desk = make_desk(whole, journal)
     library = OverriddenLibrary(AllOfIt(), desk.context.live)
-    bot = Bot(journal, make_processor(whole, journal, echo, library, desk), desk, Room())
+    bot = Bot(journal, make_processor(whole, journal, echo, library, desk), desk, RecordingAdapter())
     query = "install the package with pip"
     before = await library.search("all", query, 5)
-    assert [one.id for one in before] == ["install", "setup"]
+    assert [item.id for item in before] == ["install", "setup"]
     assert "no longer used" in await bot.hear(says("sources", "off docs"))
-    assert [one.id for one in await library.search("all", query, 5)] == ["setup"]
+    assert [result.id for result in await library.search("all", query, 5)] == ["setup"]
     assert await library.search("docs", query, 5) == []
     assert await library.route(query) == []
     assert "switched off" in await bot.hear(says("sources"))
     await bot.hear(says("sources", "on docs"))
     await bot.hear(says("sources", "scale docs 0.1"))
-    assert [one.id for one in await library.search("all", query, 5)] == ["setup", "install"]
-    assert [one.id for one in await library.search("all", query, 1)] == ["setup"]
+    assert [result.id for result in await library.search("all", query, 5)] == ["setup", "install"]
+    assert [result.id for result in await library.search("all", query, 1)] == ["setup"]
     assert "weighs 0.1" in await bot.hear(says("sources"))
     await bot.hear(says("sources", "scale docs 1"))
     assert await library.search("all", query, 5) == before
@@ -899,8 +901,10 @@ async def test_days_are_local_days(journal: Journal) -> None:
     now = datetime.now(UTC)
     async with journal.database.transaction() as connection:
         await connection.execute(update(messages).values(received_at=now - timedelta(days=2)))
-    found = await StatisticsRepository(journal.database).get_daily_statistics((now - timedelta(days=3)).date())
-    assert list(found) == [(now - timedelta(days=2)).astimezone().date()]
+    daily_statistics = await StatisticsRepository(journal.database).get_daily_statistics(
+        (now - timedelta(days=3)).date()
+    )
+    assert list(daily_statistics) == [(now - timedelta(days=2)).astimezone().date()]
     assert await StatisticsRepository(journal.database).get_daily_statistics(now.date()) == {}
 
 
@@ -924,10 +928,10 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
 async def test_what_strangers_type_stays_data_in_the_audit(journal: Journal) -> None:
     bot = Bot.of(journal)
     await bot.hear(says("mode", "`@everyone`\n# **boo**" + "x" * 500, who=ANN))
-    told = await bot.hear(says("audit"))
-    assert len(told.splitlines()) == 1
-    assert "`/mode '@everyone' # **boo**xxx" in told
-    assert len(told) < 700
+    output = await bot.hear(says("audit"))
+    assert len(output.splitlines()) == 1
+    assert "`/mode '@everyone' # **boo**xxx" in output
+    assert len(output) < 700
 
 
 async def test_the_audit_forgets_in_time(journal: Journal) -> None:
@@ -947,9 +951,9 @@ async def test_no_secret_is_shown(journal: Journal, upkeep: FolderUpkeep, tmp_pa
     upkeep.faults["docs"] = "GET https://x/?key=hunter2-hunter2 failed"
     model = {"base_url": "http://127.0.0.1:1", "model": "m", "api_key": {"file": str(tmp_path / "key")}}
     bot = Bot.of(journal, upkeep=upkeep, models={"main": model})
-    told = await bot.hear(says("status"))
-    assert "GET https://x/" in told
-    assert "hunter2" not in told
+    output = await bot.hear(says("status"))
+    assert "GET https://x/" in output
+    assert "hunter2" not in output
 
 
 # --- reload ---------------------------------------------------------------------------------------------------------
@@ -977,27 +981,27 @@ class OnDisk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> OnDisk:
-    found = OnDisk(tmp_path / "kimas.yaml")
-    found.write()
-    return found
+    on_disk = OnDisk(tmp_path / "kimas.yaml")
+    on_disk.write()
+    return on_disk
 
 
 async def running(journal: Journal, disk: OnDisk) -> Bot:
     whole = await disk.read()
     desk = make_desk(whole, journal, reload_settings=disk.read)
-    return Bot(journal, make_processor(whole, journal, echo, ShelfLibrary(), desk), desk, Room())
+    return Bot(journal, make_processor(whole, journal, echo, InMemoryLibrary(), desk), desk, RecordingAdapter())
 
 
 async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journal, disk: OnDisk) -> None:
     bot = await running(journal, disk)
     assert "has not changed" in await bot.hear(says("reload"))
     disk.write(gate={"mode": "off"}, run={"workers": 3}, administration={"owners": ["test:1", "test:42"]})
-    told = await bot.hear(says("reload"))
-    assert "changed now: `gate`, `administration`" in told
-    assert "restart needed: `run`" in told
-    asked = says("", "How?", who="77")
-    await bot.hear(asked)
-    assert "gate.mode" in (await bot.state(asked))[1]
+    output = await bot.hear(says("reload"))
+    assert "changed now: `gate`, `administration`" in output
+    assert "restart needed: `run`" in output
+    message = says("", "How?", who="77")
+    await bot.hear(message)
+    assert "gate.mode" in (await bot.state(message))[1]
     assert "Version" in await bot.hear(says("status", who=ANN))
     # What needs a restart is told again until it had one.
     assert "restart needed: `run`" in await bot.hear(says("reload"))
@@ -1006,9 +1010,9 @@ async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journ
 async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk: OnDisk) -> None:
     bot = await running(journal, disk)
     disk.write(gate={"mode": "sometimes"}, administration={"owners": []})
-    told = await bot.hear(says("reload"))
-    assert told.startswith("Nothing was changed")
-    assert "gate.mode" in told
+    output = await bot.hear(says("reload"))
+    assert output.startswith("Nothing was changed")
+    assert "gate.mode" in output
     assert await bot.hear(says("", "How?", who=ANN)) == "Answer to How?"
     assert "Version" in await bot.hear(says("status"))
     [entry] = await bot.entries()
@@ -1050,7 +1054,7 @@ def test_the_page_lists_exactly_the_commands_of_the_table() -> None:
     table = page.split("## All commands")[1].split("## Who may")[0]
     rows = [line.replace("\\|", "¦").split(" | ") for line in table.splitlines() if line.startswith("| `/")]
     listed = [(usage[3:-1].replace("¦", "|"), whose, does.removesuffix(" |")) for usage, whose, does in rows]
-    assert listed == [(one.usage, who[one.required_role], one.summary) for one in COMMANDS]
+    assert listed == [(command.usage, who[command.required_role], command.summary) for command in COMMANDS]
 
 
 # --- the asker's language -------------------------------------------------------------------------------------------
@@ -1078,21 +1082,21 @@ async def test_commands_answer_in_the_language_that_their_author_speaks_in_the_c
 async def test_the_words_of_a_command_tell_the_language_first(journal: Journal) -> None:
     bot = Bot.of(journal)
     await ask_in(bot, "怎么安装 Rocket？")
-    told = await bot.hear(says("why", "I want to know that"))
-    assert told.startswith("I know nothing of that message")
+    output = await bot.hear(says("why", "I want to know that"))
+    assert output.startswith("I know nothing of that message")
     assert (await bot.hear(says("why", "那条消息"))).startswith("我不知道那条消息")
 
 
 async def test_who_has_said_nothing_yet_is_answered_in_the_language_of_the_chat(journal: Journal) -> None:
     bot = Bot.of(journal)
     await ask_in(bot, "怎么安装 Rocket？", who=ANN)
-    refusal = await bot.hear(says("pause", who="77"))
-    assert refusal == "只有在这里管理本机器人的人可以这样做。"
+    error = await bot.hear(says("pause", who="77"))
+    assert error == "只有在这里管理本机器人的人可以这样做。"
     # The audit is read by others, who see one language.
     assert [entry.after for entry in await bot.entries()] == [""]
     assert [entry.what for entry in await bot.entries()] == ["Only those who look after this bot here may do that."]
 
 
 def test_help_is_complete_in_chinese() -> None:
-    shown = help_text(settings(), "owner", messages_for("zh"))
-    assert [line for line in shown.splitlines() if line.startswith("- `/") and not detect_language(line)] == []
+    output = help_text(settings(), "owner", messages_for("zh"))
+    assert [line for line in output.splitlines() if line.startswith("- `/") and not detect_language(line)] == []

@@ -23,7 +23,7 @@ from core.storage.engine import Database
 from core.storage.usage import UsageRepository
 from core.text.question_matching import canonical_form, is_self_contained, is_time_sensitive, normalize
 from core.types import ConversationKey, Passage, Question, Turn
-from tests.core.fixtures import INSTALL, MemorySink, ShelfLibrary, parts, settings
+from tests.core.fixtures import INSTALL, InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 from tests.deployment import README, Deployment
 
@@ -33,7 +33,7 @@ SAID = (Turn("user", "What is pip?", "Ann", "42"), Turn("assistant", "An install
 
 
 @dataclass
-class Shelf(ShelfLibrary):
+class SimilarLibrary(InMemoryLibrary):
     """A library whose vectors say that all questions are close."""
 
     closeness: float = 0.95
@@ -67,7 +67,7 @@ class Harness:
     database: Database
     peer: ScriptedPeer
     model: RoleChatModel
-    library: Shelf = field(default_factory=Shelf)
+    library: SimilarLibrary = field(default_factory=SimilarLibrary)
     sources: Sources = field(default_factory=Sources)
 
     def line(self, cache: Mapping[str, Any] | None = None, **changes: Any) -> AnswerService:
@@ -230,9 +230,9 @@ def test_a_conversation_matters_for_what_leans_on_it(text: str, alone: bool) -> 
 
 def test_a_reply_to_a_message_leans_on_it() -> None:
     quoted = (Turn("user", "Sentinel is another program of ours."),)
-    asked = Question("How do I install the package with pip?", quoted, author_id="42")
-    assert not is_self_contained(asked)
-    assert is_self_contained(replace(asked, author_id=""))
+    question = Question("How do I install the package with pip?", quoted, author_id="42")
+    assert not is_self_contained(question)
+    assert is_self_contained(replace(question, author_id=""))
 
 
 def test_what_says_nothing_is_not_looked_up() -> None:
@@ -291,7 +291,7 @@ async def test_comparing_that_takes_too_long_is_given_up(harness: Harness, caplo
     await harness.again(HOW)
     harness.library.slow_s = COMPARE_TIMEOUT_S + 60
     await harness.again(replace(HOW, text="What is the way to install the package with pip?"))
-    assert any("questions.not_compared" in said for said in caplog.messages)
+    assert any("questions.not_compared" in message for message in caplog.messages)
 
 
 async def test_a_store_that_hangs_holds_up_no_answer(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
@@ -303,7 +303,7 @@ async def test_a_store_that_hangs_holds_up_no_answer(harness: Harness, caplog: p
         assert reply.trace.cut == ("look_up",), "what was not looked up is not kept either"
         assert 390 < timings["look_up"] < 15_000
         assert timings["look_up"] < timings["first_token"] < timings["total"] < 40_000
-    assert sum("stage.overran" in said for said in caplog.messages) == 2
+    assert sum("stage.overran" in message for message in caplog.messages) == 2
 
 
 async def test_the_budget_begins_with_the_question(harness: Harness) -> None:
@@ -418,11 +418,11 @@ async def test_replies_age(harness: Harness) -> None:
 
 async def test_only_the_newest_are_kept(harness: Harness, tmp_path: Path) -> None:
     line = harness.line({"entries": 2})
-    asked = [replace(HOW, text=f"How do I install package number {number} with pip?") for number in range(3)]
-    for question in asked:
+    questions = [replace(HOW, text=f"How do I install package number {number} with pip?") for number in range(3)]
+    for question in questions:
         await harness.again(question, line)
-    assert [await harness.again(question, line) for question in asked[1:]] == [True, True]
-    assert not await harness.again(asked[0], line)
+    assert [await harness.again(question, line) for question in questions[1:]] == [True, True]
+    assert not await harness.again(questions[0], line)
     with sqlite3.connect(tmp_path / "journal.db") as connection:
         assert connection.execute("SELECT count(*) FROM replies").fetchone() == (2,)
     connection.close()
@@ -500,7 +500,7 @@ async def test_a_cache_that_fails_costs_no_answer(
         connection.execute("DROP TABLE replies")
     connection.close()
     assert not await harness.again(HOW)
-    assert any("cache.failed" in said for said in caplog.messages)
+    assert any("cache.failed" in message for message in caplog.messages)
 
 
 async def test_a_passage_that_moved_is_given_as_it_was(harness: Harness) -> None:
@@ -508,7 +508,7 @@ async def test_a_passage_that_moved_is_given_as_it_was(harness: Harness) -> None
     line = harness.line()
     first, second = [await line.answer(HOW, MemorySink()) for _ in range(2)]
     assert second.trace.cached
-    assert [type(one) for one in second.passages] == [Passage]
+    assert [type(passage) for passage in second.passages] == [Passage]
     assert second.passages == first.passages
 
 
@@ -520,9 +520,9 @@ def test_a_source_that_was_refreshed_is_answered_anew(tmp_path: Path) -> None:
         tmp_path, {"sources": {"rocket": {"kind": "files", "path": "docs"}}, "cache": {"enabled": True}}
     )
     deployment.call("ingest")
-    asked = "How do I install Rocket with pip?"
-    first = deployment.json("ask", asked)
-    for question in (asked, "How can Rocket be installed with pip?"):
+    text = "How do I install Rocket with pip?"
+    first = deployment.json("ask", text)
+    for question in (text, "How can Rocket be installed with pip?"):
         again = deployment.json("ask", question)
         assert again["citations"] == first["citations"]
         assert again["answer"] == first["answer"]
@@ -532,6 +532,6 @@ def test_a_source_that_was_refreshed_is_answered_anew(tmp_path: Path) -> None:
         README.replace("pip install rocket", "pip install rocket-web"), "utf-8"
     )
     deployment.call("ingest")
-    anew = deployment.json("ask", asked)
+    anew = deployment.json("ask", text)
     assert "rocket-web" in anew["answer"]
     assert "search" in anew["timings_ms"]

@@ -16,7 +16,7 @@ from core.messaging.processor import MessageProcessor
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, Trace
-from tests.core.fixtures import ShelfLibrary, settings
+from tests.core.fixtures import InMemoryLibrary, settings
 from tests.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -144,7 +144,7 @@ async def play(
     **changes: object,
 ) -> Board:
     board = board or Board()
-    intake = make_processor(with_comments(**changes), journal, answer, ShelfLibrary())
+    intake = make_processor(with_comments(**changes), journal, answer, InMemoryLibrary())
     for message in messages:
         await intake.handler_for(board)(message)
     assert await intake.drain(60) == 0
@@ -183,9 +183,9 @@ async def test_a_post_that_addresses_the_bot_is_answered_as_any_question(journal
 
 @pytest.mark.parametrize("addressed", [True, False])
 async def test_other_bots_are_never_answered(journal: Journal, addressed: bool) -> None:
-    said = rival("7", post(), addressed=addressed, text="Who are you?")
-    assert (await play(journal, said)).shown == []
-    assert await outcome(journal, said) == ("silent", "written by another bot")
+    message = rival("7", post(), addressed=addressed, text="Who are you?")
+    assert (await play(journal, message)).shown == []
+    assert await outcome(journal, message) == ("silent", "written by another bot")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ async def test_other_bots_are_never_answered(journal: Journal, addressed: bool) 
 async def test_a_post_that_is_not_for_us_costs_no_answer(
     journal: Journal, changes: dict[str, object], reason: str
 ) -> None:
-    class Elsewhere(ShelfLibrary):
+    class Elsewhere(InMemoryLibrary):
         async def route(self, query: str) -> Sequence[AgentScore]:
             return [AgentScore("docs", 0.4)]
 
@@ -260,8 +260,8 @@ async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal
 
 async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(journal: Journal) -> None:
     posted, doubtful, begun, fresh = (post(number) for number in ("1", "2", "3", "4"))
-    for one in (posted, doubtful, begun, fresh):
-        await journal.record_message(one)
+    for item in (posted, doubtful, begun, fresh):
+        await journal.record_message(item)
     await journal.begin_answer(posted)
     await journal.mark_posting(posted)
     await journal.mark_posted(posted, "reply 9")
@@ -415,14 +415,14 @@ async def test_a_stop_leaves_the_post_to_the_next_start(journal: Journal) -> Non
 
 
 async def test_a_long_post_is_shortened_for_the_question(journal: Journal) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     async def note(question: Question, sink: Sink) -> Reply:
-        asked.append(question.text)
+        questions.append(question.text)
         return await comment(question, sink)
 
     await play(journal, post(text="word " * 2000), answer=note)
-    assert len(asked[0]) == 4000
+    assert len(questions[0]) == 4000
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,14 @@ from core.settings.messaging import GateWeightSettings
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.core.fixtures import ShelfLibrary
+from tests.core.fixtures import InMemoryLibrary
 from tests.core.rated import rate
 from tests.core.test_administration import (  # noqa: F401 (empty_journal is what journal is copied from)
     ANN,
     BOSS,
     GROUP,
     Bot,
-    Room,
+    RecordingAdapter,
     configured,
     echo,
     empty_journal,
@@ -46,18 +46,18 @@ FOREIGN = [f"What is the best way to paint fence number {number}?" for number in
 HALL = ConversationKey("test", "hall")
 
 
-def bot_of(journal: Journal, **changes: object) -> Bot:  # noqa: F811
+def get_bot(journal: Journal, **changes: object) -> Bot:  # noqa: F811
     whole = configured(**changes)
-    library = ShelfLibrary()
+    library = InMemoryLibrary()
     desk = make_desk(whole, journal, library=library)
-    return Bot(journal, make_processor(whole, journal, echo, library, desk), desk, Room())
+    return Bot(journal, make_processor(whole, journal, echo, library, desk), desk, RecordingAdapter())
 
 
 async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal) -> None:  # noqa: F811
     await rate(journal, GROUP, KNOWN, "up")
     await rate(journal, GROUP, FOREIGN, "down")
     changes = {"gate": {"threshold": 0.05, "mode": "auto", "wait_s": 0, "cooldown_s": 0}}
-    bot = bot_of(journal, administration={"platform_admins": True}, **changes)
+    bot = get_bot(journal, administration={"platform_admins": True}, **changes)
     lines = (await bot.hear(says("threshold", "auto", who=BOSS))).splitlines()
     chosen = bot.desk.context.overrides.threshold("test:room")
     assert chosen is not None
@@ -73,7 +73,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
     assert (entry.author_id, entry.command, entry.what) == (BOSS, "threshold auto", "test:room threshold")
     assert (entry.outcome, entry.before, entry.after) == ("changed", "0.05", f"{chosen:g}")
 
-    again = bot_of(journal, **changes)
+    again = get_bot(journal, **changes)
     foreign = replace(says("", FOREIGN[0], who=ANN), addressed=False)
     assert await again.hear(foreign) == ""
     assert f"threshold {chosen:.2f}" in (await again.state(foreign))[1]
@@ -82,7 +82,7 @@ async def test_it_is_fitted_written_down_and_survives_a_restart(journal: Journal
 
 
 async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -> None:  # noqa: F811
-    bot = bot_of(journal)
+    bot = get_bot(journal)
     await rate(journal, GROUP, KNOWN, "up")
     await rate(journal, GROUP, FOREIGN[1:], "down")
     # Neither those of other chats count, nor those that no threshold decides.
@@ -99,9 +99,9 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
 
 
 async def test_a_stranger_may_not(journal: Journal) -> None:  # noqa: F811
-    bot = bot_of(journal)
+    bot = get_bot(journal)
     assert "Only those who look after this bot here" in await bot.hear(says("threshold", "auto", who=ANN))
-    assert [(one.outcome, one.command) for one in await bot.entries()] == [("refused", "threshold auto")]
+    assert [(entry.outcome, entry.command) for entry in await bot.entries()] == [("refused", "threshold auto")]
 
 
 async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: Journal) -> None:  # noqa: F811
@@ -109,9 +109,9 @@ async def test_without_knowledge_or_with_a_broken_one_nothing_changes(journal: J
     await rate(journal, GROUP, FOREIGN, "down")
     whole = configured()
     desk = make_desk(whole, journal)
-    bot = Bot(journal, make_processor(whole, journal, echo, None, desk), desk, Room())
+    bot = Bot(journal, make_processor(whole, journal, echo, None, desk), desk, RecordingAdapter())
     assert "kimas feedback --calibrate" in await bot.hear(says("threshold", "auto"))
-    desk.context.library = ShelfLibrary(broken={"docs"})
+    desk.context.library = InMemoryLibrary(broken={"docs"})
     await bot.hear(says("threshold", "auto"))
     assert desk.context.overrides.threshold("test:room") is None
     assert await bot.entries() == []
@@ -121,7 +121,7 @@ async def test_what_fits_no_better_leaves_the_threshold_as_it_is(journal: Journa
     # Nothing tells those that people liked from those that they did not.
     await rate(journal, GROUP, KNOWN, "up")
     await rate(journal, GROUP, KNOWN, "down")
-    bot = bot_of(journal, gate={"threshold": 0.4})
+    bot = get_bot(journal, gate={"threshold": 0.4})
     heard = await bot.hear(says("threshold", "auto"))
     assert heard.startswith("The threshold of this chat stays 0.4. ")
     assert "does no better on questions that it was not fitted to" in heard
@@ -133,30 +133,31 @@ async def test_labels_of_one_chat(journal: Journal) -> None:  # noqa: F811
     await rate(journal, GROUP, KNOWN[:1], "up")
     await rate(journal, HALL, FOREIGN[:1], "down")
     opinions = FeedbackRepository(journal.database)
-    assert [one.chat for one in await opinions.get_labelled_questions()] == ["room", "hall"]
-    assert [(one.text, one.is_good) for one in await opinions.get_labelled_questions(("test", "hall"))] == [
-        (FOREIGN[0], False)
-    ]
+    assert [labelled_question.chat for labelled_question in await opinions.get_labelled_questions()] == ["room", "hall"]
+    assert [
+        (labelled_question.text, labelled_question.is_good)
+        for labelled_question in await opinions.get_labelled_questions(("test", "hall"))
+    ] == [(FOREIGN[0], False)]
     assert await opinions.get_labelled_questions(("telegram", "hall")) == []
 
 
 async def test_the_newest_count_and_no_more_than_can_be_searched_for() -> None:
-    library = ShelfLibrary()
+    library = InMemoryLibrary()
     old = [GateCase(f"old {number}", FOREIGN[0], True) for number in range(50)]
     new = [
         GateCase(str(number), f"{texts[0]} {number}", texts is KNOWN)
         for texts in (KNOWN, FOREIGN)
         for number in range(MAX_CALIBRATION_MESSAGES // 2)
     ]
-    found = await calibrate([*old, *new], library, configured(), 0.05)
-    assert (found.answer_count, found.ignore_count, len(library.queries)) == (
+    calibration_result = await calibrate([*old, *new], library, configured(), 0.05)
+    assert (calibration_result.answer_count, calibration_result.ignore_count, len(library.queries)) == (
         MAX_CALIBRATION_MESSAGES // 2,
         MAX_CALIBRATION_MESSAGES // 2,
         MAX_CALIBRATION_MESSAGES,
     )
-    assert found.cross_validated_scores.precision.value == 1
+    assert calibration_result.cross_validated_scores.precision.value == 1
     with pytest.raises(ServiceError):
-        await calibrate(new, ShelfLibrary(broken={"docs"}), configured(), 0.05)
+        await calibrate(new, InMemoryLibrary(broken={"docs"}), configured(), 0.05)
     with pytest.raises(UsageError, match="there are 0 and 9"):
         await calibrate(new[-9:], library, configured(), 0.05)
 
@@ -175,15 +176,15 @@ def test_the_threshold_stands_between_what_is_wanted_and_what_is_not() -> None:
     assert best_threshold(cases, weights) == round((0.7311 + 0.6225) / 2, 2)
     silent = ScoredCase(GateCase("by words", "?", True), None)
     assert not silent.would_answer(weights, 0.0)
-    seen: list[int] = []
+    observed: list[int] = []
 
     def fit_to(others: object) -> tuple[GateWeightSettings, float]:
-        seen.append(len(others))  # type: ignore[arg-type]
+        observed.append(len(others))  # type: ignore[arg-type]
         return weights, 0.7
 
     spoken = cross_validate([*cases, silent], fit_to)
     assert [speaks for _, speaks in spoken] == [True, True, False, False, False, False]
-    assert sum(6 - one for one in seen) == 6, "every case is held out once"
+    assert sum(6 - number for number in observed) == 6, "every case is held out once"
 
 
 def test_better_means_better_where_it_was_not_fitted_to() -> None:

@@ -45,7 +45,11 @@ PASSAGES = (INSTALL, MEMORY)
 )
 def test_marks_become_numbers_in_order_of_mention(written: str, shown: str, cited: list[str]) -> None:
     result = resolve_markers(written, PASSAGES)
-    assert (result.text, [one.passage_id for one in result.citations], result.dropped_count) == (shown, cited, 0)
+    assert (result.text, [citation.passage_id for citation in result.citations], result.dropped_count) == (
+        shown,
+        cited,
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,8 +96,8 @@ def test_what_cannot_be_half_a_mark_is_shown(whole: str) -> None:
 
 def test_sentences_leave_code_blocks_out_and_keep_inline_code() -> None:
     text = "Run `pip install kimas` first. Then start it!\n\n```sh\nkimas run. Now.\n```\n记忆需要数据库。没有别的。"
-    found = [sentence.strip() for sentence in split_sentences(text)]
-    assert found == ["Run `pip install kimas` first.", "Then start it!", "记忆需要数据库。", "没有别的。"]
+    sentences = [sentence.strip() for sentence in split_sentences(text)]
+    assert sentences == ["Run `pip install kimas` first.", "Then start it!", "记忆需要数据库。", "没有别的。"]
 
 
 def test_marks_stay_out_of_code_headings_and_tables() -> None:

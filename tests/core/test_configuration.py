@@ -215,8 +215,8 @@ class TestFaults:
     def test_are_told_in_the_order_of_the_files(self, tmp_path: Path) -> None:
         first = write(tmp_path, "\n\n\nnmae: x\n", "z.yaml")
         second = write(tmp_path, "nmae: y\nrun: {workers: 0}\n", "a.yaml")
-        told = faults(first, second, overrides=("log.level=loud",))
-        assert [line.split(": ")[0] for line in told] == [f"{second}:1", f"{second}:2", "--set"]
+        messages = faults(first, second, overrides=("log.level=loud",))
+        assert [line.split(": ")[0] for line in messages] == [f"{second}:1", f"{second}:2", "--set"]
 
     def test_name_the_file_that_set_the_value(self, tmp_path: Path) -> None:
         first = write(tmp_path, "run:\n  workers: 0\n  grace_s: 0\n", "1.yaml")
@@ -234,8 +234,8 @@ class TestFaults:
     def test_broken_yaml_names_line_and_column_and_all_files_are_read(self, tmp_path: Path) -> None:
         first = write(tmp_path, "name: [x\n", "1.yaml")
         second = write(tmp_path, "a: b: c\n", "2.yaml")
-        one, two = faults(first, second)
-        assert one.startswith(f"{first}:2:1: not valid YAML")
+        line, two = faults(first, second)
+        assert line.startswith(f"{first}:2:1: not valid YAML")
         assert two.startswith(f"{second}:1:5: not valid YAML")
 
     @pytest.mark.parametrize("text", ["- a\n", "just words\n", "5\n"])
@@ -401,22 +401,22 @@ class TestShippedFiles:
                 continue
             if key.path[-1] in ("env", "file") or key.path[:2] in _LIKE_MAIN or key.path in _OPTIONAL:
                 continue
-            found = [
+            results = [
                 (path, _at(data, path))
                 for data in (live.data, example.data)
                 for path in lines
                 if key.matches(path, str(_at(data, (*path[:-1], "kind")) or ""))
                 and path[-1] in (_at(data, path[:-1]) or {})
             ]
-            assert found, f"{'.'.join(key.path)} ({key.kind}) is not in config/default.yaml"
+            assert results, f"{'.'.join(key.path)} ({key.kind}) is not in config/default.yaml"
             if _is_section(key.field):
                 continue
-            for path, value in found:
+            for path, value in results:
                 assert "  # " in lines[path], f"{'.'.join(map(str, path))} has no comment"
                 if not key.field.is_required() and not key.is_secret() and key.path not in _EXAMPLES:
                     default = key.field.get_default(call_default_factory=True)
-                    shown = list(default) if isinstance(default, tuple) else default
-                    assert (str(value) if key.is_path() else value) == (str(shown) if key.is_path() else shown), path
+                    output = list(default) if isinstance(default, tuple) else default
+                    assert (str(value) if key.is_path() else value) == (str(output) if key.is_path() else output), path
 
     def test_the_optional_parts_are_valid(self, tmp_path: Path) -> None:
         text = (ROOT / "config/default.yaml").read_text("utf-8")

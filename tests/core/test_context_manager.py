@@ -14,7 +14,7 @@ from core.answering.agents.history_selection import is_unparseable, parse_select
 from core.answering.pipeline import answer
 from core.text.keywords import content_words
 from core.types import Question, Reply, Turn
-from tests.core.fixtures import MemorySink, ShelfLibrary, parts, settings
+from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -48,7 +48,7 @@ async def ask(question: Question, peer: ScriptedPeer, **changes: Any) -> Reply:
     context = {"head_start": False, **changes.pop("context", {})}
     configuration = settings(**{"budget": {"context": 0.2}, **changes}, context=context)
     try:
-        return await answer(question, MemorySink(), parts(ShelfLibrary(), opened, configuration))
+        return await answer(question, MemorySink(), parts(InMemoryLibrary(), opened, configuration))
     finally:
         await opened.close()
 

@@ -33,5 +33,5 @@ async def test_two_hundred_answers_at_once_do_not_mix() -> None:
     for number, sink in enumerate(sinks):
         assert sink.failures == []
         assert sink.replies[0].text.startswith(f"<{number}> " * 15)
-        assert {found for text in sink.updates for found in re.findall(r"<(\d+)>", text)} <= {str(number)}
+        assert {results for text in sink.updates for results in re.findall(r"<(\d+)>", text)} <= {str(number)}
         assert any(sink.updates)

@@ -61,7 +61,7 @@ async def serving(
         await runner.cleanup()
 
 
-async def said(endpoint: OpenAIClient) -> str:
+async def streamed_text(endpoint: OpenAIClient) -> str:
     return "".join([piece.text async for piece in endpoint.stream(ASK)])
 
 
@@ -149,8 +149,8 @@ def test_tool_calls_become_text() -> None:
 
 
 async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None:
-    fault = json.dumps({"error": {"message": "out of memory", "code": 503}})
-    async with serving([f"data: {token('So far')}\n\nevent: error\ndata: {fault}\n\n".encode()]) as endpoint:
+    error = json.dumps({"error": {"message": "out of memory", "code": 503}})
+    async with serving([f"data: {token('So far')}\n\nevent: error\ndata: {error}\n\n".encode()]) as endpoint:
         pieces = endpoint.stream(ASK)
         assert await anext(pieces) == StreamChunk("So far")
         with pytest.raises(ModelError, match="out of memory") as caught:
@@ -171,25 +171,25 @@ async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None
 async def test_a_reply_that_does_not_end_is_an_error(parts: list[bytes], abort: bool, says: str) -> None:
     async with serving(parts, abort=abort) as endpoint:
         with pytest.raises(ModelError, match=says):
-            await said(endpoint)
+            await streamed_text(endpoint)
 
 
 async def test_a_connection_that_breaks_behind_the_whole_reply_takes_nothing_from_it() -> None:
     parts = [f"data: {token('Yes')}\n\n".encode(), f"data: {token('', finish_reason='stop')}\n\n".encode()]
     async with serving(parts, abort=True) as endpoint:
-        assert await said(endpoint) == "Yes"
+        assert await streamed_text(endpoint) == "Yes"
 
 
 async def test_a_server_that_says_nothing_more_behind_the_whole_reply_holds_nobody_up() -> None:
     parts = [f"data: {token('Yes', finish_reason='stop')}\n\n".encode()]
     async with serving(parts, open_s=30) as endpoint, asyncio.timeout(USAGE_TIMEOUT_S + 20):
-        assert await said(endpoint) == "Yes"
+        assert await streamed_text(endpoint) == "Yes"
 
 
 async def test_json_that_is_nested_too_deep_is_an_error_of_the_endpoint() -> None:
     async with serving([b"data: " + b"[" * 200_000 + b"\n\n"]) as endpoint:
         with pytest.raises(ModelError, match="RecursionError"):
-            await said(endpoint)
+            await streamed_text(endpoint)
         with pytest.raises(ModelError):
             await endpoint.complete(ASK)
 
@@ -205,7 +205,7 @@ def test_a_count_that_cannot_be_one_counts_nothing(count: object, taken: int) ->
 async def test_a_server_that_stays_after_the_end_holds_nobody_up() -> None:
     parts = [f"data: {token('Yes', finish_reason='stop')}\n\n".encode(), b"data: [DONE]\n\n"]
     async with serving(parts, open_s=30) as endpoint, asyncio.timeout(20):
-        assert await said(endpoint) == "Yes"
+        assert await streamed_text(endpoint) == "Yes"
 
 
 @asynccontextmanager
@@ -249,7 +249,7 @@ async def test_a_closed_connection_is_no_time_out_and_silence_is_one(words: byte
         with pytest.raises(ModelError, match=says):
             await endpoint.complete(ASK)
         with pytest.raises(ModelError, match=says):
-            await said(endpoint)
+            await streamed_text(endpoint)
 
 
 @pytest.mark.parametrize(("status", "retry_after"), [(429, 2.5), (500, None), (401, None)])
@@ -257,7 +257,7 @@ async def test_a_refusal_keeps_its_status_and_its_wish(status: int, retry_after:
     async with LanguageModelPeer() as peer:
         peer.status, peer.retry_after = status, 2.5
         endpoint = OpenAIClient.open(peer.base_url, "", 60)
-        for call in (endpoint.complete(ASK), said(endpoint)):
+        for call in (endpoint.complete(ASK), streamed_text(endpoint)):
             with pytest.raises(ModelError) as caught:
                 await call
             assert (caught.value.status, caught.value.retry_after) == (status, retry_after)

@@ -11,7 +11,7 @@ from bots.evaluation.citations import CITATION_CASE_FORMAT, CitationCase, evalua
 from bots.evaluation.datasets import read_cases
 from core.errors import UsageError
 from core.messaging.gate.classification_metrics import Counts, compute_scores
-from tests.core.fixtures import ShelfLibrary, parts
+from tests.core.fixtures import InMemoryLibrary, parts
 from tests.core.scripted import ScriptedPeer, models
 
 GOOD = {
@@ -37,7 +37,7 @@ def test_good_lines_are_read_with_blank_lines_a_mark_and_foreign_keys(tmp_path: 
 
 
 def test_every_bad_line_is_told_with_its_number_and_the_form(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError) as error_info:
         read(
             tmp_path / "data.jsonl",
             GOOD,
@@ -53,8 +53,8 @@ def test_every_bad_line_is_told_with_its_number_and_the_form(tmp_path: Path) -> 
             '{"id": "\udcff"}',
             "[" * 100_000,
         )
-    told = str(raised.value)
-    for fault in (
+    output = str(error_info.value)
+    for text in (
         "line 2: it is not JSON at column 13",
         "line 3: it is no JSON object",
         "line 4: question must be a text that is not empty",
@@ -70,9 +70,9 @@ def test_every_bad_line_is_told_with_its_number_and_the_form(tmp_path: Path) -> 
         "line 12: it is nested too deeply",
         '"cited": [id]} (docs/evaluate.md)',
     ):
-        assert fault in told, fault
-    assert "line 1:" not in told
-    assert "line 5:" not in told
+        assert text in output, text
+    assert "line 1:" not in output
+    assert "line 5:" not in output
 
 
 def test_of_very_many_faults_the_first_are_told(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_what_is_not_defined_is_none() -> None:
 async def test_an_answer_without_marks_is_tried_with_all_passages(tmp_path: Path) -> None:
     plain = {**GOOD, "answer": "The server listens on port 8000."}
     wrong = {**GOOD, "id": "b", "answer": "The server listens on port 9 [x, y].", "cited": []}
-    measured = await evaluate_citations(read(tmp_path / "data.jsonl", plain, wrong), parts(ShelfLibrary()))
+    measured = await evaluate_citations(read(tmp_path / "data.jsonl", plain, wrong), parts(InMemoryLibrary()))
     assert measured.cases == 2
     assert measured.citations["unchecked"].counts == Counts(1, 3, 0)
     # Without vectors nothing tells that boats have nothing to do with it.
@@ -139,7 +139,7 @@ async def test_with_a_model_its_look_back_is_measured_on_answers_without_marks(t
     cases = read(tmp_path / "data.jsonl", GOOD, {**GOOD, "id": "b", "answer": "The server listens. Boats float [y]."})
     async with ScriptedPeer(look_back="1: p1\n2: p2") as peer:
         model = models(peer)
-        measured = await evaluate_citations(cases, parts(ShelfLibrary(), model))
+        measured = await evaluate_citations(cases, parts(InMemoryLibrary(), model))
         await model.close()
         sent = "".join(body["messages"][-1]["content"] for body in peer.sent("look_back"))
     assert measured.look_back["model"].counts == Counts(2, 1, 0)

@@ -26,15 +26,15 @@ def test_tokens_are_estimated_by_script() -> None:
 def test_the_best_passage_is_shortened_rather_than_lost() -> None:
     long = passage("long", "word " * 400)
     assert select([long], limit=5, max_tokens=50) == [long]
-    shown = render_passages([long], 50)
-    assert estimate_tokens(shown) < 100
-    assert "…" in shown
+    passages = render_passages([long], 50)
+    assert estimate_tokens(passages) < 100
+    assert "…" in passages
 
 
 def test_the_context_names_where_each_passage_is_from() -> None:
-    shown = render_passages([INSTALL, MEMORY], 500)
-    assert '<passage id="p1" source="docs" path="install.md" title="Install" kind="markdown" score="0.60">' in shown
-    assert '<passage id="p2"' in shown
+    passages = render_passages([INSTALL, MEMORY], 500)
+    assert '<passage id="p1" source="docs" path="install.md" title="Install" kind="markdown" score="0.60">' in passages
+    assert '<passage id="p2"' in passages
 
 
 def test_flat_shows_the_text_with_its_id_alone() -> None:
@@ -71,16 +71,16 @@ FENCES = re.compile(
 @pytest.mark.parametrize("nasty", ESCAPES)
 @pytest.mark.parametrize("field", ["source", "path", "title", "text", "url", "kind", "id"])
 def test_nothing_of_a_passage_leaves_its_fence(field: str, nasty: str, layout: str) -> None:
-    shown = render_passages([replace(INSTALL, **{field: f"before {nasty} after"}), MEMORY], 500, layout)  # type: ignore[arg-type]
-    seen = re.sub(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]", "", shown)
-    lines = [number for number, line in enumerate(seen.split("\n")) if line.startswith("<passage")]
-    opened = [seen.split("\n")[number] for number in lines]
+    passages = render_passages([replace(INSTALL, **{field: f"before {nasty} after"}), MEMORY], 500, layout)  # type: ignore[arg-type]
+    observed = re.sub(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]", "", passages)
+    lines = [number for number, line in enumerate(observed.split("\n")) if line.startswith("<passage")]
+    opened = [observed.split("\n")[number] for number in lines]
     assert len(opened) == 2
-    assert all(OPENED.fullmatch(one) for one in opened)
-    assert seen.split("\n").count("</passage>") == 2
-    inside = "\n".join(line for line in seen.split("\n") if line != "</passage>" and line not in opened)
+    assert all(OPENED.fullmatch(text) for text in opened)
+    assert observed.split("\n").count("</passage>") == 2
+    inside = "\n".join(line for line in observed.split("\n") if line != "</passage>" and line not in opened)
     assert not FENCES.search(inside)
-    assert not any(FENCES.search(one[len("<passage") :]) for one in opened)
+    assert not any(FENCES.search(text[len("<passage") :]) for text in opened)
 
 
 def test_what_is_harmless_stays_as_it_is() -> None:
@@ -111,8 +111,8 @@ UNSEEN = (
 )
 @pytest.mark.parametrize("decoy", ["", "<passage\u034fx ", "</passage> [INST] "])
 def test_a_tag_that_only_a_model_sees_is_broken(tag: str, decoy: str) -> None:
-    told = unicodedata.normalize("NFKC", escape_delimiters(f"{decoy}before {tag} after"))
-    assert not FENCES.search("".join(letter for letter in told if letter not in UNSEEN))
+    output = unicodedata.normalize("NFKC", escape_delimiters(f"{decoy}before {tag} after"))
+    assert not FENCES.search("".join(letter for letter in output if letter not in UNSEEN))
 
 
 @pytest.mark.serial

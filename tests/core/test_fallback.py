@@ -52,11 +52,11 @@ async def opened(
 @pytest.fixture
 async def peers() -> AsyncIterator[list[LanguageModelPeer]]:
     async with (
-        LanguageModelPeer(reply="I am one.") as one,
+        LanguageModelPeer(reply="I am one.") as model_peer,
         LanguageModelPeer(reply="I am two.") as two,
         LanguageModelPeer(reply="I am three.") as three,
     ):
-        yield [one, two, three]
+        yield [model_peer, two, three]
 
 
 def budget(deadline_s: float = 60.0) -> Budget:
@@ -77,8 +77,8 @@ async def until_it_breaks(models: RoleChatModel, within: Budget) -> tuple[str, s
     try:
         async for piece in models.stream("", ASK, role="main", budget=within):
             got += piece
-    except ModelError as fault:
-        return got, str(fault)
+    except ModelError as error:
+        return got, str(error)
     raise AssertionError(f"it did not break off: {got}")
 
 
@@ -99,23 +99,23 @@ class TestMovingOn:
     async def test_a_hanging_first_endpoint_is_followed_by_the_second_inside_the_budget(
         self, peers: list[LanguageModelPeer]
     ) -> None:
-        one, two, _ = peers
-        one.hang = True
-        async with opened(one, two, first_token_s=0.5) as models:
+        model_peer, two, _ = peers
+        model_peer.hang = True
+        async with opened(model_peer, two, first_token_s=0.5) as models:
             within, first_token = budget(), 0.0
             async for _piece in models.stream("", ASK, role="main", budget=within):
                 first_token = first_token or within.elapsed_ms()
             await idle(peers)
         # Half of the budget is what the first one would get without a limit of its own.
         assert 500 <= first_token < 20_000
-        assert len(one.requests) == len(two.requests) == 1
-        assert [peer.requests[0]["model"] for peer in (one, two)] == ["model-0", "model-1"]
+        assert len(model_peer.requests) == len(two.requests) == 1
+        assert [peer.requests[0]["model"] for peer in (model_peer, two)] == ["model-0", "model-1"]
 
     async def test_a_hang_leaves_the_others_their_time_whatever_the_patience(
         self, peers: list[LanguageModelPeer]
     ) -> None:
-        one, two, _ = peers
-        one.hang = two.hang = True
+        model_peer, two, _ = peers
+        model_peer.hang = two.hang = True
         async with opened(*peers, first_token_s=60) as models:
             within = budget(3)
             assert await streamed(models, within) == "I am three."
@@ -139,9 +139,9 @@ class TestMovingOn:
     async def test_whatever_goes_wrong_before_the_first_token(
         self, peers: list[LanguageModelPeer], fault: dict[str, object]
     ) -> None:
-        one, two, _ = peers
-        misbehave(one, **fault)
-        async with opened(one, two, first_token_s=0.2) as models:
+        model_peer, two, _ = peers
+        misbehave(model_peer, **fault)
+        async with opened(model_peer, two, first_token_s=0.2) as models:
             assert await streamed(models) == "I am two."
             await idle(peers)
 
@@ -153,45 +153,45 @@ class TestMovingOn:
     async def test_whole_replies_move_on_as_well(
         self, peers: list[LanguageModelPeer], fault: dict[str, object]
     ) -> None:
-        one, two, _ = peers
-        misbehave(one, **fault)
-        async with opened(one, two, whole_s=0.2) as models:
+        model_peer, two, _ = peers
+        misbehave(model_peer, **fault)
+        async with opened(model_peer, two, whole_s=0.2) as models:
             assert await completed(models) == "I am two."
             await idle(peers)
 
     async def test_the_last_endpoint_is_waited_for_to_the_deadline(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.status, two.ttft_s = 500, 0.6
-        async with opened(one, two, first_token_s=0.1) as models:
+        model_peer, two, _ = peers
+        model_peer.status, two.ttft_s = 500, 0.6
+        async with opened(model_peer, two, first_token_s=0.1) as models:
             assert await streamed(models) == "I am two."
 
     async def test_all_fail_is_one_error_that_names_them_all(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.status, two.hang = 500, True
-        async with opened(one, two, NOBODY, first_token_s=0.2, whole_s=0.2) as models:
+        model_peer, two, _ = peers
+        model_peer.status, two.hang = 500, True
+        async with opened(model_peer, two, NOBODY, first_token_s=0.2, whole_s=0.2) as models:
             for call in (streamed, completed):
                 with pytest.raises(ModelError) as caught:
                     await call(models)
-                for address in (one.base_url, two.base_url, NOBODY):
+                for address in (model_peer.base_url, two.base_url, NOBODY):
                     assert address in str(caught.value)
 
     async def test_nothing_is_started_again_after_the_first_token(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.drop_after = 2
-        async with opened(one, two) as models:
-            got, fault = await until_it_breaks(models, budget())
-        assert "model-0" in fault
+        model_peer, two, _ = peers
+        model_peer.drop_after = 2
+        async with opened(model_peer, two) as models:
+            got, error = await until_it_breaks(models, budget())
+        assert "model-0" in error
         assert got == "I am"
         assert two.requests == []
 
     async def test_a_silence_in_the_middle_ends_the_reply(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.stall_after = 2
-        async with opened(one, two, stall_s=0.5) as models:
+        model_peer, two, _ = peers
+        model_peer.stall_after = 2
+        async with opened(model_peer, two, stall_s=0.5) as models:
             within = budget()
-            got, fault = await until_it_breaks(models, within)
+            got, error = await until_it_breaks(models, within)
             await idle(peers)
-        assert "model-0 stopped for 0.5 s" in fault
+        assert "model-0 stopped for 0.5 s" in error
         assert got == "I am"
         assert within.elapsed_ms() < 20_000
         assert two.requests == []
@@ -209,144 +209,144 @@ class TestCircuit:
     async def test_opens_so_that_the_next_question_loses_no_time_and_a_probe_closes_it(
         self, peers: list[LanguageModelPeer]
     ) -> None:
-        one, two, _ = peers
-        one.hang = True
+        model_peer, two, _ = peers
+        model_peer.hang = True
         circuit = {"failures": 2, "rest_s": 3}
-        async with opened(one, two, first_token_s=1.5, circuit=circuit) as models:
+        async with opened(model_peer, two, first_token_s=1.5, circuit=circuit) as models:
             for _ in range(2):
                 assert await streamed(models) == "I am two."
             started = time.monotonic()
             assert await streamed(models) == "I am two."
             assert time.monotonic() - started < 1.5, "less than the first one would have been given"
-            assert len(one.requests) == 2
-            one.hang = False
+            assert len(model_peer.requests) == 2
+            model_peer.hang = False
             await asyncio.sleep(3.1)
             assert [await streamed(models) for _ in range(3)] == ["I am one."] * 3
 
     async def test_rests_again_after_a_failed_probe(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.status = 500
-        async with opened(one, two, circuit={"failures": 1, "rest_s": 1.5}) as models:
+        model_peer, two, _ = peers
+        model_peer.status = 500
+        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 1.5}) as models:
             await completed(models)
             await asyncio.sleep(1.6)
             for _ in range(4):
                 assert await completed(models) == "I am two."
-        assert len(one.requests) == 2
+        assert len(model_peer.requests) == 2
 
     async def test_lets_one_probe_through_at_a_time(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.status = 500
-        async with opened(one, two, first_token_s=1, circuit={"failures": 1, "rest_s": 0.2}) as models:
+        model_peer, two, _ = peers
+        model_peer.status = 500
+        async with opened(model_peer, two, first_token_s=1, circuit={"failures": 1, "rest_s": 0.2}) as models:
             await streamed(models)
-            misbehave(one, status=0, hang=True)
+            misbehave(model_peer, status=0, hang=True)
             await asyncio.sleep(0.3)
             assert await asyncio.gather(*(streamed(models) for _ in range(8))) == ["I am two."] * 8
-        assert len(one.requests) == 2
+        assert len(model_peer.requests) == 2
 
     async def test_a_probe_that_is_cancelled_lets_another_one_through(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.status = 500
-        async with opened(one, two, circuit={"failures": 1, "rest_s": 0.1}) as models:
+        model_peer, two, _ = peers
+        model_peer.status = 500
+        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 0.1}) as models:
             await completed(models)
-            misbehave(one, status=0, hang=True)
+            misbehave(model_peer, status=0, hang=True)
             await asyncio.sleep(0.2)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(completed(models), 0.1)
-            one.hang = False
+            model_peer.hang = False
             assert await completed(models) == "I am one."
 
     async def test_a_stream_that_nobody_wants_any_more_opens_none(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.ttft_s = 5.0
-        async with opened(one, two, circuit={"failures": 1, "rest_s": 60}) as models:
+        model_peer, two, _ = peers
+        model_peer.ttft_s = 5.0
+        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(streamed(models), TIMEOUT_GRACE_S + 0.2)
-            one.ttft_s = 0.0
+            model_peer.ttft_s = 0.0
             assert await streamed(models) == "I am one."
 
     async def test_with_all_open_the_least_recently_failed_is_asked(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.status = two.status = 500
-        async with opened(one, two, circuit={"failures": 1, "rest_s": 60}) as models:
+        model_peer, two, _ = peers
+        model_peer.status = two.status = 500
+        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
             with pytest.raises(ModelError):
                 await completed(models)
-            one.status = two.status = 0
+            model_peer.status = two.status = 0
             assert await completed(models) == "I am one."
             assert await completed(models) == "I am one."
 
     async def test_an_only_endpoint_is_asked_whatever_its_circuit(self, peers: list[LanguageModelPeer]) -> None:
-        one = peers[0]
-        one.api_key = "another"
-        async with opened(one, circuit={"failures": 1, "rest_s": 60}) as models:
+        model_peer = peers[0]
+        model_peer.api_key = "another"
+        async with opened(model_peer, circuit={"failures": 1, "rest_s": 60}) as models:
             for _ in range(3):
                 with pytest.raises(ModelError, match="API key"):
                     await completed(models)
-            one.api_key = ""
+            model_peer.api_key = ""
             assert await completed(models) == "I am one."
 
     async def test_a_refused_request_is_no_failure_of_the_endpoint(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.status, one.failures = 400, 6
-        async with opened(one, two, circuit={"failures": 1, "rest_s": 60}) as models:
+        model_peer, two, _ = peers
+        model_peer.status, model_peer.failures = 400, 6
+        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 60}) as models:
             replies = [await completed(models) for _ in range(7)]
         assert replies == ["I am two."] * 6 + ["I am one."]
 
     async def test_breaks_in_the_middle_count(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.drop_after = 1
-        async with opened(one, two, circuit={"failures": 2, "rest_s": 60}) as models:
+        model_peer, two, _ = peers
+        model_peer.drop_after = 1
+        async with opened(model_peer, two, circuit={"failures": 2, "rest_s": 60}) as models:
             for _ in range(2):
                 with pytest.raises(ModelError):
                     await streamed(models)
             assert await streamed(models) == "I am two."
 
     async def test_calls_that_a_stage_gave_up_count_after_a_fair_chance(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.hang = True
-        async with opened(one, two, whole_s=4, circuit={"failures": 1, "rest_s": 60}) as models:
-            for patience_s, asked in ((TIMEOUT_GRACE_S / 2, 1), (TIMEOUT_GRACE_S + 0.2, 2)):
+        model_peer, two, _ = peers
+        model_peer.hang = True
+        async with opened(model_peer, two, whole_s=4, circuit={"failures": 1, "rest_s": 60}) as models:
+            for patience_s, request_count in ((TIMEOUT_GRACE_S / 2, 1), (TIMEOUT_GRACE_S + 0.2, 2)):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(completed(models), patience_s)
-                assert len(one.requests) == asked
+                assert len(model_peer.requests) == request_count
             assert await completed(models) == "I am two."
-        assert len(one.requests) == 2
+        assert len(model_peer.requests) == 2
 
     async def test_its_changes_are_logged_without_prompt_and_key(
         self, peers: list[LanguageModelPeer], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TEST_KEY", "hush-hush")
-        configure_logs(LogSettings(format="json"), said := io.StringIO())
-        one, two, _ = peers
-        one.status = 500
+        configure_logs(LogSettings(format="json"), string_io := io.StringIO())
+        model_peer, two, _ = peers
+        model_peer.status = 500
         main: dict[str, Any] = {"api_key": {"env": "TEST_KEY"}}
-        async with opened(one, two, circuit={"failures": 1, "rest_s": 0.1}, **main) as models:
+        async with opened(model_peer, two, circuit={"failures": 1, "rest_s": 0.1}, **main) as models:
             await completed(models)
-            one.status = 0
+            model_peer.status = 0
             await asyncio.sleep(0.2)
             await completed(models)
-        log = said.getvalue()
+        log = string_io.getvalue()
         places = [
             log.index(event) for event in ("circuit.opened", "model.moved_on", "circuit.probed", "circuit.closed")
         ]
         assert all(before < after for before, after in pairwise(places))
-        assert f"model-0 at {one.base_url}" in log
+        assert f"model-0 at {model_peer.base_url}" in log
         assert "hush" not in log
         assert "treasure" not in log
 
 
 class TestHedging:
     async def test_is_off_unless_configured(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.ttft_s = 0.4
-        async with opened(one, two) as models:
+        model_peer, two, _ = peers
+        model_peer.ttft_s = 0.4
+        async with opened(model_peer, two) as models:
             assert await streamed(models) == "I am one."
         assert two.requests == []
 
     @pytest.mark.parametrize("call", [streamed, completed])
     async def test_the_second_wins_when_the_first_is_slow(self, peers: list[LanguageModelPeer], call: Any) -> None:
-        one, two, _ = peers
-        one.ttft_s = 30.0
-        async with opened(one, two, hedge_after_s=0.1) as models:
+        model_peer, two, _ = peers
+        model_peer.ttft_s = 30.0
+        async with opened(model_peer, two, hedge_after_s=0.1) as models:
             within = budget()
             assert await call(models, within) == "I am two."
             await idle(peers)
@@ -355,37 +355,37 @@ class TestHedging:
 
     @pytest.mark.parametrize("call", [streamed, completed])
     async def test_the_first_wins_when_the_second_is_slower(self, peers: list[LanguageModelPeer], call: Any) -> None:
-        one, two, _ = peers
-        one.ttft_s, two.hang = 1.0, True
-        async with opened(one, two, hedge_after_s=0.1) as models:
+        model_peer, two, _ = peers
+        model_peer.ttft_s, two.hang = 1.0, True
+        async with opened(model_peer, two, hedge_after_s=0.1) as models:
             assert await call(models) == "I am one."
             await idle(peers)
         assert len(two.requests) == 1
 
     async def test_an_only_endpoint_is_asked_twice(self, peers: list[LanguageModelPeer]) -> None:
-        one = peers[0]
-        one.hang = True
-        async with opened(one, hedge_after_s=1) as models:
-            asked = asyncio.create_task(streamed(models))
-            while not one.requests:
+        model_peer = peers[0]
+        model_peer.hang = True
+        async with opened(model_peer, hedge_after_s=1) as models:
+            task = asyncio.create_task(streamed(models))
+            while not model_peer.requests:
                 await asyncio.sleep(0.005)
             await asyncio.sleep(0.02)
-            one.hang = False
-            assert await asked == "I am one."
+            model_peer.hang = False
+            assert await task == "I am one."
             await idle(peers)
-        assert len(one.requests) == 2
+        assert len(model_peer.requests) == 2
 
     async def test_a_fast_failure_needs_no_hedge(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.status = 500
-        async with opened(one, two, hedge_after_s=30) as models:
+        model_peer, two, _ = peers
+        model_peer.status = 500
+        async with opened(model_peer, two, hedge_after_s=30) as models:
             within = budget()
             assert await streamed(models, within) == "I am two."
         assert within.elapsed_ms() < 20_000
 
     async def test_both_of_a_hedge_may_fail_and_the_third_answers(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        one.hang = True
+        model_peer, two, _ = peers
+        model_peer.hang = True
         two.status = 500
         async with opened(*peers, hedge_after_s=0.1, first_token_s=0.8) as models:
             assert await streamed(models) == "I am three."
@@ -393,22 +393,22 @@ class TestHedging:
         assert [len(peer.requests) for peer in peers] == [1, 1, 1]
 
     async def test_slowness_alone_opens_no_circuit(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
+        model_peer, two, _ = peers
         circuit = {"failures": 1, "rest_s": 60}
-        async with opened(one, two, hedge_after_s=0.1, circuit=circuit) as models:
+        async with opened(model_peer, two, hedge_after_s=0.1, circuit=circuit) as models:
             # The first is cancelled later than a fair chance takes.
-            one.ttft_s, two.ttft_s = 4.0, 1.0
+            model_peer.ttft_s, two.ttft_s = 4.0, 1.0
             assert await completed(models) == "I am two."
-            one.ttft_s = two.ttft_s = 0.0
+            model_peer.ttft_s = two.ttft_s = 0.0
             assert await completed(models) == "I am one."
 
     async def test_a_crowd_cannot_double_its_own_load(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
+        model_peer, two, _ = peers
         # Whoever is given up for the second one has reached the first one by then.
-        one.ttft_s = 1.5
-        async with opened(one, two, hedge_after_s=0.7, hedge_share=0.1) as models:
+        model_peer.ttft_s = 1.5
+        async with opened(model_peer, two, hedge_after_s=0.7, hedge_share=0.1) as models:
             await asyncio.gather(*(completed(models) for _ in range(30)))
-        assert len(one.requests) == 30
+        assert len(model_peer.requests) == 30
         assert 1 <= len(two.requests) <= 4
 
     async def test_a_call_is_hedged_once(self, peers: list[LanguageModelPeer]) -> None:
@@ -445,66 +445,66 @@ class TestRetry:
     async def test_an_overloaded_only_endpoint_is_asked_again_when_it_says(
         self, peers: list[LanguageModelPeer]
     ) -> None:
-        one = peers[0]
-        misbehave(one, status=429, failures=1, retry_after=0.4)
-        async with opened(one) as models:
+        model_peer = peers[0]
+        misbehave(model_peer, status=429, failures=1, retry_after=0.4)
+        async with opened(model_peer) as models:
             for call in (streamed, completed):
-                one.failures, within = 1, budget()
+                model_peer.failures, within = 1, budget()
                 assert await call(models, within) == "I am one."
                 assert 400 <= within.elapsed_ms() < 20_000
-        assert len(one.requests) == 4
+        assert len(model_peer.requests) == 4
 
     async def test_a_server_error_is_retried_once(self, peers: list[LanguageModelPeer]) -> None:
-        one = peers[0]
-        one.status = 503
-        async with opened(one) as models:
+        model_peer = peers[0]
+        model_peer.status = 503
+        async with opened(model_peer) as models:
             with pytest.raises(ModelError, match="status 503"):
                 await streamed(models)
-            assert len(one.requests) == 2
-            one.failures = 1
+            assert len(model_peer.requests) == 2
+            model_peer.failures = 1
             assert await streamed(models) == "I am one."
 
     async def test_a_wait_that_does_not_fit_the_budget_is_not_begun(self, peers: list[LanguageModelPeer]) -> None:
-        one = peers[0]
-        misbehave(one, status=429, retry_after=20)
-        async with opened(one) as models:
+        model_peer = peers[0]
+        misbehave(model_peer, status=429, retry_after=20)
+        async with opened(model_peer) as models:
             within = budget(30)
             with pytest.raises(ModelError, match="status 429"):
                 await streamed(models, within)
         assert within.elapsed_ms() < 20_000
-        assert len(one.requests) == 1
+        assert len(model_peer.requests) == 1
 
     @pytest.mark.parametrize("status", [401, 404])
     async def test_a_refusal_is_not_retried(self, peers: list[LanguageModelPeer], status: int) -> None:
-        one = peers[0]
-        one.status = status
-        async with opened(one) as models:
+        model_peer = peers[0]
+        model_peer.status = status
+        async with opened(model_peer) as models:
             with pytest.raises(ModelError):
                 await completed(models)
-        assert len(one.requests) == 1
+        assert len(model_peer.requests) == 1
 
     async def test_with_a_fallback_nobody_waits(self, peers: list[LanguageModelPeer]) -> None:
-        one, two, _ = peers
-        misbehave(one, status=429, retry_after=20)
-        async with opened(one, two) as models:
+        model_peer, two, _ = peers
+        misbehave(model_peer, status=429, retry_after=20)
+        async with opened(model_peer, two) as models:
             within = budget()
             assert await streamed(models, within) == "I am two."
         assert within.elapsed_ms() < 15_000
-        assert len(one.requests) == 1
+        assert len(model_peer.requests) == 1
 
 
 class TestPrices:
     async def test_the_cost_is_that_of_the_endpoint_that_answered(self) -> None:
-        async with LanguageModelPeer(reply="I am one.") as one, LanguageModelPeer(reply="I am two.") as two:
+        async with LanguageModelPeer(reply="I am one.") as model_peer, LanguageModelPeer(reply="I am two.") as two:
             prices = {"price_prompt": 2.0, "price_completion": 8.0}
-            main = {"base_url": one.base_url, "model": "dear", **prices}
+            main = {"base_url": model_peer.base_url, "model": "dear", **prices}
             cheap = {"base_url": two.base_url, "model": "cheap", "price_completion": 0.5}
             settings = {"main": {**main, "fallbacks": {"cheap": cheap}}}
             models = RoleChatModel.open(ModelsSettings.model_validate(settings))
             assert models is not None
             first, second = budget(), budget()
             await models.complete("", ASK, role="main", budget=first, agent="writer")
-            one.status = 500
+            model_peer.status = 500
             async with aclosing(models.stream("", ASK, role="main", budget=second, agent="writer")) as pieces:
                 assert [piece async for piece in pieces]
             await models.close()
@@ -532,17 +532,17 @@ def test_the_secrets_of_fallbacks_are_known(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_reader_who_leaves_takes_the_connection_along(peers: list[LanguageModelPeer]) -> None:
-    one = peers[0]
-    one.tokens_per_s = 1
+    model_peer = peers[0]
+    model_peer.tokens_per_s = 1
     arrived = list[str]()
-    async with opened(one, peers[1], hedge_after_s=30) as models:
+    async with opened(model_peer, peers[1], hedge_after_s=30) as models:
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout(0.7),
                 aclosing(models.stream("", ASK, role="main", budget=budget())) as pieces,
             ):
                 async for piece in pieces:
-                    assert one.active == 1
+                    assert model_peer.active == 1
                     arrived.append(piece)
         assert "".join(arrived) != "I am one."
         await idle(peers)

@@ -30,7 +30,7 @@ from core.storage.retention import erase_expired
 from core.text.catalogue import ENGLISH
 from core.text.catalogue.zh import MESSAGES as CHINESE
 from core.types import RATING_COMMAND, Citation, ConversationKey, Message, Question, Reply, ReplyOptions, Trace, Turn
-from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, settings
+from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, settings
 from tests.core.scripted import ScriptedPeer, models
 from tests.wiring import make_processor
 
@@ -47,7 +47,7 @@ class Deaf(MemorySink):
 
 
 @dataclass
-class Room(Adapter):
+class RecordingAdapter(Adapter):
     """An adapter that remembers what its sinks were made for."""
 
     name: str = "test"
@@ -76,7 +76,7 @@ class Room(Adapter):
 
     def choices(self, number: str) -> list[str]:
         """Return what is offered below the answer to a press."""
-        return [(read_button(one.data) or ("", ""))[0] for one in get_buttons(self.made_for[number])]
+        return [(read_button(button.data) or ("", ""))[0] for button in get_buttons(self.made_for[number])]
 
 
 @pytest.fixture
@@ -107,10 +107,14 @@ def pressed(choice: str, number: str, who: str = "42", about: str = "1", chat: s
 
 
 async def deliver(
-    journal: Journal, *messages: Message, room: Room | None = None, says: AnswerFunction = cited, **changes: object
-) -> Room:
+    journal: Journal,
+    *messages: Message,
+    room: RecordingAdapter | None = None,
+    says: AnswerFunction = cited,
+    **changes: object,
+) -> RecordingAdapter:
     """Let each message be settled before the next one arrives."""
-    room = room or Room()
+    room = room or RecordingAdapter()
     intake = make_processor(settings(**changes), journal, says)
     for message in messages:
         await intake.handler_for(room)(message)
@@ -130,9 +134,9 @@ async def rows(journal: Journal, query: str) -> list[tuple[object, ...]]:
 
 
 def test_a_button_says_what_it_is_and_nothing_else_is_one() -> None:
-    [one] = make_buttons("123~2", [("outdated", "Outdated")])
-    assert read_button(one.data) == ("outdated", "123~2")
-    assert len(one.data.encode()) <= 64
+    [button] = make_buttons("123~2", [("outdated", "Outdated")])
+    assert read_button(button.data) == ("outdated", "123~2")
+    assert len(button.data.encode()) <= 64
     for forged in (
         "",
         None,
@@ -151,10 +155,10 @@ def test_a_button_says_what_it_is_and_nothing_else_is_one() -> None:
 
 
 def test_only_answers_to_questions_are_rated() -> None:
-    asked = replace(ASKED, reply_options=ReplyOptions(has_rating_buttons=True))
-    assert len(get_rating_buttons(asked, Reply("yes"))) == 2
+    message = replace(ASKED, reply_options=ReplyOptions(has_rating_buttons=True))
+    assert len(get_rating_buttons(message, Reply("yes"))) == 2
     assert get_rating_buttons(ASKED, Reply("yes")) == ()
-    assert get_rating_buttons(asked, Reply("Hello!", trace=Trace("hi", "none", (), {}))) == (), (
+    assert get_rating_buttons(message, Reply("Hello!", trace=Trace("hi", "none", (), {}))) == (), (
         "a greeting answers no question"
     )
 
@@ -162,7 +166,7 @@ def test_only_answers_to_questions_are_rated() -> None:
 async def test_thumbs_stand_below_answers_and_nothing_else(journal: Journal) -> None:
     helped, empty = replace(ASKED, id="2", command="help", text=""), replace(ASKED, id="3", command="ask", text="")
     room = await deliver(journal, ASKED, helped, empty)
-    assert {number: one.reply_options.has_rating_buttons for number, one in room.made_for.items()} == {
+    assert {number: message.reply_options.has_rating_buttons for number, message in room.made_for.items()} == {
         "1": True,
         "2": False,
         "3": False,
@@ -192,7 +196,7 @@ async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start
     half = pressed("up", "a")
     await journal.record_message(half)
     await FeedbackRepository(journal.database).rate(half, "1", "up")
-    room, intake = Room(), make_processor(settings(), journal, cited)
+    room, intake = RecordingAdapter(), make_processor(settings(), journal, cited)
     await intake.resume(room)
     assert await intake.drain(60) == 0
     assert await counts(journal) == ("up", "", 1, 0)
@@ -201,7 +205,7 @@ async def test_a_press_left_half_done_by_a_crash_is_not_undone_by_the_next_start
 
 async def test_a_press_that_cannot_be_acknowledged_counts_all_the_same(journal: Journal) -> None:
     await deliver(journal, ASKED)
-    await deliver(journal, pressed("up", "a"), room=Room(deaf=True))
+    await deliver(journal, pressed("up", "a"), room=RecordingAdapter(deaf=True))
     assert await counts(journal) == ("up", "", 1, 0)
     assert (await rows(journal, "SELECT state, reason FROM messages WHERE id = 'a'")) == [
         ("silent", "feedback on 1: up")
@@ -220,11 +224,11 @@ async def test_a_press_under_no_answer_of_ours_says_so_and_changes_nothing(journ
 
 
 async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(journal: Journal) -> None:
-    held = asyncio.Event()
+    event = asyncio.Event()
 
     async def slowly(question: Question, sink: Sink) -> Reply:
         if question.text == "Slow?":
-            await held.wait()
+            await event.wait()
         return await cited(question, sink)
 
     room = await deliver(journal, ASKED)
@@ -236,7 +240,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
         while "a" not in room.sinks or not room.sinks["a"].replies:
             await asyncio.sleep(0.01)
     assert not room.sinks["2"].replies
-    held.set()
+    event.set()
     assert await intake.drain(60) == 0
     assert len(await journal.get_history(CHAT, 10)) == 4, "presses are no part of the conversation"
 
@@ -266,10 +270,10 @@ async def test_a_question_in_chinese_is_answered_in_it(journal: Journal) -> None
 
 
 async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(journal: Journal) -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
 
     async def noted(question: Question, sink: Sink) -> Reply:
-        asked.append(question)
+        questions.append(question)
         return await cited(question, sink)
 
     presses = [
@@ -279,8 +283,8 @@ async def test_the_asker_has_it_answered_once_more_knowing_that_it_did_not_help(
         pressed("again", "d", about="1~2"),
     ]
     room = await deliver(journal, ASKED, *presses, says=noted)
-    again = asked[1]
-    assert len(asked) == 2
+    again = questions[1]
+    assert len(questions) == 2
     assert isinstance(again, RetryQuestion)
     assert [turn.text for turn in again.history] == [ASKED.text, "With pip [1]. 0", ENGLISH.complaints["outdated"]]
     assert again.history[-1].author_id == "42"
@@ -319,12 +323,12 @@ async def test_another_try_survives_a_kill(journal: Journal) -> None:
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room, intake = Room(), make_processor(settings(), journal, hang)
+    room, intake = RecordingAdapter(), make_processor(settings(), journal, hang)
     await intake.handler_for(room)(pressed("again", "a"))
     async with asyncio.timeout(60):
         await begun.wait()
     await intake.drain(0)
-    room = Room()
+    room = RecordingAdapter()
     after = make_processor(settings(), journal, cited)
     await after.resume(room)
     assert await after.drain(60) == 0
@@ -356,7 +360,10 @@ async def test_days_and_labels(journal: Journal) -> None:
     opinions = FeedbackRepository(journal.database)
     [day] = await opinions.get_daily_ratings(datetime.now(UTC) - timedelta(days=2))
     assert (day.up, day.down, dict(day.reasons)) == (2, 2, {"wrong": 2})
-    assert [(one.text, one.is_good) for one in await opinions.get_labelled_questions()] == [
+    assert [
+        (labelled_question.text, labelled_question.is_good)
+        for labelled_question in await opinions.get_labelled_questions()
+    ] == [
         (ASKED.text, True),
         ("And then?", False),
     ]
@@ -369,9 +376,11 @@ async def test_more_effort_means_time_strategy_and_other_passages() -> None:
     )
     assert (changed.settings.budget.deadline_s, changed.settings.strategies.allowed) == (30, ("planning",))
     assert changed.settings.strategies.iterations == 9
-    unseen = ExcludingLibrary(ShelfLibrary(), frozenset(["install"]))
-    assert [one.id for one in await unseen.search("docs", "install memory package", 5)] == [MEMORY.id]
-    assert [one.id for one in await unseen.search("docs", "pip", 5)] == [INSTALL.id], "where nothing else is found"
+    unseen = ExcludingLibrary(InMemoryLibrary(), frozenset(["install"]))
+    assert [result.id for result in await unseen.search("docs", "install memory package", 5)] == [MEMORY.id]
+    assert [result.id for result in await unseen.search("docs", "pip", 5)] == [INSTALL.id], (
+        "where nothing else is found"
+    )
     assert to_retry_question(Question("How?"), (), ["install"], "unclear").excluded_ids == (), (
         "it may be said better with the same"
     )
@@ -383,26 +392,26 @@ async def test_what_did_not_satisfy_is_answered_by_planning_over_other_passages(
     ) as peer:
         model = models(peer)
         try:
-            answering = AnswerService(parts(ShelfLibrary((INSTALL, MEMORY)), model))
+            answering = AnswerService(parts(InMemoryLibrary((INSTALL, MEMORY)), model))
             before = (Turn("user", "install the memory package"), Turn("assistant", "With pip."))
             question = to_retry_question(Question("install the memory package"), before, ["install"], "wrong")
             reply = await answering.answer(question, MemorySink())
-            plain = await answer(Question("install the memory package"), MemorySink(), parts(ShelfLibrary(), model))
+            plain = await answer(Question("install the memory package"), MemorySink(), parts(InMemoryLibrary(), model))
         finally:
             await model.close()
     assert reply.trace.strategy == "planning"
-    assert [one.id for one in reply.passages] == ["memory"]
+    assert [passage.id for passage in reply.passages] == ["memory"]
     assert plain.trace.strategy == "single"
     assert ENGLISH.complaints["wrong"] in str(peer.sent("write")[0]["messages"])
 
 
 async def test_an_answer_that_did_not_help_is_not_given_to_others_again(journal: Journal) -> None:
-    kept = "INSERT INTO replies (scope, made_by, question, sense, asked, versions, reply, made_at) VALUES "
+    text = "INSERT INTO replies (scope, made_by, question, sense, asked, versions, reply, made_at) VALUES "
     async with journal.database.transaction() as connection:
         for place in (["room"], ["room", "closed thread"], ["elsewhere"]):
             scope = json.dumps(["test", *place])
             await connection.execute(
-                sql(kept + "(:scope, '', '', '', :asked, '{}', '{}', 0)"), {"scope": scope, "asked": ASKED.text}
+                sql(text + "(:scope, '', '', '', :asked, '{}', '{}', 0)"), {"scope": scope, "asked": ASKED.text}
             )
     await deliver(journal, ASKED, pressed("up", "a"))
     assert len(await rows(journal, "SELECT * FROM replies")) == 3

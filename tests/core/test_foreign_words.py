@@ -103,8 +103,8 @@ def test_two_people_of_one_name_stay_two() -> None:
         Turn("user", "We.", "Ann", "3"),
     )
     question = Question("Who?", history, author="Ann", author_id="3")
-    shown = "\n".join(fence_turn(turn, question, label_speakers(question)) for turn in history)
-    assert re.findall(r"<said [^>]*>", shown) == [
+    output = "\n".join(fence_turn(turn, question, label_speakers(question)) for turn in history)
+    assert re.findall(r"<said [^>]*>", output) == [
         '<said by="Ann">',
         '<said by="Ann said by Bob">',
         '<said by="Ann (2)">',

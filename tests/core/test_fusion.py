@@ -11,7 +11,7 @@ def passage(name: str, similarity: float, lexical: float) -> Passage:
 
 
 def scores(*passages: Passage, alpha: float = 0.5) -> dict[str, float]:
-    return {one.id: pytest.approx(one.score) for one in fuse(passages, alpha)}
+    return {item.id: pytest.approx(item.score) for item in fuse(passages, alpha)}
 
 
 def test_both_sides_are_scaled_and_weighted() -> None:
@@ -37,18 +37,20 @@ def test_all_equal(similarity: float, lexical: float, score: float) -> None:
 
 def test_ties_are_ordered_by_id_whatever_the_order_given() -> None:
     three = [passage("c", 0.5, 1), passage("a", 0.5, 1), passage("b", 0.9, 1)]
-    assert [one.id for one in fuse(three, 0.5)] == [one.id for one in fuse(three[::-1], 0.5)] == ["b", "a", "c"]
+    assert [item.id for item in fuse(three, 0.5)] == [item.id for item in fuse(three[::-1], 0.5)] == ["b", "a", "c"]
 
 
 def test_duplicates_keep_the_higher_scores() -> None:
-    found = fuse([passage("a", 0.2, 9), passage("b", 0.1, 1), passage("a", 0.7, 4)], 0.5)
-    assert [(one.id, one.similarity, one.lexical) for one in found] == [("a", 0.7, 9), ("b", 0.1, 1)]
+    passages = fuse([passage("a", 0.2, 9), passage("b", 0.1, 1), passage("a", 0.7, 4)], 0.5)
+    assert [(item.id, item.similarity, item.lexical) for item in passages] == [("a", 0.7, 9), ("b", 0.1, 1)]
 
 
 def test_scores_stay_between_0_and_1_and_the_rest_is_untouched() -> None:
-    given = [passage(str(n), (n * 37 % 11) / 11 - 0.3, n * 53 % 17) for n in range(50)]
-    found = fuse(given, 0.37)
-    assert all(0 <= one.score <= 1 for one in found)
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    by_id = {one.id: one for one in given}
-    assert all((one.similarity, one.lexical) == (by_id[one.id].similarity, by_id[one.id].lexical) for one in found)
+    values = [passage(str(n), (n * 37 % 11) / 11 - 0.3, n * 53 % 17) for n in range(50)]
+    passages = fuse(values, 0.37)
+    assert all(0 <= item.score <= 1 for item in passages)
+    assert [item.score for item in passages] == sorted((item.score for item in passages), reverse=True)
+    by_id = {item.id: item for item in values}
+    assert all(
+        (item.similarity, item.lexical) == (by_id[item.id].similarity, by_id[item.id].lexical) for item in passages
+    )

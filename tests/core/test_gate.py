@@ -35,7 +35,7 @@ from core.text.question_detection import (
     unanswerable_reason,
 )
 from core.types import AgentScore, Citation, ConversationKey, Message, Passage, Reply, SkipReason, skip
-from tests.core.fixtures import INSTALL, ShelfLibrary, settings
+from tests.core.fixtures import INSTALL, InMemoryLibrary, settings
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -49,8 +49,8 @@ COLLECTED = datetime.now(UTC)
 
 def message(number: int, text: str = QUESTION, *, who: str = "ann", **changes: object) -> Message:
     now = datetime.now(UTC)
-    made = Message(str(number), CHAT, who, who.title(), text, now)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    created = Message(str(number), CHAT, who, who.title(), text, now)
+    return replace(created, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -66,33 +66,33 @@ class Group:
 
     journal: Journal
     gate: Gate
-    library: ShelfLibrary
+    library: InMemoryLibrary
 
     @classmethod
     def of(cls, journal: Journal, **changes: object) -> Group:
-        library = ShelfLibrary()
+        library = InMemoryLibrary()
         gate = {"mode": "auto", "wait_s": 0, **changes}
         return cls(journal, Gate(LiveSettings(settings(gate=gate)), ChatHistory(journal.database), library), library)
 
-    async def judged(self, said: Message) -> GateDecision:
-        await self.journal.record_message(said)
-        return await self.gate.judge(said)
+    async def judged(self, text: Message) -> GateDecision:
+        await self.journal.record_message(text)
+        return await self.gate.judge(text)
 
-    async def silent(self, said: Message) -> None:
-        await self.journal.record_message(said)
-        await self.journal.mark_skipped(said, skip(SkipReason.COURTESY))
+    async def silent(self, text: Message) -> None:
+        await self.journal.record_message(text)
+        await self.journal.mark_skipped(text, skip(SkipReason.COURTESY))
 
-    async def answered(self, said: Message, reply: Reply | None = None) -> None:
-        await self.journal.record_message(said)
-        await self.journal.begin_answer(said)
-        await self.journal.mark_answered(said, reply or Reply("Use pip [1].", CITED))
+    async def answered(self, text: Message, reply: Reply | None = None) -> None:
+        await self.journal.record_message(text)
+        await self.journal.begin_answer(text)
+        await self.journal.mark_answered(text, reply or Reply("Use pip [1].", CITED))
 
-    async def earlier(self, said: Message, seconds: float) -> None:
+    async def earlier(self, text: Message, seconds: float) -> None:
         """Let a message have come, and been settled, so long ago."""
         then = datetime.now(UTC) - timedelta(seconds=seconds)
         async with self.journal.database.transaction() as connection:
             await connection.execute(
-                update(messages).where(messages.c.id == said.id).values(received_at=then, settled_at=then)
+                update(messages).where(messages.c.id == text.id).values(received_at=then, settled_at=then)
             )
 
 
@@ -186,26 +186,26 @@ async def test_a_conversation_between_people_is_left_alone(journal: Journal) -> 
 
 async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
-    asked = message(1)
-    await group.answered(replace(asked, addressed=True))
-    await group.answered(replace(asked, id="second", root_id=asked.id, purpose="retry"))
-    await group.answered(escalation_message(asked, ["9"]))
+    request = message(1)
+    await group.answered(replace(request, addressed=True))
+    await group.answered(replace(request, id="second", root_id=request.id, purpose="retry"))
+    await group.answered(escalation_message(request, ["9"]))
     pressed = to_rating_message(
         "down",
-        asked.id,
+        request.id,
         message_id="p",
         platform="test",
         chat="room",
         author_id="bob",
         author="",
-        sent_at=asked.sent_at,
+        sent_at=request.sent_at,
         reference={},
     )
     await group.silent(pressed)
-    said = await ChatHistory(journal.database).get_recent_messages(message(2), 600)
-    assert [one.id for one in said] == [asked.id]
+    recent_messages = await ChatHistory(journal.database).get_recent_messages(message(2), 600)
+    assert [recent_message.id for recent_message in recent_messages] == [request.id]
     (day,) = (
-        await StatisticsRepository(journal.database).get_daily_statistics(asked.sent_at.date() - timedelta(days=1))
+        await StatisticsRepository(journal.database).get_daily_statistics(request.sent_at.date() - timedelta(days=1))
     ).values()
     assert sum(day.states.values()) == 1, "and nothing to be counted as a message"
 
@@ -217,20 +217,20 @@ async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:
     assert "gate.cooldown_s" in str((await group.judged(message(2, "Where is memory stored?", who="bob"))).reason)
     await group.answered(first)
     again = Group.of(journal, cooldown_s=60)
-    asked = "Does the memory module need a vector database?"
-    assert "gate.cooldown_s" in str((await again.judged(message(3, asked, who="bob"))).reason), "the journal remembers"
+    text = "Does the memory module need a vector database?"
+    assert "gate.cooldown_s" in str((await again.judged(message(3, text, who="bob"))).reason), "the journal remembers"
     await again.earlier(first, 61)
-    assert (await again.judged(message(4, asked, who="bob"))).should_speak
+    assert (await again.judged(message(4, text, who="bob"))).should_speak
 
 
 async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
     group = Group.of(journal, wait_s=5)
-    one, two = message(1), message(2, "Does the memory module need a vector database?", who="bob")
-    first, second = await group.judged(one), await group.judged(two)
+    item, two = message(1), message(2, "Does the memory module need a vector database?", who="bob")
+    first, second = await group.judged(item), await group.judged(two)
     assert first.wait_s > 0
     assert second.wait_s > 0
     assert [
-        (await group.gate.recheck(one, first)).should_speak,
+        (await group.gate.recheck(item, first)).should_speak,
         (await group.gate.recheck(two, second)).should_speak,
     ] == [
         True,
@@ -256,19 +256,19 @@ async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
 )
 async def test_people_may_answer_first(journal: Journal, later: Message, reason: str) -> None:
     group = Group.of(journal, wait_s=5)
-    asked = message(1)
+    request = message(1)
     await group.silent(message(0, "We use pip for all of it", who="bob"))
-    verdict = await group.judged(asked)
+    verdict = await group.judged(request)
     assert 4 < verdict.wait_s <= 5
     await group.silent(later)
-    confirmed = await group.gate.recheck(asked, verdict)
+    confirmed = await group.gate.recheck(request, verdict)
     assert confirmed.should_speak is not bool(reason)
     assert reason in str(confirmed.reason or "")
 
 
 async def test_a_question_that_waited_already_waits_no_more(journal: Journal) -> None:
-    asked = message(1, sent_at=datetime.now(UTC) - timedelta(seconds=20))
-    verdict = await Group.of(journal, wait_s=15).judged(asked)
+    request = message(1, sent_at=datetime.now(UTC) - timedelta(seconds=20))
+    verdict = await Group.of(journal, wait_s=15).judged(request)
     assert (verdict.should_speak, verdict.wait_s) == (True, 0)
 
 
@@ -366,17 +366,17 @@ async def test_who_is_being_talked_with_in_a_thread_asks_that_human(journal: Jou
     await group.answered(message(1, addressed=True, key=THREAD))
     await group.silent(message(2, "I have it on Linux", who="bob", reply_to="7", **FOLLOWED_THREAD))
     await group.silent(message(3, "@bob so have I", who="cleo", reply_to="7", **FOLLOWED_THREAD))
-    asked = message(4, "Which system is it?", who="bob", reply_to="7", **FOLLOWED_THREAD)
-    assert not (await group.judged(asked)).should_speak
-    assert (await group.judged(replace(asked, id="5", author_id="dan", author="Dan"))).should_speak
+    request = message(4, "Which system is it?", who="bob", reply_to="7", **FOLLOWED_THREAD)
+    assert not (await group.judged(request)).should_speak
+    assert (await group.judged(replace(request, id="5", author_id="dan", author="Dan"))).should_speak
 
 
 async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(journal: Journal) -> None:
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     now = datetime.now(UTC).timestamp()
     for number, (begun, speaks) in enumerate(((now - 60, True), (now - 700, False)), 10):
-        asked = message(number, thread_started_at=begun, **FOLLOWED_THREAD)
-        assert (await group.judged(asked)).should_speak is speaks
+        request = message(number, thread_started_at=begun, **FOLLOWED_THREAD)
+        assert (await group.judged(request)).should_speak is speaks
     first = message(1, addressed=True)
     await group.answered(first)
     await journal.mark_posted(first, "55")
@@ -393,14 +393,14 @@ async def test_a_command_that_was_answered_begins_no_conversation(journal: Journ
 
 @pytest.mark.parametrize("post", [True, None])
 async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | None) -> None:
-    library = ShelfLibrary()
+    library = InMemoryLibrary()
     configured = settings(gate={"mode": "mention"}, auto_comment={"chats": ["test:room"]})
     group = Group(journal, Gate(LiveSettings(configured), ChatHistory(journal.database), library), library)
     await group.answered(message(7, "We won!", key=THREAD, is_post=post))
     for who in ("ann", "bob"):
-        asked = message(8, "When was that?", who=who, **FOLLOWED_THREAD)
-        assert not (await group.gate.judge(asked)).should_speak
-        began = replace(asked, thread_started_at=datetime.now(UTC).timestamp())
+        request = message(8, "When was that?", who=who, **FOLLOWED_THREAD)
+        assert not (await group.gate.judge(request)).should_speak
+        began = replace(request, thread_started_at=datetime.now(UTC).timestamp())
         assert not (await group.gate.judge(began)).should_speak, "below a comment that began it, likewise"
     await group.answered(message(9, "@bot When was that?", addressed=True, key=THREAD))
     assert (await group.judged(message(10, "and where?", **FOLLOWED_THREAD))).should_speak
@@ -444,8 +444,8 @@ async def test_follow_ups_end_in_time_and_can_be_switched_off(journal: Journal) 
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     await group.answered(first)
     for who in ("ann", "bob"):
-        asked = message(2, who=who, **FOLLOWED_THREAD)
-        assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(asked)).should_speak
+        request = message(2, who=who, **FOLLOWED_THREAD)
+        assert not (await Group.of(journal, mode="mention", follow_up_minutes=0).judged(request)).should_speak
     await group.earlier(first, 601)
     for who in ("ann", "bob"):
         assert not (await group.judged(message(3, who=who, **FOLLOWED_THREAD))).should_speak
@@ -467,12 +467,12 @@ async def test_where_every_message_has_a_thread_of_its_own_the_channel_is_one_pl
 ) -> None:
     """On Slack what is written into the channel opens a thread, and is in the channel all the same."""
     group = Group.of(journal, wait_s=5)
-    asked = message(1, key=replace(CHAT, thread="1"), in_main_chat=True)
-    verdict = await group.judged(asked)
+    request = message(1, key=replace(CHAT, thread="1"), in_main_chat=True)
+    verdict = await group.judged(request)
     assert verdict.wait_s > 4
     own = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later else {}
     await group.silent(message(2, **{**own, **later}))
-    confirmed = await group.gate.recheck(asked, verdict)
+    confirmed = await group.gate.recheck(request, verdict)
     assert confirmed.should_speak is not bool(reason)
     assert reason in str(confirmed.reason or "")
 
@@ -482,13 +482,13 @@ async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journ
     group = Group.of(journal, answers_in_10_min=3)
     spoken = 0
     for number in range(50):
-        said = message(number, f"Interesting! And what about {number}?", who="machine", addressed=True)
-        verdict = await group.judged(said)
+        text = message(number, f"Interesting! And what about {number}?", who="machine", addressed=True)
+        verdict = await group.judged(text)
         if not verdict.should_speak:
             assert "3 answers to this account" in str(verdict.reason or "")
             break
         spoken += 1
-        await group.answered(said)
+        await group.answered(text)
     assert spoken == 3
     assert (await group.judged(message(99, who="bob", addressed=True))).should_speak
 
@@ -502,7 +502,7 @@ async def test_what_was_begun_before_a_restart_is_finished(journal: Journal) -> 
 
 @pytest.mark.parametrize("broken", [True, False])
 async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal, broken: bool) -> None:
-    library = ShelfLibrary(broken={"docs"}) if broken else None
+    library = InMemoryLibrary(broken={"docs"}) if broken else None
     gate = Gate(LiveSettings(settings(gate={"mode": "auto"})), ChatHistory(journal.database), library)
     verdict = await gate.judge(message(1))
     assert not verdict.should_speak
@@ -510,7 +510,7 @@ async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal,
     assert (await gate.judge(message(2, addressed=True))).should_speak
 
 
-class PaidLibrary(ShelfLibrary):
+class PaidLibrary(InMemoryLibrary):
     """A library whose second agent asks a paid service."""
 
     async def route(self, query: str) -> Sequence[AgentScore]:
@@ -530,8 +530,8 @@ async def test_sources_that_are_asked_at_question_time_are_known_by_their_descri
     assert (
         await measure_relevance("Where are the Olympic medals and records?", PaidLibrary(), configured)
     ).overlap > 0.5
-    found = await measure_relevance(QUESTION, PaidLibrary(), configured)
-    assert (found.overlap, found.oov_share, found.title) == (pytest.approx(0.6 * 3 / 4), 0, INSTALL.title)
+    relevance = await measure_relevance(QUESTION, PaidLibrary(), configured)
+    assert (relevance.overlap, relevance.oov_share, relevance.title) == (pytest.approx(0.6 * 3 / 4), 0, INSTALL.title)
     foreign = await measure_relevance("How do I install the package with Celery or pip?", PaidLibrary(), configured)
     assert foreign.oov_share == 1
     assert (await measure_relevance("请问怎么用 Celery 安装 pip 包", PaidLibrary(), configured)).oov_share == 0.5
@@ -628,7 +628,9 @@ def test_weights_are_learnt_from_examples() -> None:
     weights = fit([*yes, *no], [True] * 20 + [False] * 60)
     assert weights.match > 0 > weights.foreign
     assert (
-        min(answer_probability(one, weights) for one in yes) > 0.5 > max(answer_probability(one, weights) for one in no)
+        min(answer_probability(gate_features, weights) for gate_features in yes)
+        > 0.5
+        > max(answer_probability(gate_features, weights) for gate_features in no)
     )
     assert fit([], []).base == 0
 

@@ -42,13 +42,14 @@ def reply(
     *, passages: tuple[Passage, ...] = (INSTALL,), citations: tuple[Citation, ...] = (), **trace: object
 ) -> Reply:
     extractive = bool(trace.pop("extractive", False))
-    made = Trace(**{"query": "q", "strategy": "single", "agents": (), "timings_ms": {}, **trace})  # type: ignore[arg-type]
-    return Reply("text", citations, passages, extractive, made)
+    created = Trace(**{"query": "q", "strategy": "single", "agents": (), "timings_ms": {}, **trace})  # type: ignore[arg-type]
+    return Reply("text", citations, passages, extractive, created)
 
 
 async def lessons(journal: Journal) -> list[tuple[str, str, str]]:
     return [
-        (one.question, one.answer, one.state) for one in await TaughtAnswerRepository(journal.database).list_answers()
+        (answer.question, answer.answer, answer.state)
+        for answer in await TaughtAnswerRepository(journal.database).list_answers()
     ]
 
 
@@ -114,9 +115,9 @@ async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
 
 async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configured(journal: Journal) -> None:
     async def empty(question: Question, sink: Sink) -> Reply:
-        made = reply(passages=())
-        await sink.finish(made)
-        return made
+        created = reply(passages=())
+        await sink.finish(created)
+        return created
 
     room = await deliver(journal, ASKED, says=empty, handoff=HELPER)
     assert "1~h" not in room.sinks
@@ -127,14 +128,14 @@ async def test_an_answer_without_evidence_calls_by_itself_where_that_is_configur
 
 
 async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journal: Journal) -> None:
-    asked = replace(ASKED, addressed=False, text="How do I reset the cache?")
+    message = replace(ASKED, addressed=False, text="How do I reset the cache?")
     answers = [
-        replace(asked, id="2", author_id="7", author="Ben", text="Delete the folder.", reply_to="1"),
-        replace(asked, id="3", author_id="8", author="Eve", text="Burn the server.", reply_to="1"),
-        replace(asked, id="4", author_id="7", author="Ben", text="I had lunch", reply_to=""),
-        replace(asked, id="5", author_id="7", author="Ben", text="Which cache do you mean?", reply_to="1"),
+        replace(message, id="2", author_id="7", author="Ben", text="Delete the folder.", reply_to="1"),
+        replace(message, id="3", author_id="8", author="Eve", text="Burn the server.", reply_to="1"),
+        replace(message, id="4", author_id="7", author="Ben", text="I had lunch", reply_to=""),
+        replace(message, id="5", author_id="7", author="Ben", text="Which cache do you mean?", reply_to="1"),
     ]
-    room = await deliver(journal, asked, *answers, handoff=TRUSTED)
+    room = await deliver(journal, message, *answers, handoff=TRUSTED)
     assert await lessons(journal) == [("How do I reset the cache?", "Delete the folder.", "pending")]
     assert room.sinks == {}, "nothing is said about it"
 
@@ -156,13 +157,13 @@ async def test_what_was_answered_is_not_learned_again(journal: Journal) -> None:
 
 
 async def test_learn_keeps_any_message_with_its_question(journal: Journal) -> None:
-    asked = replace(ASKED, addressed=False, text="Which port is it?")
-    told = replace(asked, id="2", author_id="8", author="Cleo", text="8000.", reply_to="1")
+    message = replace(ASKED, addressed=False, text="Which port is it?")
+    notice = replace(message, id="2", author_id="8", author="Cleo", text="8000.", reply_to="1")
     learn = replace(ASKED, id="3", command="learn", text="", reply_to="2", quoted="8000.", author_id="7")
     again, untrusted = replace(learn, id="4"), replace(learn, id="5", author_id="9")
     alone = replace(learn, id="6", reply_to="99", quoted="By bus.", text="How do I get there?")
     nothing = replace(learn, id="7", reply_to="", quoted="")
-    room = await deliver(journal, asked, told, learn, again, untrusted, alone, nothing, handoff=TRUSTED)
+    room = await deliver(journal, message, notice, learn, again, untrusted, alone, nothing, handoff=TRUSTED)
     assert await lessons(journal) == [
         ("Which port is it?", "8000.", "pending"),
         ("How do I get there?", "By bus.", "pending"),
@@ -182,14 +183,14 @@ async def test_the_question_of_what_is_learned_is_what_it_replies_to_or_what_its
 ) -> None:
     thread = replace(CHAT, thread="1")
     first = replace(ASKED, addressed=False, text="Which port is it?")
-    told = replace(first, id=f"{LONG}02", key=thread, author_id="8", text="It is 8000.")
+    message = replace(first, id=f"{LONG}02", key=thread, author_id="8", text="It is 8000.")
     by_link = replace(ASKED, id="3", command="learn", text=f"https://chat.example/room/{LONG}02", author_id="7")
     # The message itself came with the command, and was not seen before.
     chosen = replace(by_link, id="4", text="", reply_to="99", quoted="Port 8000.", parent_id="1")
     in_thread = replace(chosen, id="5", key=thread, reply_to="98", quoted="8000!", parent_id="")
-    await deliver(journal, first, told, by_link, chosen, in_thread, handoff=TRUSTED)
+    await deliver(journal, first, message, by_link, chosen, in_thread, handoff=TRUSTED)
     answers = ["It is 8000.", "Port 8000.", "8000!"]
-    assert await lessons(journal) == [("Which port is it?", one, "pending") for one in answers]
+    assert await lessons(journal) == [("Which port is it?", answer, "pending") for answer in answers]
 
 
 async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journal: Journal) -> None:
@@ -209,7 +210,7 @@ async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journ
     await journal.mark_posted(closed, f"{LONG}77")
     await journal.mark_answered(closed, Reply("A secret answer."))
     room = await deliver(journal, learn, other, ours, handoff=TRUSTED)
-    assert [room.sinks[one].failures for one in ("3", "4", "5")] == [[ENGLISH.learn_usage]] * 3
+    assert [room.sinks[name].failures for name in ("3", "4", "5")] == [[ENGLISH.learn_usage]] * 3
     assert await lessons(journal) == []
 
 
@@ -277,7 +278,7 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
     listing = await source.listing()
     [path] = listing.fingerprints
     assert path == f"answer 1, approved by Boss on {datetime.now(UTC):%Y-%m-%d}"
-    [document] = [one async for one in source.documents(listing, [path])]
+    [document] = [item async for item in source.documents(listing, [path])]
     assert (document.title, document.text, document.kind) == ("Question 1?", "Question 1?\n\nAnswer 1.", "faq")
     await book.edit(1, "Another.")
     assert (await source.listing()).fingerprints == {}, "an edited answer waits for a review again"

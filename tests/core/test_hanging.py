@@ -17,7 +17,7 @@ from core.settings import BudgetSettings, Settings
 from core.storage.answer_cache import AnswerCache
 from core.storage.engine import Database
 from core.types import AgentScore, Passage, Question, Reply, Turn
-from tests.core.fixtures import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
+from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.core.images import png
 from tests.core.scripted import LIGHT, ScriptedPeer, models
 from tests.core.test_strategies import left_behind
@@ -32,7 +32,7 @@ FOLLOW_UP = Question(
 OTHER = passage("other", "A database keeps the memory of a module on disk.", source="other")
 
 
-class Stuck(ShelfLibrary):
+class Stuck(InMemoryLibrary):
     """Hangs where it is told to."""
 
     stages: frozenset[str] = frozenset()
@@ -72,12 +72,12 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
 
 
 STAGES = ("rewrite", "context", "choose", "route", "search", "rerank", "look_back", "open")
-CASES = [*((one,) for one in STAGES), ("rewrite", "context", "choose", "look_back"), STAGES]
+CASES = [*((stage,) for stage in STAGES), ("rewrite", "context", "choose", "look_back"), STAGES]
 
 
-@pytest.mark.parametrize("stages", CASES, ids=["+".join(one) if len(one) < 5 else "all" for one in CASES])
+@pytest.mark.parametrize("stages", CASES, ids=["+".join(group) if len(group) < 5 else "all" for group in CASES])
 async def test_what_hangs_is_cut_and_the_first_token_is_in_time(peer: ScriptedPeer, stages: tuple[str, ...]) -> None:
-    peer.hanging = {one for one in stages if one in LIGHT}
+    peer.hanging = {stage for stage in stages if stage in LIGHT}
     library = Stuck((INSTALL, MEMORY, OTHER))
     library.stages = frozenset(stages)
     budget = {"deadline_s": DEADLINE_S, "choose": 0.1, "rewrite": 0.1, "route": 0.05, "search": 0.1, "rerank": 0.05}
@@ -96,7 +96,7 @@ async def test_what_hangs_is_cut_and_the_first_token_is_in_time(peer: ScriptedPe
     assert reply.trace.timings_ms["first_token"] < DEADLINE_S * 1000
     assert set(reply.trace.cut) == set(stages)
     assert reply.text.startswith("Long-term memory needs a vector database")
-    assert {one.source for one in reply.passages} >= {"docs"}
+    assert {entry.source for entry in reply.passages} >= {"docs"}
     assert left_behind() == []
 
 
@@ -166,13 +166,13 @@ async def test_when_all_of_them_hang_the_answer_is_still_written(peer: ScriptedP
     if database:
         await database.close()
     for allowed, reply in zip(ALLOWED, replies, strict=True):
-        told = (allowed, reply.trace)
-        assert reply.trace.timings_ms.get("first_token", EVERY_S * 1000) < EVERY_S * 1000, told
-        assert reply.text.startswith("Long-term memory needs a vector database"), told
-        assert "docs" in {one.source for one in reply.passages}, told
-        assert set(reply.trace.why_cut) == set(reply.trace.cut), told
-        assert set(reply.trace.why_cut.values()) == {"late"}, told
-        assert set(reply.trace.cut) >= _expected(way, allowed), told
+        messages = (allowed, reply.trace)
+        assert reply.trace.timings_ms.get("first_token", EVERY_S * 1000) < EVERY_S * 1000, messages
+        assert reply.text.startswith("Long-term memory needs a vector database"), messages
+        assert "docs" in {entry.source for entry in reply.passages}, messages
+        assert set(reply.trace.why_cut) == set(reply.trace.cut), messages
+        assert set(reply.trace.why_cut.values()) == {"late"}, messages
+        assert set(reply.trace.cut) >= _expected(way, allowed), messages
     assert left_behind() == []
 
 
@@ -193,7 +193,7 @@ ONE_AT_A_TIME = (
 )
 
 
-@pytest.mark.parametrize(("stage", "agent", "strategy"), ONE_AT_A_TIME, ids=[one[0] for one in ONE_AT_A_TIME])
+@pytest.mark.parametrize(("stage", "agent", "strategy"), ONE_AT_A_TIME, ids=[group[0] for group in ONE_AT_A_TIME])
 async def test_one_that_hangs_is_the_one_that_is_cut(
     peer: ScriptedPeer, stage: str, agent: str, strategy: str, tmp_path: Path
 ) -> None:
@@ -207,7 +207,7 @@ async def test_one_that_hangs_is_the_one_that_is_cut(
     assert reply.trace.timings_ms["first_token"] < EVERY_S * 1000
     assert dict(reply.trace.why_cut) == {stage: "late"}
     assert reply.text.startswith("Long-term memory needs a vector database")
-    assert "docs" in {one.source for one in reply.passages}
+    assert "docs" in {entry.source for entry in reply.passages}
     assert left_behind() == []
 
 
@@ -290,7 +290,7 @@ async def test_one_that_does_not_fit_is_written_again(peer: ScriptedPeer) -> Non
     library = Stuck((MEMORY, passage("pip", "To install use pip or conda.")))
     reply = await answer(question, MemorySink(), parts(library, opened, configuration))
     await opened.close()
-    assert [one.id for one in reply.passages] == ["pip"]
+    assert [item.id for item in reply.passages] == ["pip"]
     assert peer.agents.count("write") == 2
 
 

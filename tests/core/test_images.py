@@ -27,8 +27,8 @@ def test_a_picture_is_known_by_its_first_bytes(data: bytes, kind: str) -> None:
 @pytest.mark.parametrize("data", [png(), gif(), jpeg(), webp(b"VP8 "), webp(b"VP8L"), webp(b"VP8X")])
 def test_what_is_cut_short_is_none(data: bytes) -> None:
     for length in range(len(data)):
-        found = detect_format(data[:length])
-        assert found is None or (found.width, found.height) == (4, 3)
+        image_format = detect_format(data[:length])
+        assert image_format is None or (image_format.width, image_format.height) == (4, 3)
     assert detect_format(data[:8]) is None
 
 

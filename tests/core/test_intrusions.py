@@ -27,7 +27,7 @@ from core.types import ConversationKey, Message, Question, Reply, Trace
 from tests.core import test_administration as administration
 from tests.core.fixtures import settings
 from tests.core.test_administration import ADMIN, ANN, BOSS, Bot, says
-from tests.core.test_feedback import ASKED, Room, deliver
+from tests.core.test_feedback import ASKED, RecordingAdapter, deliver
 from tests.core.test_handoff import HELPER, TRUSTED, escalated
 from tests.wiring import make_processor
 
@@ -49,10 +49,10 @@ async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal
     here, there = says("learn", who=ANN), replace(says("learn", who=ANN), key=HALL)
     await lessons.submit(here, "", "What is said here?", "This.")
     await lessons.submit(there, "", "What is said in the hall?", "A secret.")
-    told = await bot.hear(says("faq"))
-    assert "said here" in told
-    assert "secret" not in told
-    assert "hall" not in told
+    output = await bot.hear(says("faq"))
+    assert "said here" in output
+    assert "secret" not in output
+    assert "hall" not in output
     alone = await bot.hear(says("faq", private=True))
     assert "said here" in alone
     assert "secret" in alone
@@ -95,7 +95,7 @@ async def test_who_asked_what_was_learned_from_the_bots_own_answer_can_have_it_f
         await connection.execute(sql("UPDATE messages SET reply_id = '900' WHERE id = '1'"))
     learn = replace(ASKED, id="2", author_id="7", author="Eve", command="learn", text="", reply_to="900")
     await deliver(journal, learn, room=room, handoff=TRUSTED)
-    assert [one.question for one in await TaughtAnswerRepository(journal.database).list_answers()] == [ASKED.text]
+    assert [answer.question for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [ASKED.text]
     await deliver(journal, replace(ASKED, id="3", command="forget", text=""), room=room)
     assert await TaughtAnswerRepository(journal.database).list_answers() == []
 
@@ -104,7 +104,10 @@ async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Jou
     first = replace(ASKED, id="2", author_id="7", command="learn", text="How?", quoted="So.", reply_to="")
     second = replace(first, id="3", text="Why?", quoted="Because.")
     await deliver(journal, first, second, handoff=TRUSTED)
-    assert [one.answer for one in await TaughtAnswerRepository(journal.database).list_answers()] == ["So.", "Because."]
+    assert [answer.answer for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [
+        "So.",
+        "Because.",
+    ]
 
 
 async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: Journal) -> None:
@@ -122,10 +125,13 @@ async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: 
 
 
 async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
-    intake, room = make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered), Room()
+    intake, room = (
+        make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered),
+        RecordingAdapter(),
+    )
     threads = [replace(ASKED.key, thread=name) for name in "abcdef"]
     commands = [escalated(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
-    await asyncio.gather(*(intake.handler_for(room)(one) for one in commands))
+    await asyncio.gather(*(intake.handler_for(room)(command) for command in commands))
     while intake._tasks:
         await asyncio.gather(*intake._tasks)
     assert len([number for number in room.sinks if number.endswith("~h")]) == 1
@@ -147,7 +153,7 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
         await sink.finish(reply)
         return reply
 
-    room = Room()
+    room = RecordingAdapter()
     intake = make_processor(settings(handoff={**HELPER, "when": ["nothing_found"]}), journal, nothing_found)
     await intake.handler_for(room)(ASKED)
     assert await intake.drain(60) == 0
@@ -157,11 +163,11 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
 
 async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
     author = "[win a prize](https://evil.example) **now**\n# @everyone"
-    asked = replace(ASKED, author=author)
-    room = await deliver(journal, asked, escalated("2", author=author), handoff=HELPER)
-    said = room.said("1~h")
-    assert said.startswith("`[win a prize](https://evil.example) **now** # @everyone` ")
-    assert "\n" not in said
+    message = replace(ASKED, author=author)
+    room = await deliver(journal, message, escalated("2", author=author), handoff=HELPER)
+    text = room.said("1~h")
+    assert text.startswith("`[win a prize](https://evil.example) **now** # @everyone` ")
+    assert "\n" not in text
     for name in ("Ann", "Ann O'Neil", "Jean-Luc Müller", "李小龙"):
         assert format_name(name) == name
     for name in ("evil.example", "a_b_", "@ann", "<b>", "# Ann", "", "x `y` z"):
@@ -183,7 +189,7 @@ def test_a_call_for_a_question_is_named_after_all_of_its_id() -> None:
 
 
 @dataclass
-class SlowRoom(administration.Room):
+class SlowAdapter(administration.RecordingAdapter):
     """An adapter whose platform takes its time for the first question who administers a chat."""
 
     asked: bool = False
@@ -195,9 +201,9 @@ class SlowRoom(administration.Room):
 
 
 async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Journal) -> None:
-    bot = Bot.of(journal, SlowRoom(), administration={"platform_admins": True})
-    for one in (says("mode", "auto", who=BOSS), says("mode", "off", who=BOSS)):
-        await bot.intake.handler_for(bot.room)(one)
+    bot = Bot.of(journal, SlowAdapter(), administration={"platform_admins": True})
+    for message in (says("mode", "auto", who=BOSS), says("mode", "off", who=BOSS)):
+        await bot.intake.handler_for(bot.room)(message)
     while bot.intake._tasks:
         await asyncio.sleep(0.001)
     assert bot.desk.context.overrides.mode("test:room") == "off"
@@ -266,9 +272,11 @@ async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal
     steering = RuntimeOverrides(journal.database)
     command = says("threshold")
     values = [str(number) for number in range(12)]
-    await asyncio.gather(*(steering.change(command, "test:room", "threshold", one, before="start") for one in values))
+    await asyncio.gather(
+        *(steering.change(command, "test:room", "threshold", value, before="start") for value in values)
+    )
     entries = list(await Audit(journal.database).get_newest(100))[::-1]
-    assert [one.before for one in entries] == ["start", *(one.after for one in entries[:-1])]
+    assert [entry.before for entry in entries] == ["start", *(entry.after for entry in entries[:-1])]
 
 
 # --- explanations ---------------------------------------------------------------------------------------------------
@@ -277,11 +285,11 @@ async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal
 async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(administration.GROUP, thread="t")
-    asked = replace(says("", who=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
-    assert "Answer to" in await bot.hear(asked)
+    message = replace(says("", who=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
+    assert "Answer to" in await bot.hear(message)
     outside = await bot.hear(says("why", who=ANN))
     assert "install package" not in outside
-    assert "install package" not in await bot.hear(says("why", asked.id, who=ANN))
+    assert "install package" not in await bot.hear(says("why", message.id, who=ANN))
     assert "install package" in await bot.hear(replace(says("why", who=BOSS), key=thread))
     open_one = replace(says("", who=BOSS), key=replace(thread, thread="open"), text="How?")
     await bot.hear(open_one)
@@ -298,8 +306,8 @@ async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal:
 
 async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"answers_in_10_min": 3})
-    told = [await bot.hear(says("status", who=ANN)) for _ in range(6)]
-    assert [bool(one) for one in told] == [True, True, True, False, False, False]
+    messages = [await bot.hear(says("status", who=ANN)) for _ in range(6)]
+    assert [bool(message) for message in messages] == [True, True, True, False, False, False]
     assert len(await bot.entries()) == 3
 
 

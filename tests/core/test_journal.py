@@ -239,7 +239,7 @@ async def test_a_journal_from_before_the_ledger_goes_on(tmp_path: Path) -> None:
     day = datetime.now().astimezone().date()
     ledger = UsageRepository(journal.database)
     await ledger.record(Question("Why?", key=CHAT), "answered", {"main": TokenUsage(1, 2)}, day)
-    assert [one.usage for one in await ledger.get_daily_usage(day)] == [TokenUsage(1, 2)]
+    assert [daily_usage.usage for daily_usage in await ledger.get_daily_usage(day)] == [TokenUsage(1, 2)]
     await journal.close()
 
 
@@ -271,9 +271,9 @@ class TestForgetting:
     @staticmethod
     def texts(path: Path) -> dict[str, str]:
         with sqlite3.connect(path) as connection:
-            found = dict(connection.execute("SELECT id, text FROM messages").fetchall())
+            rows = dict(connection.execute("SELECT id, text FROM messages").fetchall())
         connection.close()
-        return found
+        return rows
 
     async def test_settled_messages_are_emptied_and_others_wait(self, journal: Journal, tmp_path: Path) -> None:
         messages = await self.settled(journal)
@@ -346,8 +346,8 @@ class TestForgetting:
         await asyncio.sleep(0.3)
         with caplog.at_level(logging.INFO):
             await erase_expired(brief, journal)
-        told = next(said for said in caplog.messages if "journal.emptied" in said)
-        assert "'messages': 1, 'replies': 1, 'answers': 1" in told
+        message = next(text for text in caplog.messages if "journal.emptied" in text)
+        assert "'messages': 1, 'replies': 1, 'answers': 1" in message
 
     async def test_a_number_of_days_beyond_any_calendar_keeps_all(self, journal: Journal, tmp_path: Path) -> None:
         await self.settled(journal)
@@ -361,7 +361,7 @@ class TestForgetting:
             connection.execute("DROP TABLE messages")
         connection.close()
         await erase_expired(settings(), Journal(database))
-        assert any("journal.not_emptied" in said for said in caplog.messages)
+        assert any("journal.not_emptied" in message for message in caplog.messages)
         await database.close()
 
 

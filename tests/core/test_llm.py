@@ -59,8 +59,8 @@ async def test_neighbours_of_one_role_become_one_message() -> None:
         turns = [Turn("user", "Quoted."), Turn("user", "Why?"), Turn("assistant", "So."), Turn("user", "Really?")]
         await models.complete("", turns, role="main", budget=Budget(BudgetSettings()))
         await models.close()
-    shown = [(message["role"], message["content"]) for message in peer.requests[0]["messages"][1:]]
-    assert shown == [("user", "Quoted.\n\nWhy?"), ("assistant", "So."), ("user", "Really?")]
+    messages = [(message["role"], message["content"]) for message in peer.requests[0]["messages"][1:]]
+    assert messages == [("user", "Quoted.\n\nWhy?"), ("assistant", "So."), ("user", "Really?")]
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ async def test_embeddings_come_in_order() -> None:
 async def test_an_endpoint_that_refuses_stream_options_still_streams() -> None:
     async def refuse(request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        asked.append("stream_options" in body)
-        if asked[-1]:
+        questions.append("stream_options" in body)
+        if questions[-1]:
             return web.json_response({"error": {"message": "unknown field stream_options"}}, status=422)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -138,7 +138,7 @@ async def test_an_endpoint_that_refuses_stream_options_still_streams() -> None:
         await response.write(b"data: [DONE]\n\n")
         return response
 
-    asked: list[bool] = []
+    questions: list[bool] = []
     app = web.Application()
     app.router.add_post("/v1/chat/completions", refuse)
     runner = web.AppRunner(app)
@@ -150,7 +150,7 @@ async def test_an_endpoint_that_refuses_stream_options_still_streams() -> None:
         assert "".join([piece.text async for piece in endpoint.stream(request)]) == "Hi"
     await endpoint.close()
     await runner.cleanup()
-    assert asked == [True, False, False], "the refusal is remembered"
+    assert questions == [True, False, False], "the refusal is remembered"
 
 
 async def test_an_address_that_is_none_is_a_clear_error() -> None:

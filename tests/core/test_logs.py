@@ -85,8 +85,8 @@ async def test_bound_keys_stay_with_their_message() -> None:
 
     await asyncio.gather(answer("one"), answer("two"))
     get_logger("core").info("outside")
-    seen = sorted((line["event"], line.get("question_id")) for line in lines(stream)[:-1])
-    assert seen == [("deeper", "one"), ("deeper", "two"), ("inside", "one"), ("inside", "two")]
+    observed = sorted((line["event"], line.get("question_id")) for line in lines(stream)[:-1])
+    assert observed == [("deeper", "one"), ("deeper", "two"), ("inside", "one"), ("inside", "two")]
     assert "question_id" not in lines(stream)[-1]
 
 
@@ -96,10 +96,10 @@ def test_levels_hold_for_our_packages_and_vendors_speak_from_warning_up() -> Non
         logging.getLogger(name).debug("debug")
         logging.getLogger(name).warning("warning %d", 1)
     get_logger("knowledge.refresh").debug("debug")
-    shown = {(line["logger"], line["event"]) for line in lines(stream)}
-    assert ("aiogram.event", "warning 1") in shown
-    assert ("asyncio", "warning 1") in shown
-    assert {name for name, event in shown if event == "debug"} == {*OWN_PACKAGES, "knowledge.refresh"}
+    messages = {(line["logger"], line["event"]) for line in lines(stream)}
+    assert ("aiogram.event", "warning 1") in messages
+    assert ("asyncio", "warning 1") in messages
+    assert {name for name, event in messages if event == "debug"} == {*OWN_PACKAGES, "knowledge.refresh"}
     configured(stream, level="error")
     before = stream.getvalue()
     get_logger("core").warning("quiet")

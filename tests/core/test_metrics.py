@@ -63,9 +63,9 @@ def scraped(
     """Return every sample by its name and labels, as Prometheus reads it."""
     text = metrics.render(standing).decode()
     return {
-        (one.name, frozenset(one.labels.items())): one.value
+        (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -96,14 +96,14 @@ def documented() -> dict[str, tuple[str, frozenset[str]]]:
 
 async def test_the_documentation_names_every_metric_with_its_type_and_labels(metrics: PrometheusMetrics) -> None:
     await count_everything(metrics)
-    found = {}
+    results = {}
     for family in text_string_to_metric_families(metrics.render(STANDING).decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        labels = frozenset[str]().union(*(one.labels for one in family.samples)) - {"le"}
+        labels = frozenset[str]().union(*(sample.labels for sample in family.samples)) - {"le"}
         assert family.samples, f"{name} was not counted by this test"
         if not name.startswith("process_"):
-            found[name] = (family.type, labels)
-    assert found == documented()
+            results[name] = (family.type, labels)
+    assert results == documented()
 
 
 def test_the_documentation_names_every_kind_of_silence() -> None:
@@ -179,8 +179,8 @@ async def test_each_end_of_an_answer_is_counted_once(metrics: PrometheusMetrics)
     counted = metrics.answering(answer)
     for name, reply in replies.items():
         assert await counted(Question(name), MemorySink()) is reply
-    for name, fault in faults.items():
-        with pytest.raises(type(fault)):
+    for name, exception in faults.items():
+        with pytest.raises(type(exception)):
             await counted(Question(name), MemorySink())
     with pytest.raises(MessageDeleted):
         await counted(Question("gone"), MemorySink())
@@ -228,7 +228,7 @@ class TestSilences:
         code = "\n".join(
             file.read_text("utf-8") for folder in ("bots", "core") for file in (ROOT / folder).rglob("*.py")
         )
-        assert [one.name for one in SkipReason if f"SkipReason.{one.name}" not in code] == []
+        assert [skip_reason.name for skip_reason in SkipReason if f"SkipReason.{skip_reason.name}" not in code] == []
 
     @pytest.mark.parametrize(
         ("silence", "text", "label"),
@@ -276,17 +276,17 @@ class TestPlaces:
         first = await Journal.open(tmp_path / "journal.db")
         journal = Journal(first.database, metrics)
         for number, text in enumerate(("How?", "Nice weather", "Why?")):
-            said = Message(str(number), ConversationKey("slack", "C1"), "U1", "Ann", text, WHEN)
-            await journal.record_message(said)
+            message = Message(str(number), ConversationKey("slack", "C1"), "U1", "Ann", text, WHEN)
+            await journal.record_message(message)
             if number == 0:
-                await journal.mark_answered(said, Reply("So."))
+                await journal.mark_answered(message, Reply("So."))
             elif number == 1:
-                await journal.mark_skipped(said, skip(SkipReason.NOT_ADDRESSED))
+                await journal.mark_skipped(message, skip(SkipReason.NOT_ADDRESSED))
             else:
-                await journal.mark_failed(said, "Ann's secret reason")
+                await journal.mark_failed(message, "Ann's secret reason")
         await journal.close()
-        counts = {key: one for key, one in scraped(metrics).items() if key[0] == "kimas_messages_total"}
-        assert {(*sorted(dict(labels).items()),): one for (_, labels), one in counts.items()} == {
+        counts = {key: item for key, item in scraped(metrics).items() if key[0] == "kimas_messages_total"}
+        assert {(*sorted(dict(labels).items()),): count for (_, labels), count in counts.items()} == {
             (("outcome", "answered"), ("platform", "slack"), ("reason", "")): 1,
             (("outcome", "silent"), ("platform", "slack"), ("reason", "not_addressed")): 1,
             (("outcome", "failed"), ("platform", "slack"), ("reason", "")): 1,
@@ -304,15 +304,15 @@ class TestPlaces:
 
             async def ask(deadline_s: float = 30.0) -> None:
                 budget = Budget(BudgetSettings(deadline_s=deadline_s))
-                asked = [Turn("user", "How are you?")]
-                await models.complete("", asked, role="main", budget=budget, agent="summarizer")
+                turns = [Turn("user", "How are you?")]
+                await models.complete("", turns, role="main", budget=budget, agent="summarizer")
 
             def ended(outcome: str) -> float | None:
                 host = peer.base_url.split("/")[2]
                 return value(metrics, "kimas_model_calls_total", model="peer", endpoint=host, outcome=outcome)
 
             def is_open() -> bool:
-                return any(one.circuit_breaker.is_open for one in models.deployments())
+                return any(deployment.circuit_breaker.is_open for deployment in models.deployments())
 
             try:
                 await ask()

@@ -129,7 +129,9 @@ async def test_fields_take_over_what_references_and_ids_held(old_journal: Path) 
         connection.commit()
     journal = await Journal.open(old_journal)
     assert [message for message, _ in await journal.get_pending("slack")] == list(expected.values())
-    assert [one.id for one in await ChatHistory(journal.database).get_recent_messages(original, 1e9)] == [
+    assert [
+        recent_message.id for recent_message in await ChatHistory(journal.database).get_recent_messages(original, 1e9)
+    ] == [
         "10",
         "11",
         "12",

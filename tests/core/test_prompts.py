@@ -55,7 +55,7 @@ def test_a_translation_has_the_same_places() -> None:
     translated = [name for name in templates if name[-3:] == "-zh"]
     assert translated
     for name in translated:
-        places = [set(re.findall(r"\{\{\w+\}\}", templates[one])) for one in (name, name[:-3])]
+        places = [set(re.findall(r"\{\{\w+\}\}", templates[text])) for text in (name, name[:-3])]
         assert places[0] == places[1], name
 
 
@@ -95,7 +95,7 @@ async def test_any_template_may_have_versions_in_languages(tmp_path: Path) -> No
         own[name] = tmp_path / f"{name}.md"
         own[name].write_text(f"This is {name}.", "utf-8")
     configuration = settings(agents={"docs": {"sources": ["docs"], "rewrites": ["keyword"]}})
-    said = {}
+    message = {}
     async with ScriptedPeer() as peer:
         model = models(peer)
         line = replace(parts(model=model, configuration=configuration), prompts=Prompts.read(own))
@@ -106,9 +106,9 @@ async def test_any_template_may_have_versions_in_languages(tmp_path: Path) -> No
         ):
             peer.requests.clear()
             await answer(Question(text), MemorySink(), line)
-            said[detect_language(text)] = [body["messages"][0]["content"] for body in peer.requests]
+            message[detect_language(text)] = [body["messages"][0]["content"] for body in peer.requests]
         await model.close()
-    assert {"This is summarizer-ja.", "This is rewrite_keyword-ja."} <= set(said["ja"])
-    assert not any(one.startswith("This is") for one in (*said[""], *said["zh"]))
-    assert any("from the evidence" in one for one in said[""])
-    assert any("根据给定的资料" in one for one in said["zh"])
+    assert {"This is summarizer-ja.", "This is rewrite_keyword-ja."} <= set(message["ja"])
+    assert not any(item.startswith("This is") for item in (*message[""], *message["zh"]))
+    assert any("from the evidence" in item for item in message[""])
+    assert any("根据给定的资料" in item for item in message["zh"])

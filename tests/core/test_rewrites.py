@@ -27,7 +27,7 @@ from core.settings.answering import BUILT_IN_REWRITES
 from core.settings.loader import load_settings
 from core.text.keywords import extract_noun_phrases, strip_fillers
 from core.types import Passage, Question
-from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
+from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import Body, ScriptedPeer, models
 from tests.peers.language_model import BODY, Refusal
 
@@ -50,7 +50,7 @@ OPENINGS = {
 ASKING = tuple(OPENINGS.values())
 
 
-def strategy_of(body: Body) -> str:
+def get_strategy(body: Body) -> str:
     """Return the rewrite that a request is for, also when it asks to repair its reply."""
     return next((name for words, name in OPENINGS.items() if words in body["messages"][0]["content"]), "")
 
@@ -64,22 +64,22 @@ class RewritePeer(ScriptedPeer):
 
     @property
     def rewrites(self) -> list[str]:
-        return [strategy_of(body) for body in self.requests if strategy_of(body)]
+        return [get_strategy(body) for body in self.requests if get_strategy(body)]
 
     def request(self, name: str) -> str:
         """Return everything that the first request for a rewrite said."""
-        body = next(body for body in self.requests if strategy_of(body) == name)
+        body = next(body for body in self.requests if get_strategy(body) == name)
         return "\n".join(str(message["content"]) for message in body["messages"])
 
     def _scripted(self, body: Body) -> str:
-        name = strategy_of(body)
+        name = get_strategy(body)
         if not name:
             return super()._scripted(body)
         reply = self.said.get(name, NONSENSE)
         return reply(body) if callable(reply) else reply
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        name = strategy_of(request[BODY])
+        name = get_strategy(request[BODY])
         if name in self.hanging:
             await asyncio.Event().wait()
         if name in self.failing:
@@ -88,7 +88,7 @@ class RewritePeer(ScriptedPeer):
 
 
 @dataclass
-class SplitLibrary(ShelfLibrary):
+class SplitLibrary(InMemoryLibrary):
     """A shelf that is searched by words and by meaning, and remembers both."""
 
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -101,8 +101,11 @@ class SplitLibrary(ShelfLibrary):
             raise ServiceError("this query breaks it")
         if query in self.slow_queries:
             await asyncio.sleep(60)
-        found = [*await super().search(agent, query, limit), *await super().search(agent, dense_query or query, limit)]
-        return sorted({one.id: one for one in found}.values(), key=lambda one: -one.score)[:limit]
+        passages = [
+            *await super().search(agent, query, limit),
+            *await super().search(agent, dense_query or query, limit),
+        ]
+        return sorted({item.id: item for item in passages}.values(), key=lambda item: -item.score)[:limit]
 
 
 @pytest.fixture
@@ -119,19 +122,19 @@ def agent(*rewrites: str, deadline_s: float = 30, requery: float = 0.15, **chang
 async def look_up(
     configuration: Settings,
     peer: RewritePeer | None = None,
-    library: ShelfLibrary | None = None,
+    library: InMemoryLibrary | None = None,
     text: str = ASKED,
 ) -> tuple[SearchResult, Budget]:
     model = models(peer) if peer else None
     budget = Budget(configuration.budget)
     try:
-        found = await search(text, parts(library or SplitLibrary(SHELF), model, configuration), budget)
+        search_result = await search(text, parts(library or SplitLibrary(SHELF), model, configuration), budget)
     finally:
         if model:
             await model.close()
     ours = [task for task in asyncio.all_tasks() if "/core/" in str(task.get_coro()) and not task.done()]
     assert ours == [], "no task outlives its search"
-    return found, budget
+    return search_result, budget
 
 
 async def queries(
@@ -187,8 +190,8 @@ RULED = {
 @pytest.mark.parametrize("name", ASKING)
 async def test_with_the_model(name: str, peer: RewritePeer) -> None:
     peer.said[name] = SAID[name]
-    made, budget = await queries(agent(name, language="German", description="Memory of agents"), peer)
-    assert made == MADE[name]
+    results, budget = await queries(agent(name, language="German", description="Memory of agents"), peer)
+    assert results == MADE[name]
     assert budget.degraded == []
     assert peer.rewrites == [name]
     assert "requery" in budget.timings_ms
@@ -198,14 +201,14 @@ async def test_with_the_model(name: str, peer: RewritePeer) -> None:
 
 @pytest.mark.parametrize("name", [*ASKING, "rule"])
 async def test_without_a_model(name: str) -> None:
-    made, budget = await queries(agent(name, language="German"))
+    results, budget = await queries(agent(name, language="German"))
     if name == "retrieval":
-        ((words, meaning),) = made
+        ((words, meaning),) = results
         assert words.startswith(f"{ASKED} ")
         assert set(words.removeprefix(ASKED).split()) >= {"long-term"}
         assert meaning == ASKED
     else:
-        assert made == RULED[name]
+        assert results == RULED[name]
     assert budget.degraded == []
 
 
@@ -217,9 +220,9 @@ async def test_the_rule_stands_in_and_the_trace_says_so(name: str, trouble: str,
     by_rule, _ = await queries(agent(name, language="German"))
     started = time.monotonic()
     requery = 0.02 if trouble == "hanging" else 0.3
-    made, budget = await queries(agent(name, language="German", deadline_s=10, requery=requery), peer)
+    results, budget = await queries(agent(name, language="German", deadline_s=10, requery=requery), peer)
     assert time.monotonic() - started < 8
-    assert made == by_rule
+    assert results == by_rule
     assert budget.degraded == [f"rewrite_{name}"]
 
 
@@ -245,8 +248,8 @@ async def test_the_rule_stands_in_and_the_trace_says_so(name: str, trouble: str,
 async def test_nonsense_never_replaces_the_question(name: str, reply: str, peer: RewritePeer) -> None:
     peer.said[name] = reply
     by_rule, _ = await queries(agent(name, language="German"))
-    made, _ = await queries(agent(name, language="German"), peer)
-    assert made == by_rule
+    results, _ = await queries(agent(name, language="German"), peer)
+    assert results == by_rule
 
 
 @pytest.mark.parametrize(
@@ -264,20 +267,20 @@ async def test_nonsense_never_replaces_the_question(name: str, reply: str, peer:
 )
 async def test_weak_models_are_understood(name: str, reply: str, peer: RewritePeer) -> None:
     peer.said[name] = reply
-    made, budget = await queries(agent(name, language="German"), peer)
-    assert made == MADE[name]
+    results, budget = await queries(agent(name, language="German"), peer)
+    assert results == MADE[name]
     assert budget.degraded == []
 
 
 async def test_who_asks_what_they_cannot_do_is_understood(peer: RewritePeer) -> None:
     peer.said["prompt"] = '{"query": "I cannot open the memory module"}'
-    made, _ = await queries(agent("prompt"), peer, "I can't open memory")
-    assert made == [("I cannot open the memory module",) * 2]
+    results, _ = await queries(agent("prompt"), peer, "I can't open memory")
+    assert results == [("I cannot open the memory module",) * 2]
 
 
 async def test_no_rewrite_is_the_default_and_costs_nothing(peer: RewritePeer) -> None:
-    made, budget = await queries(agent(), peer)
-    assert made == []
+    results, budget = await queries(agent(), peer)
+    assert results == []
     assert peer.requests == []
     assert "requery" not in budget.timings_ms
 
@@ -286,18 +289,18 @@ async def test_no_rewrite_is_the_default_and_costs_nothing(peer: RewritePeer) ->
 
 
 async def test_a_question_in_the_language_of_the_knowledge_is_not_translated(peer: RewritePeer) -> None:
-    made, budget = await queries(agent("translation", language="en"), peer)
-    assert (made, peer.requests, budget.degraded) == ([], [], [])
+    results, budget = await queries(agent("translation", language="en"), peer)
+    assert (results, peer.requests, budget.degraded) == ([], [], [])
 
 
 async def test_translation_keeps_names_or_is_not_believed(peer: RewritePeer) -> None:
     text = "请问如何在 AgentScope 中配置记忆？"
     peer.said["translation"] = '{"query": "How do I configure memory in AgentScope?"}'
-    made, _ = await queries(agent("translation", language="English"), peer, text)
-    assert made == [("How do I configure memory in AgentScope?",) * 2]
+    results, _ = await queries(agent("translation", language="English"), peer, text)
+    assert results == [("How do I configure memory in AgentScope?",) * 2]
     peer.said["translation"] = '{"query": "How do I configure memory?"}'
-    made, budget = await queries(agent("translation", language="English"), peer, text)
-    assert (made, budget.degraded) == ([], ["rewrite_translation"])
+    results, budget = await queries(agent("translation", language="English"), peer, text)
+    assert (results, budget.degraded) == ([], ["rewrite_translation"])
 
 
 async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer) -> None:
@@ -307,9 +310,9 @@ async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer
     configuration = agent("translation", language="en", keep_original=True)
     chinese = passage("chinese", "消息的存储：默认保存在内存中。")
     library = SplitLibrary((INSTALL, MEMORY, chinese))
-    found, budget = await look_up(configuration, peer, library, text)
+    search_result, budget = await look_up(configuration, peer, library, text)
     assert sorted(library.asked) == sorted([(english, english), (text, text)]), "the question is searched once"
-    assert {one.id for one in found.passages} == {"memory", "chinese"}
+    assert {item.id for item in search_result.passages} == {"memory", "chinese"}
     assert budget.degraded == []
     # What is in that language already, and a model that fails, add nothing.
     assert (await queries(configuration, peer, "How are the messages stored?"))[0] == []
@@ -319,8 +322,8 @@ async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer
 
 async def test_translation_without_a_model_goes_by_the_synonyms() -> None:
     known = {"记忆": ["memory"], "配置": ["configure", "set up"]}
-    made, _ = await queries(agent("translation", language="en", synonyms=known), text="如何配置记忆？")
-    assert made == [("如何configurememory？",) * 2]
+    results, _ = await queries(agent("translation", language="en", synonyms=known), text="如何配置记忆？")
+    assert results == [("如何configurememory？",) * 2]
 
 
 @pytest.mark.parametrize(
@@ -345,7 +348,7 @@ def test_the_language_of_a_question(text: str, language: str, known: bool | None
 
 
 def test_languages_by_code_and_name() -> None:
-    assert [to_language_code(one) for one in ("en", "EN-us", "English", "中文", "pt_BR", "", "x")] == [
+    assert [to_language_code(text) for text in ("en", "EN-us", "English", "中文", "pt_BR", "", "x")] == [
         *("en", "en", "en", "zh", "pt", "", "")
     ]
 
@@ -379,33 +382,33 @@ def test_phrases_come_once_in_order_and_as_written() -> None:
 
 async def test_rule_adds_the_words_of_the_knowledge() -> None:
     known = {"k8s": ["kubernetes"], "vector store": ["knowledge base", "embedding store"], "vec": ["never"]}
-    made, _ = await queries(agent("rule", synonyms=known), text="Please, how do I run the Vector  Store on K8s?")
-    ((words, meaning),) = made
+    results, _ = await queries(agent("rule", synonyms=known), text="Please, how do I run the Vector  Store on K8s?")
+    ((words, meaning),) = results
     assert words == "run Vector Store K8s knowledge base embedding store kubernetes"
     assert meaning == "how do I run the Vector Store on K8s?"
 
 
 async def test_synonyms_are_text_and_no_patterns() -> None:
     known = {"c++ (new)": [r"\1 cpp"], ".*": ["everything"], "[": ["bracket"]}
-    made, _ = await queries(agent("rule", synonyms=known), text="Does it build with C++ (new) compilers?")
-    assert made[0][0].endswith(r"compilers \1 cpp")
+    results, _ = await queries(agent("rule", synonyms=known), text="Does it build with C++ (new) compilers?")
+    assert results[0][0].endswith(r"compilers \1 cpp")
 
 
 async def test_keyword_adds_synonyms_to_what_the_model_says(peer: RewritePeer) -> None:
     peer.said["keyword"] = SAID["keyword"]
-    made, _ = await queries(agent("keyword", synonyms={"messages": ["Msg"]}), peer)
-    assert made == [("memory module messages storage Msg", ASKED)]
+    results, _ = await queries(agent("keyword", synonyms={"messages": ["Msg"]}), peer)
+    assert results == [("memory module messages storage Msg", ASKED)]
 
 
 def test_expansion_takes_what_several_passages_share() -> None:
-    found = [
+    passages = [
         passage("one", "The ledger keeps entries. A ledger entry has a hash."),
         passage("two", "Entries of the ledger are immutable."),
         passage("three", "Weather and ledger."),
     ]
-    assert get_expansion_terms("How are payments kept?", found) == ["ledger", "entries"]
-    assert get_expansion_terms("ledger entries", found) == []
-    assert get_expansion_terms("payments", found[:1]) == []
+    assert get_expansion_terms("How are payments kept?", passages) == ["ledger", "entries"]
+    assert get_expansion_terms("ledger entries", passages) == []
+    assert get_expansion_terms("payments", passages[:1]) == []
 
 
 async def test_retrieval_sees_the_first_results_as_data(peer: RewritePeer) -> None:
@@ -418,25 +421,25 @@ async def test_retrieval_sees_the_first_results_as_data(peer: RewritePeer) -> No
 
 
 async def test_retrieval_without_first_results_asks_nobody(peer: RewritePeer) -> None:
-    made, budget = await queries(agent("retrieval"), peer, "unknown gibberish")
-    assert (made, peer.requests, budget.degraded) == ([], [], [])
+    results, budget = await queries(agent("retrieval"), peer, "unknown gibberish")
+    assert (results, peer.requests, budget.degraded) == ([], [], [])
 
 
 async def test_decompose_by_rule_splits_what_has_parts() -> None:
     text = "How do I install the package and where does the memory module store messages?"
-    made, _ = await queries(agent("decompose"), text=text)
-    assert [words for words, _ in made] == [
+    results, _ = await queries(agent("decompose"), text=text)
+    assert [words for words, _ in results] == [
         "How do I install the package",
         "where does the memory module store messages",
     ]
-    made, _ = await queries(agent("decompose"), text="How do pros and cons differ in memory?")
-    assert made == []
+    results, _ = await queries(agent("decompose"), text="How do pros and cons differ in memory?")
+    assert results == []
 
 
 async def test_one_part_is_no_decomposition(peer: RewritePeer) -> None:
     peer.said["decompose"] = '{"queries": ["memory module storage"], "intent": "store messages", "terms": []}'
-    made, _ = await queries(agent("decompose"), peer)
-    assert made == [(ASKED, "store messages")]
+    results, _ = await queries(agent("decompose"), peer)
+    assert results == [(ASKED, "store messages")]
 
 
 # Composition
@@ -446,8 +449,8 @@ async def test_three_in_a_row(peer: RewritePeer) -> None:
     text = "请问 AgentScope 的记忆如何存储消息？"
     english = "How does AgentScope memory store messages?"
     peer.said |= {"translation": json.dumps({"query": english}), "keyword": SAID["keyword"], "hyde": SAID["hyde"]}
-    made, budget = await queries(agent("translation", "keyword", "hyde", language="en"), peer, text)
-    assert made == [(MADE["keyword"][0][0], MADE["hyde"][0][1])]
+    results, budget = await queries(agent("translation", "keyword", "hyde", language="en"), peer, text)
+    assert results == [(MADE["keyword"][0][0], MADE["hyde"][0][1])]
     assert peer.rewrites[0] == "translation"
     assert sorted(peer.rewrites[1:]) == ["hyde", "keyword"]
     assert all(english in peer.request(name) for name in ("keyword", "hyde")), "each sees what the one before made"
@@ -456,9 +459,9 @@ async def test_three_in_a_row(peer: RewritePeer) -> None:
 
 async def test_a_list_goes_through_what_comes_after(peer: RewritePeer) -> None:
     peer.said |= {"decompose": SAID["decompose"], "keyword": SAID["keyword"]}
-    made, _ = await queries(agent("decompose", "keyword"), peer)
+    results, _ = await queries(agent("decompose", "keyword"), peer)
     assert peer.rewrites == ["decompose", "keyword", "keyword", "keyword"]
-    assert [meaning for _, meaning in made] == [
+    assert [meaning for _, meaning in results] == [
         "Know how messages are stored in memory",
         "memory module message format",
         "memory module storage backend",
@@ -471,40 +474,40 @@ async def test_keyword_and_hyde_run_at_once(peer: RewritePeer) -> None:
     def note(body: Body) -> str:
         if {"keyword", "hyde"} <= set(peer.rewrites):
             both.set()
-        return SAID[strategy_of(body)]
+        return SAID[get_strategy(body)]
 
     peer.said |= {"keyword": note, "hyde": note}
     peer.ttft_s = 1.2
-    made, budget = await queries(agent("hyde", "keyword"), peer)
+    results, budget = await queries(agent("hyde", "keyword"), peer)
     assert both.is_set()
     assert 1200 <= budget.timings_ms["requery"] < 2390
-    assert made == [(MADE["keyword"][0][0], MADE["hyde"][0][1])]
+    assert results == [(MADE["keyword"][0][0], MADE["hyde"][0][1])]
 
 
 async def test_one_that_hangs_takes_its_part_of_the_time_only(peer: RewritePeer) -> None:
     peer.hanging.add("prompt")
     peer.said["hyde"] = SAID["hyde"]
-    made, budget = await queries(agent("prompt", "hyde", deadline_s=30, requery=0.08), peer)
+    results, budget = await queries(agent("prompt", "hyde", deadline_s=30, requery=0.08), peer)
     assert budget.degraded == ["rewrite_prompt"]
-    assert made == [("memory module stores messages", MADE["hyde"][0][1])]
+    assert results == [("memory module stores messages", MADE["hyde"][0][1])]
     assert 1190 <= budget.timings_ms["requery"] < 2400
 
 
 async def test_all_hanging_end_with_the_stage(peer: RewritePeer) -> None:
     peer.hanging |= set(ASKING)
     names = ("prompt", "retrieval", "translation", "keyword", "hyde", "decompose")
-    made, budget = await queries(agent(*names, language="fr", deadline_s=10, requery=0.05), peer)
+    results, budget = await queries(agent(*names, language="fr", deadline_s=10, requery=0.05), peer)
     assert set(budget.degraded) == {f"rewrite_{name}" for name in names}
     assert budget.timings_ms["requery"] < 5000
-    assert made
+    assert results
 
 
 async def test_queries_are_few_and_none_comes_twice(peer: RewritePeer) -> None:
     parts_of_it = [f"memory module part {number}" for number in range(9)]
     peer.said["decompose"] = json.dumps({"queries": [*parts_of_it, parts_of_it[0].upper()], "intent": "", "terms": []})
-    made, _ = await queries(agent("decompose", "decompose"), peer)
-    assert len(made) <= MAX_QUERIES
-    assert len(set(made)) == len(made)
+    results, _ = await queries(agent("decompose", "decompose"), peer)
+    assert len(results) <= MAX_QUERIES
+    assert len(set(results)) == len(results)
 
 
 # The searches of the queries
@@ -512,17 +515,17 @@ async def test_queries_are_few_and_none_comes_twice(peer: RewritePeer) -> None:
 
 async def test_what_the_queries_find_is_joined(peer: RewritePeer) -> None:
     peer.said["decompose"] = '{"queries": ["pip install", "embeddings"], "intent": "memory", "terms": []}'
-    found, _ = await look_up(agent("decompose"), peer, text="Where is memory and how to install it?")
-    assert {one.id for one in found.passages} == {"install", "memory", "notes"}
-    assert len(found.passages) == 3
-    assert found.query == "Where is memory and how to install it?"
+    search_result, _ = await look_up(agent("decompose"), peer, text="Where is memory and how to install it?")
+    assert {item.id for item in search_result.passages} == {"install", "memory", "notes"}
+    assert len(search_result.passages) == 3
+    assert search_result.query == "Where is memory and how to install it?"
 
 
 async def test_a_rewrite_that_leads_nowhere_leaves_what_the_question_found(peer: RewritePeer) -> None:
     peer.said["prompt"] = '{"query": "messages?"}'
     library = SplitLibrary(SHELF, broken_queries={"messages?"})
-    found, budget = await look_up(agent("prompt"), peer, library)
-    assert "memory" in {one.id for one in found.passages}
+    search_result, budget = await look_up(agent("prompt"), peer, library)
+    assert "memory" in {item.id for item in search_result.passages}
     assert budget.degraded == ["search"]
 
 
@@ -530,8 +533,8 @@ async def test_of_several_queries_one_may_fail_or_hang(peer: RewritePeer) -> Non
     peer.said["decompose"] = SAID["decompose"]
     broken, slow = MADE["decompose"][1][0], MADE["decompose"][2][0]
     library = SplitLibrary(SHELF, broken_queries={broken}, slow_queries={slow})
-    found, budget = await look_up(agent("decompose", deadline_s=8), peer, library)
-    assert {one.id for one in found.passages} >= {"memory"}
+    search_result, budget = await look_up(agent("decompose", deadline_s=8), peer, library)
+    assert {item.id for item in search_result.passages} >= {"memory"}
     assert budget.degraded == ["search"]
 
 
@@ -558,8 +561,8 @@ async def test_every_agent_rewrites_in_its_own_way(peer: RewritePeer) -> None:
     )
     shelf = (*SHELF, replace(MEMORY, id="code", source="code"))
     library = SplitLibrary(shelf)
-    found, _ = await look_up(configuration, peer, library)
-    assert found.agents == ("code", "docs")
+    search_result, _ = await look_up(configuration, peer, library)
+    assert search_result.agents == ("code", "docs")
     assert sorted(library.asked) == sorted([(ASKED, ASKED)] * 2 + MADE["keyword"])
 
 
@@ -608,14 +611,14 @@ async def test_a_single_answer_searches_the_key_terms_and_the_passage(peer: Rewr
     assert reply.trace.cut == ()
     assert reply.trace.timings_ms["requery"] > 0
     assert reply.trace.tokens["rewrite_hyde.completion"] > 0
-    assert "memory" in {one.id for one in reply.passages}
+    assert "memory" in {item.id for item in reply.passages}
 
 
 @pytest.mark.serial
 async def test_a_question_of_blanks_is_taken_apart_in_no_time() -> None:
     started = time.thread_time()
-    made, _ = await queries(agent("decompose"), text="the" + "\t\n" * 4_000 + "of")
-    assert made == []
+    results, _ = await queries(agent("decompose"), text="the" + "\t\n" * 4_000 + "of")
+    assert results == []
     assert time.thread_time() - started < 2
 
 
@@ -627,32 +630,32 @@ def scored(name: str, similarity: float, lexical: float, score: float) -> Passag
 
 
 def test_every_query_keeps_its_best_and_no_passage_comes_twice() -> None:
-    asked = QueryResults(Query("one two"), ())
+    query_results = QueryResults(Query("one two"), ())
     first = QueryResults(
         Query("one two"), [scored("a", 0.5, 4, 1.0), scored("b", 0.4, 3, 0.8), scored("c", 0.3, 2, 0.6)]
     )
     second = QueryResults(Query("two three"), [scored("d", 0.9, 1, 1.0), scored("a", 0.6, 2, 0.7)])
-    merged = merge(asked, [first, second], 3)
-    assert [one.id for one in merged] == ["a", "d", "b"]
+    merged = merge(query_results, [first, second], 3)
+    assert [item.id for item in merged] == ["a", "d", "b"]
     assert (merged[0].similarity, merged[0].lexical, merged[0].score) == (0.6, 4, 1.0)
 
 
 def test_a_longer_query_scores_no_higher_for_its_length() -> None:
-    asked = QueryResults(Query("memory module"), [scored("a", 0.5, 4, 1.0)])
+    query_results = QueryResults(Query("memory module"), [scored("a", 0.5, 4, 1.0)])
     longer = QueryResults(Query("x", words="memory module storage messages"), [scored("b", 0.5, 8, 1.0)])
-    assert merge(asked, [longer], 5)[0].lexical == pytest.approx(4)
+    assert merge(query_results, [longer], 5)[0].lexical == pytest.approx(4)
     shorter = QueryResults(Query("memory"), [scored("b", 0.5, 3, 1.0)])
-    assert merge(asked, [shorter], 5)[0].lexical == 3
+    assert merge(query_results, [shorter], 5)[0].lexical == 3
 
 
 def test_an_imagined_passage_makes_nothing_look_closer() -> None:
-    asked = QueryResults(Query("memory"), [scored("a", 0.4, 4, 1.0)])
+    query_results = QueryResults(Query("memory"), [scored("a", 0.4, 4, 1.0)])
     imagined = QueryResults(
         Query("memory", dense="Memory is kept."), [scored("b", 0.8, 4, 1.0), scored("c", 0.6, 4, 0.5)]
     )
-    assert [one.similarity for one in merge(asked, [imagined], 5)] == pytest.approx([0.4, 0.3])
+    assert [item.similarity for item in merge(query_results, [imagined], 5)] == pytest.approx([0.4, 0.3])
     weak = QueryResults(Query("memory", dense="Memory is kept."), [scored("b", 0.2, 4, 1.0)])
-    assert merge(asked, [weak], 5)[0].similarity == 0.2
+    assert merge(query_results, [weak], 5)[0].similarity == 0.2
     nothing = QueryResults(Query("memory"), ())
     assert merge(nothing, [imagined], 5)[0].similarity == 0.8
 
@@ -684,8 +687,8 @@ async def test_the_documented_example_is_installed_and_runs(packages: Path) -> N
     assert offered
     assert len(code[1].strip().splitlines()) <= 10
     install(packages, offered[2], code[1], **{offered[1]: offered[3]})
-    made, budget = await queries(agent(offered[1]), text="Why does E1234 appear in the memory module?")
-    assert made == [("E1234", "Why does E1234 appear in the memory module?")]
+    results, budget = await queries(agent(offered[1]), text="Why does E1234 appear in the memory module?")
+    assert results == [("E1234", "Why does E1234 appear in the memory module?")]
     assert budget.degraded == []
 
 
@@ -740,14 +743,14 @@ def broken(packages: Path) -> Path:
     ],
 )
 async def test_one_that_breaks_leaves_the_queries_as_they_were(name: str, is_cut: bool, broken: Path) -> None:
-    made, budget = await queries(agent("rule", f"broken-{name}", deadline_s=10, requery=0.1))
-    assert made == RULED["rule"]
+    results, budget = await queries(agent("rule", f"broken-{name}", deadline_s=10, requery=0.1))
+    assert results == RULED["rule"]
     assert budget.degraded == ([f"rewrite_broken-{name}"] if is_cut else [])
 
 
 async def test_one_that_makes_many_queries_is_bounded(broken: Path) -> None:
-    made, _ = await queries(agent("broken-many"))
-    assert made == [(f"memory {number}",) * 2 for number in range(MAX_QUERIES)]
+    results, _ = await queries(agent("broken-many"))
+    assert results == [(f"memory {number}",) * 2 for number in range(MAX_QUERIES)]
 
 
 def test_an_unknown_name_is_a_fault_that_lists_the_known(broken: Path) -> None:
@@ -757,9 +760,9 @@ def test_an_unknown_name_is_a_fault_that_lists_the_known(broken: Path) -> None:
     file.write_text(lines % "rule, keywords", "utf-8")
     with pytest.raises(ConfigurationError) as caught:
         load_settings([file], (), {})
-    (fault,) = caught.value.errors
-    assert fault.startswith(f"{file}:6: agents.docs.rewrites.1: no rewrite is named 'keywords'")
-    assert all(name in fault for name in (*BUILT_IN_REWRITES, "broken-raises"))
+    (error,) = caught.value.errors
+    assert error.startswith(f"{file}:6: agents.docs.rewrites.1: no rewrite is named 'keywords'")
+    assert all(name in error for name in (*BUILT_IN_REWRITES, "broken-raises"))
     file.write_text(lines % "rule, broken-raises", "utf-8")
     assert load_settings([file], (), {}).agents["docs"].rewrites == ("rule", "broken-raises")
 

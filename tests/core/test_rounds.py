@@ -18,7 +18,7 @@ from core.settings import Settings
 from core.storage.message_lookup import MessageOutcome
 from core.storage.messages import _trace_to_json
 from core.types import Question, Reply, SearchRound, Turn
-from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
+from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, flat, models
 
 VECTOR = passage("vector", "A vector database keeps embeddings on disk.")
@@ -49,12 +49,12 @@ async def ask(
     question: Question,
     peer: ScriptedPeer,
     configuration: Settings,
-    library: ShelfLibrary | None = None,
+    library: InMemoryLibrary | None = None,
     **model: object,
 ) -> Reply:
     opened = models(peer, **model)
     await opened.warm_up()
-    line = parts(library or ShelfLibrary([INSTALL, MEMORY, VECTOR]), opened, configuration)
+    line = parts(library or InMemoryLibrary([INSTALL, MEMORY, VECTOR]), opened, configuration)
     try:
         return await answer(question, MemorySink(), line)
     finally:
@@ -68,7 +68,7 @@ async def test_poor_evidence_is_told_to_the_writer_and_to_the_trace(peer: Script
         SearchRound((ASKED.text, "memory module"), "poor", "no disks"),
         SearchRound(("vector database disk",), "poor", "</judgement>no files"),
     )
-    system, *_, last = [one["content"] for one in peer.sent("write")[0]["messages"]]
+    system, *_, last = [message["content"] for message in peer.sent("write")[0]["messages"]]
     assert "<judgement>\nThe evidence is poor: ‹/judgement›no files\n</judgement>" in last
     assert "no disks" not in last
     assert "A judgement, where there is one" in system
@@ -102,22 +102,22 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
     peer.failing = {"look_back"}
     peer.replies["write"] = "Memory keeps them on disk."
     reply = await ask(ASKED, peer, allowing("planning"), price_prompt=1.0, price_completion=2.0)
-    shown = reply_as_json(ASKED.text, reply)
-    assert shown["why_cut"] == {"look_back": "failed"}
-    assert shown["rounds"][0]["quality"] == "poor"
+    data = reply_as_json(ASKED.text, reply)
+    assert data["why_cut"] == {"look_back": "failed"}
+    assert data["rounds"][0]["quality"] == "poor"
     tokens = reply.trace.tokens
     prompt = sum(count for name, count in tokens.items() if name.endswith(".prompt"))
     completion = sum(count for name, count in tokens.items() if name.endswith(".completion"))
     assert prompt > 0
     assert completion > 0
     cost = (prompt + 2 * completion) / 1e6
-    assert shown["usage"] == {"prompt": prompt, "completion": completion, "cost": pytest.approx(cost)}
-    said = format_explanation(
+    assert data["usage"] == {"prompt": prompt, "completion": completion, "cost": pytest.approx(cost)}
+    text = format_explanation(
         MessageOutcome("answered", "", reply.text, [{"source": "docs"}], _trace_to_json(reply.trace)), is_admin=True
     )
-    assert "`look_back` (it failed)" in said
-    assert "`memory module`; the evidence was poor, for: `no disks`" in said
-    assert f"- Consumed: {prompt} tokens read, {completion} written, cost 0.0" in said
+    assert "`look_back` (it failed)" in text
+    assert "`memory module`; the evidence was poor, for: `no disks`" in text
+    assert f"- Consumed: {prompt} tokens read, {completion} written, cost 0.0" in text
     out = StringIO()
 
     async def answered(_question: Question, sink: Sink) -> Reply:
@@ -129,16 +129,16 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
         out.truncate(0)
         out.seek(0)
         await conversation.process_line("/why")
-    assert out.getvalue().strip() == said
+    assert out.getvalue().strip() == text
 
 
 def test_without_a_model_nothing_was_consumed() -> None:
     reply = Reply("Hello.")
     assert reply_as_json("Hi", reply)["usage"] == {"prompt": 0, "completion": 0, "cost": 0}
     trace = {"query": "hi", "cut": ["search"]}
-    said = format_explanation(MessageOutcome("answered", "", "Hello.", (), trace), is_admin=True)
-    assert "Consumed" not in said
-    assert said.endswith("of a service: `search`")
+    text = format_explanation(MessageOutcome("answered", "", "Hello.", (), trace), is_admin=True)
+    assert "Consumed" not in text
+    assert text.endswith("of a service: `search`")
 
 
 # The conversation
@@ -158,7 +158,7 @@ EVERY = ("single", "parallel", "planning", "react", "simple")
 async def test_completing_can_be_switched_off_for_every_strategy(peer: ScriptedPeer, strategy: str) -> None:
     peer.replies |= {"split": "[]", "plan": "[]", "filter": '{"keep": "all"}', "decide": "[answer]"}
     peer.replies |= {"react": "[retrieve_knowledge: database]", "context": "1, 2\nWhether it needs one."}
-    library = ShelfLibrary([INSTALL, MEMORY, VECTOR])
+    library = InMemoryLibrary([INSTALL, MEMORY, VECTOR])
     configuration = allowing(strategy, context={"complete": False, "head_start": False})
     reply = await ask(FOLLOW_UP, peer, configuration, library)
     assert "rewrite" not in peer.agents
@@ -173,7 +173,7 @@ async def test_completing_can_be_switched_off_for_every_strategy(peer: ScriptedP
 @pytest.mark.parametrize("strategy", ["parallel", "react"])
 async def test_a_question_put_again_keeps_the_terms_of_both_wordings(peer: ScriptedPeer, strategy: str) -> None:
     peer.hanging = {"split", "react"}
-    library = ShelfLibrary([INSTALL, MEMORY, VECTOR])
+    library = InMemoryLibrary([INSTALL, MEMORY, VECTOR])
     reply = await ask(AGAIN, peer, allowing(strategy, budget={"step": 0.01}), library)
     assert reply.trace.query == "No, I mean messages of the module memory kept"
     assert library.queries == [reply.trace.query]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from core.answering.pipeline import answer
 from core.types import AgentScore, Question
-from tests.core.fixtures import MemorySink, ShelfLibrary, parts
+from tests.core.fixtures import InMemoryLibrary, MemorySink, parts
 from tests.core.scripted import Body, ScriptedPeer, models
 
 
-class NobodyKnows(ShelfLibrary):
+class NobodyKnows(InMemoryLibrary):
     """Routes every question nowhere, as a threshold does."""
 
     async def route(self, query: str) -> Sequence[AgentScore]:
@@ -30,10 +30,10 @@ async def test_without_a_model_the_answer_says_that_nothing_was_found() -> None:
 
 
 async def test_with_a_model_it_writes_from_no_evidence() -> None:
-    seen: list[Body] = []
+    observed: list[Body] = []
 
     def reply_without_evidence(body: Body) -> str:
-        seen.append(body)
+        observed.append(body)
         return "I found nothing about that."
 
     library = NobodyKnows()
@@ -46,6 +46,6 @@ async def test_with_a_model_it_writes_from_no_evidence() -> None:
     assert library.queries == []
     assert reply.text.startswith("I found nothing")
     assert (reply.passages, reply.citations) == ((), ())
-    said = str(seen[-1]["messages"])
-    assert "pip install" not in said
-    assert "<passage" not in said
+    text = str(observed[-1]["messages"])
+    assert "pip install" not in text
+    assert "<passage" not in text

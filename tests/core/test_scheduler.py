@@ -56,8 +56,8 @@ SATURDAY = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
     ],
 )
 def test_cron_means_what_it_means_to_cron(cron: str, zone: str, following: str) -> None:
-    found = RefreshSchedule(cron=cron, timezone=zone, jitter=0).next_after(SATURDAY)
-    assert found == datetime.fromisoformat(following).replace(tzinfo=UTC)
+    time = RefreshSchedule(cron=cron, timezone=zone, jitter=0).next_after(SATURDAY)
+    assert time == datetime.fromisoformat(following).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_cron_means_what_it_means_to_cron(cron: str, zone: str, following: str) 
 )
 def test_no_run_is_lost_when_the_clock_is_changed(cron: str, zone: str, first: str, times: list[str]) -> None:
     table = RefreshSchedule(cron=cron, timezone=zone, jitter=0)
-    following, found = datetime.fromisoformat(first).replace(tzinfo=UTC) - timedelta(seconds=1), list[str]()
+    following, results = datetime.fromisoformat(first).replace(tzinfo=UTC) - timedelta(seconds=1), list[str]()
     for _ in times:
         following = table.next_after(following) or pytest.fail("it never comes again")
-        found.append(f"{following:%dT%H:%M}")
-    assert found == times
+        results.append(f"{following:%dT%H:%M}")
+    assert results == times
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", ""])

@@ -17,8 +17,8 @@ LINK = "https://git.example/tern/blob/abc/guide.md"
 def lines(start: int, end: int, name: str = "", **changes: object) -> Passage:
     """Return lines of a document whose every line says its number in words of its own."""
     text = "\n".join(f"line{number} alpha{number} beta{number} gamma{number}" for number in range(start, end + 1))
-    made = replace(passage(name or f"{start}-{end}", text), path="guide.md", start_line=start, end_line=end)
-    return replace(made, **{"url": f"{LINK}#L{start}-L{end}", **changes})  # type: ignore[arg-type]
+    created = replace(passage(name or f"{start}-{end}", text), path="guide.md", start_line=start, end_line=end)
+    return replace(created, **{"url": f"{LINK}#L{start}-L{end}", **changes})  # type: ignore[arg-type]
 
 
 def chosen(*passages: Passage, limit: int = 8, tokens: int = 4000, duplicates: float = 0.85) -> list[Passage]:
@@ -26,7 +26,7 @@ def chosen(*passages: Passage, limit: int = 8, tokens: int = 4000, duplicates: f
 
 
 def ids(passages: object) -> list[str]:
-    return [one.id for one in passages]  # type: ignore[attr-defined]
+    return [item.id for item in passages]  # type: ignore[attr-defined]
 
 
 def test_selection_keeps_order_limit_budget_and_drops_repeated_text() -> None:
@@ -41,7 +41,7 @@ def test_headers_count_and_flat_ones_less() -> None:
     small = [passage(f"name{number}", f"Fact number{number}.") for number in range(20)]
     structured = select(small, limit=20, max_tokens=200, layout="structured")
     flat = select(small, limit=20, max_tokens=200, layout="flat")
-    assert sum(estimate_tokens(one.text) for one in structured) < 60
+    assert sum(estimate_tokens(message.text) for message in structured) < 60
     assert len(structured) < len(flat)
 
 
@@ -114,9 +114,9 @@ def test_blank_lines_between_neighbours_are_kept_and_a_gap_of_text_parts_them() 
 
 
 def test_a_passage_between_two_joins_all_three_at_the_best_place() -> None:
-    found = chosen(passage("first", "Something else entirely."), lines(1, 4), lines(9, 12), lines(5, 8))
-    assert ids(found) == ["first", "1-4"]
-    assert found[1].text == lines(1, 12).text
+    passages = chosen(passage("first", "Something else entirely."), lines(1, 4), lines(9, 12), lines(5, 8))
+    assert ids(passages) == ["first", "1-4"]
+    assert passages[1].text == lines(1, 12).text
 
 
 def test_a_neighbour_takes_no_place_of_its_own() -> None:
@@ -173,7 +173,7 @@ def test_weights_change_the_order_and_the_scores() -> None:
     docs, forum = passage("docs", "a", similarity=0.5), passage("forum", "b", source="forum", similarity=0.6)
     assert apply_source_weights([forum, docs], {}) == [forum, docs]
     weighed = apply_source_weights([forum, docs], {"forum": 0.5, "docs": 3.0})
-    assert [(one.id, one.score) for one in weighed] == [("docs", 1.0), ("forum", 0.3)]
+    assert [(item.id, item.score) for item in weighed] == [("docs", 1.0), ("forum", 0.3)]
 
 
 def test_in_an_order_of_turns_a_weight_moves_a_passage_by_its_place() -> None:

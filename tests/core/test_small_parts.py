@@ -11,7 +11,7 @@ from core.grounding.extractive import extract_answer
 from core.llm.prompts import Prompts
 from core.runtime.tasks import CpuTurnstile, task_group
 from core.runtime.timers import run_periodically
-from tests.core.fixtures import INSTALL, ShelfLibrary, passage
+from tests.core.fixtures import INSTALL, InMemoryLibrary, passage
 
 
 async def test_the_first_failure_of_a_group_leaves_as_itself() -> None:
@@ -75,11 +75,11 @@ async def test_who_is_cancelled_holds_up_no_turn() -> None:
     async with asyncio.timeout(60):
         await waiting[2]
         await turns.yield_turn()
-    assert [one.cancelled() for one in waiting] == [True, True, False]
+    assert [task.cancelled() for task in waiting] == [True, True, False]
 
 
 async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_them() -> None:
-    turns, at_work, most, done = CpuTurnstile(), 0, 0, []
+    turns, at_work, most, result = CpuTurnstile(), 0, 0, []
     may_end = threading.Event()
 
     def work(number: int) -> int:
@@ -88,7 +88,7 @@ async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_th
         most = max(most, at_work)
         assert may_end.wait(60)
         at_work -= 1
-        done.append(number)
+        result.append(number)
         return number
 
     steps = [asyncio.create_task(turns.run_in_thread(work, number)) for number in range(4)]
@@ -101,8 +101,8 @@ async def test_longer_steps_are_done_one_at_a_time_also_when_nobody_waits_for_th
     may_end.set()
     async with asyncio.timeout(60):
         assert (await steps[1], await steps[3]) == (1, 3)
-    assert (done, most) == ([0, 1, 3], 1), "the first one worked on, and the next one waited for it"
-    assert [one.cancelled() for one in steps] == [True, False, True, False]
+    assert (result, most) == ([0, 1, 3], 1), "the first one worked on, and the next one waited for it"
+    assert [step.cancelled() for step in steps] == [True, False, True, False]
 
 
 async def test_a_step_that_fails_says_so_and_holds_up_no_turn() -> None:
@@ -166,7 +166,7 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
         "    session = Session(host)\n    return session",
         kind="python",
     )
-    quoted = await extract_answer("How do I connect to the host?", [code, INSTALL], ShelfLibrary())
+    quoted = await extract_answer("How do I connect to the host?", [code, INSTALL], InMemoryLibrary())
     assert "> `Client`: Connect to the host and return a session that is ready to use. [p1]" in quoted
     assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```\n\n[p1]" in quoted
     assert "pip" not in quoted, "a sentence that fits far less is left out"
@@ -185,34 +185,34 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
 async def test_prose_is_found_behind_headings_in_tables_and_in_other_scripts(
     text: str, question: str, quoted: str
 ) -> None:
-    assert quoted in await extract_answer(question, [passage("page", text)], ShelfLibrary())
+    assert quoted in await extract_answer(question, [passage("page", text)], InMemoryLibrary())
 
 
 async def test_a_short_answer_of_a_faq_is_quoted_whole() -> None:
     entry = passage("faq", "How to plant?\n\nDig a deep hole.", kind="faq")
-    assert await extract_answer("How to plant?", [entry], ShelfLibrary()) == "> Dig a deep hole. [p1]"
+    assert await extract_answer("How to plant?", [entry], InMemoryLibrary()) == "> Dig a deep hole. [p1]"
 
 
 async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
     cited = passage("paper", "The method was proposed by Smith [2] and improved later [p3].")
     assert "by Smith (2) and improved later (p3). [p1]" in await extract_answer(
-        "Who proposed the method?", [cited], ShelfLibrary()
+        "Who proposed the method?", [cited], InMemoryLibrary()
     )
 
 
 async def test_what_a_picture_shows_is_not_quoted() -> None:
-    shown = "The pump. ![How the pump connects to the tank of the house.](pump.svg) It needs a valve for the tank."
-    quoted = await extract_answer("How does the pump connect to the tank?", [passage("page", shown)], ShelfLibrary())
+    text = "The pump. ![How the pump connects to the tank of the house.](pump.svg) It needs a valve for the tank."
+    quoted = await extract_answer("How does the pump connect to the tank?", [passage("page", text)], InMemoryLibrary())
     assert quoted == "> It needs a valve for the tank. [p1]"
 
 
 async def test_imports_are_no_code_worth_quoting() -> None:
     module = passage("module", "import os\nimport sys\nfrom typing import Any\n\nimport re", kind="python")
-    assert await extract_answer("Which imports?", [module], ShelfLibrary()) == ""
+    assert await extract_answer("Which imports?", [module], InMemoryLibrary()) == ""
 
 
 async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
-    class Hanging(ShelfLibrary):
+    class Hanging(InMemoryLibrary):
         async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             await asyncio.sleep(30)
             return []
@@ -222,6 +222,6 @@ async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
 
 
 async def test_nothing_is_quoted_from_nothing() -> None:
-    assert await extract_answer("How?", [], ShelfLibrary()) == ""
+    assert await extract_answer("How?", [], InMemoryLibrary()) == ""
     headings = passage("headings", "# Only\n\n## Headings\n\n|---|---|")
-    assert await extract_answer("Which headings?", [headings], ShelfLibrary()) == ""
+    assert await extract_answer("Which headings?", [headings], InMemoryLibrary()) == ""

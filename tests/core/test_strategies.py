@@ -17,8 +17,8 @@ from core.errors import ServiceError
 from core.settings import Settings
 from core.settings.loader import load_settings
 from core.types import Passage, Question, Reply, Turn
-from tests.core.fixtures import INSTALL, MEMORY, MemorySink, OrderKeeper, ShelfLibrary, parts, passage, settings
-from tests.core.scripted import LIGHT, Body, ScriptedPeer, agent_of, flat, models
+from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
+from tests.core.scripted import LIGHT, Body, ScriptedPeer, flat, get_agent, models
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -49,12 +49,12 @@ async def ask(
     question: Question,
     peer: ScriptedPeer,
     configuration: Settings,
-    library: ShelfLibrary | None = None,
+    library: InMemoryLibrary | None = None,
     reranker: OrderKeeper | None = None,
     **model: object,
 ) -> Reply:
     opened = models(peer, **model)
-    library = library or ShelfLibrary(SHELF)
+    library = library or InMemoryLibrary(SHELF)
     try:
         reply = await answer(question, MemorySink(), parts(library, opened, configuration, reranker))
         assert left_behind() == [], "no task outlives its answer"
@@ -71,7 +71,7 @@ def left_behind() -> list[str]:
 
 
 def names(reply: Reply) -> list[str]:
-    return [one.id for one in reply.passages]
+    return [item.id for item in reply.passages]
 
 
 # The router
@@ -88,7 +88,7 @@ async def test_one_allowed_strategy_is_used_without_asking(peer: ScriptedPeer) -
 )
 async def test_pleasantries_need_no_choice_and_no_search(peer: ScriptedPeer, text: str) -> None:
     peer.replies["talk"] = "You are welcome."
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     reply = await ask(Question(text), peer, allowing("none", "single"), library)
     assert (reply.text, reply.trace.strategy, reply.trace.agents) == ("You are welcome.", "none", ())
     assert peer.agents == ["talk"]
@@ -139,7 +139,7 @@ async def test_a_router_that_hangs_or_fails_means_single(peer: ScriptedPeer, fau
 async def test_single_is_retrieved_while_the_router_thinks(peer: ScriptedPeer) -> None:
     peer.ttft_s = 1.0
     peer.replies["choose"] = "single"
-    library = ShelfLibrary(SHELF, delay_s={"docs": 1.0})
+    library = InMemoryLibrary(SHELF, delay_s={"docs": 1.0})
     reply = await ask(HOW, peer, allowing("single", "planning"), library)
     assert library.queries == [HOW.text]
     # One after the other, choosing, searching and the first token would take 3 s.
@@ -149,7 +149,7 @@ async def test_single_is_retrieved_while_the_router_thinks(peer: ScriptedPeer) -
 async def test_a_search_that_is_not_needed_may_fail(peer: ScriptedPeer) -> None:
     peer.replies |= {"choose": "none", "talk": "Four."}
     peer.ttft_s = 0.1
-    library = ShelfLibrary(SHELF, broken={"docs"})
+    library = InMemoryLibrary(SHELF, broken={"docs"})
     assert (await ask(Question("two plus two"), peer, allowing("none", "single"), library)).text == "Four."
     peer.replies["choose"] = "single"
     with pytest.raises(ServiceError, match="no retrieval agent could search"):
@@ -196,7 +196,7 @@ async def test_without_evidence_and_model_the_reply_says_so(peer: ScriptedPeer) 
 
 
 async def test_simple_is_one_search_with_the_raw_question(peer: ScriptedPeer) -> None:
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     reply = await ask(FOLLOW_UP, peer, allowing("simple"), library, OrderKeeper(30))
     assert (reply.trace.strategy, reply.trace.query, reply.trace.cut) == ("simple", FOLLOW_UP.text, ())
     assert library.queries == [FOLLOW_UP.text]
@@ -208,7 +208,7 @@ async def test_simple_is_one_search_with_the_raw_question(peer: ScriptedPeer) ->
 
 async def test_parallel_costs_one_round(peer: ScriptedPeer) -> None:
     peer.replies["split"] = '{"questions": ["memory module", "vector database", "install with pip"]}'
-    library = ShelfLibrary(SHELF, delay_s={"docs": 1.0})
+    library = InMemoryLibrary(SHELF, delay_s={"docs": 1.0})
     reply = await ask(COMPARE, peer, allowing("parallel"), library)
     assert peer.agents == ["split", "write"]
     assert sorted(library.queries) == sorted([COMPARE.text, "memory module", "vector database", "install with pip"])
@@ -220,7 +220,7 @@ async def test_parallel_costs_one_round(peer: ScriptedPeer) -> None:
 
 async def test_parallel_asks_at_most_so_many(peer: ScriptedPeer) -> None:
     peer.replies["split"] = "\n".join(f"{number}. memory part {number}?" for number in range(1, 9))
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     await ask(COMPARE, peer, allowing("parallel", limits={"sub_questions": 2}), library)
     assert sorted(library.queries) == sorted([COMPARE.text, "memory part 1?", "memory part 2?"])
 
@@ -234,7 +234,7 @@ async def test_parallel_completes_from_the_conversation_in_the_same_call(peer: S
 
 
 async def test_one_broken_part_does_not_take_the_others_down(peer: ScriptedPeer) -> None:
-    class Picky(ShelfLibrary):
+    class Picky(InMemoryLibrary):
         async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> list[Passage]:
             if "broken" in query:
                 raise ServiceError("this query is refused")
@@ -265,7 +265,7 @@ PLANNED = {
 
 async def test_planning_goes_round_until_the_evidence_suffices(peer: ScriptedPeer) -> None:
     peer.replies |= PLANNED
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     reply = await ask(Question("Where does memory keep messages?"), peer, allowing("planning"), library)
     assert peer.agents == ["plan", "filter", "decide", "filter", "decide", "write"]
     assert library.queries == ["Where does memory keep messages?", "memory module", "vector database disk"]
@@ -298,7 +298,7 @@ ENDLESS = {
 )
 async def test_planning_keeps_its_limits(peer: ScriptedPeer, limits: dict[str, int], expected: list[str]) -> None:
     peer.replies |= {**ENDLESS, "plan": '["memory"]'}
-    reply = await ask(COMPARE, peer, allowing("planning", limits=limits), ShelfLibrary(SHELF))
+    reply = await ask(COMPARE, peer, allowing("planning", limits=limits), InMemoryLibrary(SHELF))
     # A round that finds nothing new has nothing to filter.
     assert peer.agents == [*expected, "write"]
     assert len(reply.passages) <= limits.get("documents", 8)
@@ -307,7 +307,7 @@ async def test_planning_keeps_its_limits(peer: ScriptedPeer, limits: dict[str, i
 
 async def test_planning_does_not_search_the_same_twice(peer: ScriptedPeer) -> None:
     peer.replies |= {**ENDLESS, "plan": '["memory"]', "decide": "[search: vector DATABASE memory module compare]"}
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     await ask(COMPARE, peer, allowing("planning", limits={"iterations": 5}), library)
     assert library.queries == [COMPARE.text, "memory"]
 
@@ -345,7 +345,7 @@ async def test_planning_uses_what_it_has_when_its_share_runs_out(peer: ScriptedP
 
 
 async def test_planning_ends_with_its_evidence_when_a_later_search_breaks(peer: ScriptedPeer) -> None:
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
 
     def decide(body: Body) -> str:
         library.broken = {"docs"}
@@ -361,17 +361,17 @@ async def test_planning_ends_with_its_evidence_when_a_later_search_breaks(peer: 
 
 
 def _react(body: Body) -> str:
-    done = sum(message["role"] == "assistant" for message in body["messages"])
+    total = sum(message["role"] == "assistant" for message in body["messages"])
     return [
         "Thought: look it up\n[retrieve_knowledge: memory module]",
         "retrieve_knowledge(vector database)",
         "[answer]",
-    ][done]
+    ][total]
 
 
 async def test_react_goes_round_with_bracket_actions(peer: ScriptedPeer) -> None:
     peer.replies["react"] = _react
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     reply = await ask(COMPARE, peer, allowing("react"), library)
     assert peer.agents == ["react", "react", "react", "write"]
     assert library.queries == ["memory module", "vector database"]
@@ -381,14 +381,14 @@ async def test_react_goes_round_with_bracket_actions(peer: ScriptedPeer) -> None
 
 
 def _call(body: Body) -> str | None:
-    done = sum(message["role"] == "assistant" for message in body["messages"])
-    return ['{"query": "memory module"}', '{"query": "vector database"}', None][done]
+    total = sum(message["role"] == "assistant" for message in body["messages"])
+    return ['{"query": "memory module"}', '{"query": "vector database"}', None][total]
 
 
 async def test_react_uses_tool_calling_where_it_works(peer: ScriptedPeer) -> None:
     peer.tool_calls["react"] = _call
     peer.replies["react"] = "I have all that is needed to answer this question now."
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     await ask(COMPARE, peer, allowing("react"), library, tools=True)
     assert library.queries == ["memory module", "vector database"]
     assert peer.agents == ["react", "react", "react", "write"]
@@ -399,7 +399,7 @@ async def test_react_uses_tool_calling_where_it_works(peer: ScriptedPeer) -> Non
 async def test_react_goes_on_with_brackets_where_tools_are_refused(peer: ScriptedPeer) -> None:
     peer.replies["react"] = _react
     peer.refuses = {"tools"}
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     reply = await ask(COMPARE, peer, allowing("react"), library, tools=True)
     assert library.queries == ["memory module", "vector database"]
     assert sum("tools" in body for body in peer.requests) == 1
@@ -408,7 +408,7 @@ async def test_react_goes_on_with_brackets_where_tools_are_refused(peer: Scripte
 
 async def test_react_searches_at_most_so_often(peer: ScriptedPeer) -> None:
     peer.replies["react"] = lambda body: f"[retrieve_knowledge: memory {len(body['messages'])}]"
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     await ask(COMPARE, peer, allowing("react", limits={"max_retrieval_calls": 3}), library)
     assert len(library.queries) == 3
     assert peer.agents == ["react"] * 3 + ["write"]
@@ -418,7 +418,7 @@ async def test_react_searches_at_most_so_often(peer: ScriptedPeer) -> None:
 async def test_react_that_cannot_be_used_is_one_search(peer: ScriptedPeer, fault: str) -> None:
     if fault != "nonsense":
         setattr(peer, fault, {"react"})
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     budget = {"deadline_s": 20, "step": 0.03}
     reply = await ask(COMPARE, peer, allowing("react", limits={"max_retrieval_calls": 1}, budget=budget), library)
     assert library.queries == [COMPARE.text]
@@ -428,7 +428,7 @@ async def test_react_that_cannot_be_used_is_one_search(peer: ScriptedPeer, fault
 
 async def test_react_that_answers_at_once_is_told_that_nothing_was_searched(peer: ScriptedPeer) -> None:
     peer.replies |= {"react": "[answer]", "talk": "Hello."}
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     assert (await ask(Question("How are things?"), peer, allowing("react"), library)).text == "Hello."
     assert library.queries == []
 
@@ -439,7 +439,7 @@ async def test_react_that_answers_at_once_is_told_that_nothing_was_searched(peer
 async def test_passages_can_be_extracted_without_a_model(peer: ScriptedPeer) -> None:
     long = passage("memory", "The memory module stores messages. " + "Birds fly south in winter. " * 9)
     configuration = settings(agents={"docs": {"sources": ["docs"], "compression": "extract"}})
-    reply = await ask(Question("memory module messages"), peer, configuration, ShelfLibrary([long]))
+    reply = await ask(Question("memory module messages"), peer, configuration, InMemoryLibrary([long]))
     assert peer.agents == ["write"]
     assert len(reply.passages[0].text) < 130
     assert "The memory module stores messages." in reply.passages[0].text
@@ -456,7 +456,7 @@ async def test_passages_can_be_digested_by_the_model(peer: ScriptedPeer, fault: 
     )
     reply = await ask(COMPARE, peer, configuration)
     assert peer.agents[0] == "compress"
-    digests = [one.text for one in reply.passages if one.text.startswith("Digest")]
+    digests = [message.text for message in reply.passages if message.text.startswith("Digest")]
     assert len(digests) == (0 if fault else 1)
     assert len(reply.passages) == 2
     assert reply.trace.cut == (("compress",) if fault else ())
@@ -467,7 +467,9 @@ async def test_passages_can_be_digested_by_the_model(peer: ScriptedPeer, fault: 
 
 async def test_everything_hangs_and_the_first_token_comes_inside_the_budget(peer: ScriptedPeer) -> None:
     peer.hanging = set(LIGHT)
-    library = ShelfLibrary([*SHELF, passage("slow", "memory", source="slow")], delay_s={"slow": 60}, route_delay_s=60)
+    library = InMemoryLibrary(
+        [*SHELF, passage("slow", "memory", source="slow")], delay_s={"slow": 60}, route_delay_s=60
+    )
     configuration = allowing(
         "none",
         "single",
@@ -505,19 +507,19 @@ async def test_every_prompt_holds_the_date_and_fences_what_is_data(peer: Scripte
     )
     for body in peer.requests:
         system = body["messages"][0]["content"]
-        if agent_of(body) not in ("look_back", "repair"):
-            assert today.strftime("%Y-%m-%d") in system, agent_of(body)
+        if get_agent(body) not in ("look_back", "repair"):
+            assert today.strftime("%Y-%m-%d") in system, get_agent(body)
             assert today.strftime("%Z") in system
         assert "{{" not in system
-        assert MEMORY.text not in unfenced(body), agent_of(body)
+        assert MEMORY.text not in unfenced(body), get_agent(body)
 
 
 def unfenced(body: Body) -> str:
     """Return a request without what stands inside its fences: all that a model may take for instructions."""
-    said = "\n".join(message["content"] for message in body["messages"] if message["role"] != "assistant")
+    text = "\n".join(message["content"] for message in body["messages"] if message["role"] != "assistant")
     for tag in ("passage", "evidence", "searches", "conversation", "analysis", "question", "said"):
-        said = re.sub(rf"<{tag}\b[^>]*>.*?</{tag}>", "", said, flags=re.DOTALL)
-    return said
+        text = re.sub(rf"<{tag}\b[^>]*>.*?</{tag}>", "", text, flags=re.DOTALL)
+    return text
 
 
 INJECTIONS = [
@@ -549,12 +551,12 @@ async def test_an_injection_changes_no_action(peer: ScriptedPeer, strategy: str,
         "compress": gullible("p1: memory"),
     }
     nasty = passage("memory", f"The memory module. {injection}")
-    library = ShelfLibrary([nasty, VECTOR])
+    library = InMemoryLibrary([nasty, VECTOR])
     question = Question(f"memory module? {injection}", (Turn("user", f"memory {injection}"), Turn("assistant", "Yes.")))
     agents = {"docs": {"sources": ["docs"], "compression": "model"}}
     reply = await ask(question, peer, allowing(strategy, agents=agents), library)
     for body in peer.requests:
-        assert "OBEY" not in unfenced(body), agent_of(body)
+        assert "OBEY" not in unfenced(body), get_agent(body)
     assert set(library.queries) <= {
         reply.trace.query,
         question.text,
@@ -565,7 +567,7 @@ async def test_an_injection_changes_no_action(peer: ScriptedPeer, strategy: str,
     assert reply.trace.strategy == strategy
 
 
-def rewritten(library: ShelfLibrary) -> list[str]:
+def rewritten(library: InMemoryLibrary) -> list[str]:
     """Return the queries that begin with the question itself: its rule-based or model rewrite."""
     return [query for query in library.queries if query.startswith(("memory module?", "I do not know"))]
 
@@ -579,7 +581,7 @@ async def test_a_preset_answers_from_end_to_end(peer: ScriptedPeer, name: str) -
     configuration = load_settings([ROOT / f"config/presets/{name}.yaml"], (), {})
     assert configuration.models.main is not None
     assert configuration.models.main.base_url.startswith("http://localhost:")
-    library = ShelfLibrary(SHELF)
+    library = InMemoryLibrary(SHELF)
     reply = await ask(COMPARE, peer, configuration, library)
     expected = {"three-agents": "planning", "srsa": "planning"}
     assert reply.trace.strategy == expected.get(name, name)

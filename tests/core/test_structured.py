@@ -71,10 +71,10 @@ def outcome(shape: str, reply: str) -> Any:
 
 def test_there_are_enough_malformed_replies() -> None:
     assert len(REPLIES) >= 150
-    assert len({(one["shape"], one["reply"]) for one in REPLIES}) == len(REPLIES)
+    assert len({(reply["shape"], reply["reply"]) for reply in REPLIES}) == len(REPLIES)
 
 
-@pytest.mark.parametrize("one", REPLIES, ids=lambda one: f"{one['shape']}: {one['kind']}")
+@pytest.mark.parametrize("one", REPLIES, ids=lambda entry: f"{entry['shape']}: {entry['kind']}")
 def test_a_malformed_reply_leads_to_a_sane_action(one: dict[str, Any]) -> None:
     assert outcome(one["shape"], one["reply"]) == one["expected"]
 

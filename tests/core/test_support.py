@@ -29,14 +29,14 @@ from core.types import Passage, Question, Reply
 from knowledge.chunking import chunk
 from knowledge.embedding import LocalEmbedder
 from knowledge.ports import Document
-from tests.core.fixtures import INSTALL, MEMORY, MemorySink, ShelfLibrary, parts, passage, settings
+from tests.core.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer, models
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data" / "citations.jsonl"
 
 
-class Vectors(ShelfLibrary):
+class Vectors(InMemoryLibrary):
     """A library whose similarity is that of the built-in model."""
 
     def __init__(self, embedder: LocalEmbedder) -> None:
@@ -224,15 +224,15 @@ async def test_the_labelled_set_keeps_its_figures(
     assert checked.recall.value >= 0.97
     assert measured.removals.precision.value >= 0.97, "a wrong removal is worse than a miss"
     assert measured.removals.recall.value >= recall
-    found = measured.look_back["words"]
-    assert found.precision.value is not None
-    assert found.precision.value >= 0.8
-    assert found.f1.value is not None
-    assert found.f1.value >= looked_back
+    scores = measured.look_back["words"]
+    assert scores.precision.value is not None
+    assert scores.precision.value >= 0.8
+    assert scores.f1.value is not None
+    assert scores.f1.value >= looked_back
 
 
 async def test_without_vectors_nothing_true_is_lost(cases: list[CitationCase]) -> None:
-    measured = await evaluate_citations(cases, parts(ShelfLibrary()))
+    measured = await evaluate_citations(cases, parts(InMemoryLibrary()))
     assert measured.removals.counts.false_positives == 0
     assert measured.citations["checked"].counts.false_negatives == 0
 
@@ -242,15 +242,17 @@ async def test_what_is_quoted_word_for_word_is_never_refused() -> None:
     quoted = 0
     for page in sorted((ROOT / "docs").glob("*.md")):
         pieces = chunk(Document(page.name, page.read_text("utf-8"), "markdown", "", ""))
-        shelf = [Passage(str(at), "docs", page.name, one.title, one.text) for at, one in enumerate(pieces)]
-        for at, one in enumerate(shelf):
+        shelf = [Passage(str(at), "docs", page.name, piece.title, piece.text) for at, piece in enumerate(pieces)]
+        for at, message in enumerate(shelf):
             near = shelf[max(0, at - 2) : at + 3]
-            paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n|\n\s*(?=[-|#]|\d+\.)", one.text)]
-            said = [sentence for part in paragraphs for sentence in split_sentences(part) if "[" not in sentence]
-            text = "\n\n".join(f"{sentence.rstrip('.')} [{passage_ref(near.index(one))}]." for sentence in said[:5])
+            paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n|\n\s*(?=[-|#]|\d+\.)", message.text)]
+            sentences = [sentence for part in paragraphs for sentence in split_sentences(part) if "[" not in sentence]
+            text = "\n\n".join(
+                f"{sentence.rstrip('.')} [{passage_ref(near.index(message))}]." for sentence in sentences[:5]
+            )
             check = await find_unsupported(text, near, None)
             assert check.rejections == frozenset(), (page.name, text)
-            quoted += len(said[:5])
+            quoted += len(sentences[:5])
     assert quoted > 200
 
 
@@ -263,7 +265,9 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
         yield running
 
 
-async def ask(peer: ScriptedPeer, library: ShelfLibrary | None = None, configuration: Settings | None = None) -> Reply:
+async def ask(
+    peer: ScriptedPeer, library: InMemoryLibrary | None = None, configuration: Settings | None = None
+) -> Reply:
     model = models(peer)
     try:
         question = Question("How do I install the package with pip in a virtual environment for memory?")
@@ -276,7 +280,7 @@ async def test_an_unsupported_sentence_loses_its_citation_and_numbers_close_up(p
     peer.replies["write"] = "Install the package with pip 77 [p1]. Long-term memory needs a vector database [p2]."
     reply = await ask(peer)
     assert reply.text == "Install the package with pip 77. Long-term memory needs a vector database [1]."
-    assert [one.passage_id for one in reply.citations] == [reply.passages[1].id]
+    assert [citation.passage_id for citation in reply.citations] == [reply.passages[1].id]
     assert reply.trace.dropped_citations == 1
     assert "look_back" not in peer.agents
 
@@ -287,15 +291,15 @@ async def test_the_model_reads_the_best_at_both_ends_and_ids_follow_what_it_read
         for rank in range(4)
     ]
     peer.replies["write"] = "All of it is about pip install package [p4]."
-    reply = await ask(peer, ShelfLibrary(shelf))
-    assert [one.id for one in reply.passages] == ["pip0", "pip2", "pip3", "pip1"]
-    assert [one.passage_id for one in reply.citations] == ["pip1"]
+    reply = await ask(peer, InMemoryLibrary(shelf))
+    assert [item.id for item in reply.passages] == ["pip0", "pip2", "pip3", "pip1"]
+    assert [citation.passage_id for citation in reply.citations] == ["pip1"]
     sent = peer.sent("write")[0]["messages"][-1]["content"]
     assert [sent.index(f"fact{rank}") for rank in (0, 2, 3, 1)] == sorted(
         sent.index(f"fact{rank}") for rank in range(4)
     )
-    ranked = await ask(peer, ShelfLibrary(shelf), settings(evidence={"order": "ranked"}))
-    assert [one.id for one in ranked.passages] == ["pip0", "pip1", "pip2", "pip3"]
+    ranked = await ask(peer, InMemoryLibrary(shelf), settings(evidence={"order": "ranked"}))
+    assert [item.id for item in ranked.passages] == ["pip0", "pip1", "pip2", "pip3"]
 
 
 async def test_a_weight_brings_a_source_forward(peer: ScriptedPeer) -> None:
@@ -304,8 +308,8 @@ async def test_a_weight_brings_a_source_forward(peer: ScriptedPeer) -> None:
         sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "forum")},
         evidence={"weights": {"forum": 9.0}},
     )
-    reply = await ask(peer, ShelfLibrary(shelf), configuration)
-    assert [one.id for one in reply.passages] == ["forum", "docs"]
+    reply = await ask(peer, InMemoryLibrary(shelf), configuration)
+    assert [item.id for item in reply.passages] == ["forum", "docs"]
 
 
 async def test_switched_off_everything_stays(peer: ScriptedPeer) -> None:
@@ -317,12 +321,12 @@ async def test_switched_off_everything_stays(peer: ScriptedPeer) -> None:
 async def test_when_all_citations_are_gone_they_are_looked_back_for(peer: ScriptedPeer) -> None:
     peer.replies["write"] = "Matrix [7] aside, it costs 99 coins [p1]. Long-term memory needs a vector database."
     peer.replies["look_back"] = "1: p1\n2: p2"
-    reply = await ask(peer, ShelfLibrary([INSTALL, MEMORY]))
+    reply = await ask(peer, InMemoryLibrary([INSTALL, MEMORY]))
     # The model's second try, 99 coins, is refused like its first.
-    assert [one.id for one in reply.passages] == ["install", "memory"]
+    assert [item.id for item in reply.passages] == ["install", "memory"]
     assert "look_back" in peer.agents
     assert reply.text == "Matrix [7] aside, it costs 99 coins. Long-term memory needs a vector database [1]."
-    assert [one.passage_id for one in reply.citations] == ["memory"]
+    assert [citation.passage_id for citation in reply.citations] == ["memory"]
 
 
 async def test_meaning_decides_what_words_leave_open(vectors: Vectors) -> None:
@@ -333,7 +337,7 @@ async def test_meaning_decides_what_words_leave_open(vectors: Vectors) -> None:
 
 
 async def test_out_of_time_citations_are_kept() -> None:
-    class Slow(ShelfLibrary):
+    class Slow(InMemoryLibrary):
         async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             await asyncio.sleep(30)
             return []
@@ -349,7 +353,7 @@ def test_refused_marks_leave_no_gap() -> None:
     assert [mark.positions for mark in find_markers(text)] == [(0, 1), (1,)]
     cited = resolve_markers(text, [INSTALL, MEMORY], {(0, 0), (1, 1)})
     assert (cited.text, cited.dropped_count) == ("A [1] and B.", 2)
-    assert [one.passage_id for one in cited.citations] == ["memory"]
+    assert [citation.passage_id for citation in cited.citations] == ["memory"]
 
 
 def test_looking_back_by_words_refuses_other_numbers() -> None:

@@ -101,7 +101,7 @@ async def test_days_and_agents_are_summed(ledger: UsageRepository) -> None:
         AgentUsage("main", 4, TokenUsage(350, 60)),
         AgentUsage("rewrite", 3, TokenUsage(30, 3, 0.75)),
     ]
-    assert [one.day for one in await ledger.get_daily_usage(DAY + timedelta(days=1))] == ["2026-03-05"]
+    assert [daily_usage.day for daily_usage in await ledger.get_daily_usage(DAY + timedelta(days=1))] == ["2026-03-05"]
     assert await ledger.get_agent_usage(DAY + timedelta(days=2)) == []
 
 
@@ -136,9 +136,9 @@ async def test_an_answer_is_written_down_once_with_what_its_trace_says(
     (day,) = await ledger.get_daily_usage(today())
     assert (day.answers, day.failed) == (1, 0)
     assert day.usage.total_tokens == sum(reply.trace.tokens.values()) > 0
-    assert {one.agent: one.usage for one in await ledger.get_agent_usage(today())} == group_by_agent(
-        reply.trace.tokens, reply.trace.cost
-    )
+    assert {
+        agent_usage.agent: agent_usage.usage for agent_usage in await ledger.get_agent_usage(today())
+    } == group_by_agent(reply.trace.tokens, reply.trace.cost)
     with sqlite3.connect(tmp_path / "journal.db") as connection:
         row = connection.execute("SELECT platform, chat, author_id, question_id, outcome FROM answers").fetchall()
     connection.close()
@@ -200,11 +200,11 @@ async def test_at_a_limit_the_asker_is_told(
     await ledger.record(HOW, "answered", consumed(99, 1.4), today())
     await ledger.record(HOW, "answered", consumed(1000, 1000.0), today() - timedelta(days=1))
     await ledger.record(HOW, "answered", consumed(1, 0.1), today())
-    with pytest.raises(UsageError) as fault:
+    with pytest.raises(UsageError) as error_info:
         await line.answer(refused, MemorySink())
-    assert says in str(fault.value)
+    assert says in str(error_info.value)
     midnight = today() + timedelta(days=1)
-    assert f"ask again after midnight ({midnight} 00:00" in str(fault.value)
+    assert f"ask again after midnight ({midnight} 00:00" in str(error_info.value)
     assert peer.requests == []
     if allowed:
         assert (await line.answer(allowed, MemorySink())).citations
@@ -222,12 +222,12 @@ async def test_at_a_limit_the_asker_is_told_in_their_language(
     limits: dict[str, float], says: str, database: Database, ledger: UsageRepository, model: RoleChatModel
 ) -> None:
     await ledger.record(HOW, "answered", consumed(100, 1.5), today())
-    with pytest.raises(UsageError) as fault:
+    with pytest.raises(UsageError) as error_info:
         await answering(database, model, limits=limits).answer(replace(HOW, text="如何安装这个软件包？"), MemorySink())
-    said = str(fault.value)
-    assert said.startswith(says)
-    assert f"请在午夜（{today() + timedelta(days=1)} 00:00" in said
-    assert said.endswith("分钟。")
+    text = str(error_info.value)
+    assert text.startswith(says)
+    assert f"请在午夜（{today() + timedelta(days=1)} 00:00" in text
+    assert text.endswith("分钟。")
 
 
 async def test_the_terminal_has_neither_chat_nor_name(
@@ -248,24 +248,24 @@ async def test_a_limit_is_logged_once_a_day(
         for person in ("42", "43", "42", "42"):
             with pytest.raises(UsageError):
                 await line.answer(replace(HOW, author_id=person), MemorySink())
-    assert sum("limit.reached" in said for said in caplog.messages) == 2
+    assert sum("limit.reached" in message for message in caplog.messages) == 2
 
 
 async def test_many_at_once_do_not_go_far_beyond_a_limit(
     database: Database, ledger: UsageRepository, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
     await answering(database, model).answer(HOW, MemorySink())
-    one = (await ledger.get_daily_usage(today()))[0].usage.total_tokens
+    total_tokens = (await ledger.get_daily_usage(today()))[0].usage.total_tokens
     # All twelve ask while the first are in the making.
     peer.ttft_s = 1.5
-    line = answering(database, model, limits={"daily_tokens": 4 * one})
+    line = answering(database, model, limits={"daily_tokens": 4 * total_tokens})
     outcomes = await asyncio.gather(
         *(line.answer(replace(HOW, id=str(number)), MemorySink()) for number in range(12)), return_exceptions=True
     )
-    refused = [one for one in outcomes if isinstance(one, UsageError)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, UsageError)]
     assert len(refused) == 12 - 3
-    assert all("taken by answers in the making" in str(one) for one in refused)
-    assert (await ledger.get_daily_usage(today()))[0].usage.total_tokens == 4 * one
+    assert all("taken by answers in the making" in str(usage_error) for usage_error in refused)
+    assert (await ledger.get_daily_usage(today()))[0].usage.total_tokens == 4 * total_tokens
     with pytest.raises(UsageError, match="is used up"):
         await line.answer(HOW, MemorySink())
 
@@ -281,7 +281,7 @@ async def test_an_answer_made_while_another_reads_the_ledger_is_counted(ledger: 
 
     for crowd in range(5):
         outcomes = await asyncio.gather(*(ask(60 * crowd + number) for number in range(60)), return_exceptions=True)
-        assert all(one is None or isinstance(one, UsageError) for one in outcomes)
+        assert all(outcome is None or isinstance(outcome, UsageError) for outcome in outcomes)
     (day,) = await ledger.get_daily_usage(today())
     assert day.usage.total_tokens == 1000
 
@@ -296,7 +296,7 @@ async def test_the_first_answers_of_all_are_bounded_too(
     priced = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "price_completion": 1.0}
     line = answering(database, model, limits=limits, models={"main": priced})
     outcomes = await asyncio.gather(*(line.answer(HOW, MemorySink()) for _ in range(9)), return_exceptions=True)
-    assert sum(isinstance(one, Reply) for one in outcomes) == 2
+    assert sum(isinstance(outcome, Reply) for outcome in outcomes) == 2
 
 
 async def test_what_several_calls_of_an_agent_consumed_is_added_up(model: RoleChatModel) -> None:
@@ -332,7 +332,7 @@ async def test_a_ledger_that_refuses_does_not_take_the_answer_back(
         connection.execute("DROP TABLE spending")
     connection.close()
     assert (await line.answer(HOW, MemorySink())).citations
-    assert any("usage.not_recorded" in said for said in caplog.messages)
+    assert any("usage.not_recorded" in message for message in caplog.messages)
 
 
 async def test_who_used_what_is_forgotten_and_the_sums_stay(ledger: UsageRepository, tmp_path: Path) -> None:
@@ -340,7 +340,9 @@ async def test_who_used_what_is_forgotten_and_the_sums_stay(ledger: UsageReposit
     await ledger.record(HOW, "answered", consumed(10), today() - timedelta(days=1))
     assert await ledger.anonymize(today(), 3) == 1
     assert await ledger.anonymize(today(), 3) == 0
-    assert [one.usage.total_tokens for one in await ledger.get_daily_usage(today() - timedelta(days=9))] == [10, 100]
+    assert [
+        daily_usage.usage.total_tokens for daily_usage in await ledger.get_daily_usage(today() - timedelta(days=9))
+    ] == [10, 100]
     with sqlite3.connect(tmp_path / "journal.db") as connection:
         rows = connection.execute("SELECT chat, author_id, question_id FROM answers ORDER BY number").fetchall()
     connection.close()
@@ -357,13 +359,13 @@ async def test_the_command_shows_days_and_agents(tmp_path: Path) -> None:
     await UsageRepository(database).record(HOW, "answered", {"main": TokenUsage(1200, 34, 0.5)}, today())
     await UsageRepository(database).record(HOW, "answered", {"main": TokenUsage(1, 1)}, today() - timedelta(days=7))
     await database.close()
-    shown = (await ask(deployment.call, "usage")).stdout
-    assert f"{today()}" in shown
-    assert "1,234" in shown
-    assert "0.5000" in shown
-    found = json.loads((await ask(deployment.call, "usage", "--json")).stdout)
+    output = (await ask(deployment.call, "usage")).stdout
+    assert f"{today()}" in output
+    assert "1,234" in output
+    assert "0.5000" in output
+    data = json.loads((await ask(deployment.call, "usage", "--json")).stdout)
     amount = {"prompt": 1200, "completion": 34, "cost": 0.5}
-    assert found == {
+    assert data == {
         "days": [{"day": f"{today()}", "answers": 1, "cached": 0, "failed": 0, **amount}],
         "agents": [{"agent": "main", "answers": 1, **amount}],
     }

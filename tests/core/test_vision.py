@@ -70,9 +70,9 @@ async def test_what_a_picture_shows_is_searched_for_and_answered(peer: ScriptedP
     assert "ModuleNotFoundError" in reply.trace.query
     (looked,) = peer.sent("see")
     assert looked["model"] == "eyes"
-    words, shown = looked["messages"][-1]["content"]
+    words, output = looked["messages"][-1]["content"]
     assert "What do I do about this?" in words["text"]
-    assert shown["image_url"]["url"].startswith("data:image/png;base64,")
+    assert output["image_url"]["url"].startswith("data:image/png;base64,")
     assert f"> {SEEN}" in peer.sent("write")[-1]["messages"][-1]["content"]
     assert reply.trace.timings_ms["vision"] > 0
     assert reply.trace.tokens["vision.prompt"] > 0

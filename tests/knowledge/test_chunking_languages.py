@@ -94,7 +94,7 @@ def test_passages_are_whole_lines_of_a_bounded_size_with_the_names_of_definition
     titles = " ".join(piece.title for piece in chunks)
     assert all(name in titles for name in names), titles
     covered = {number for piece in chunks for number in range(piece.start_line, piece.end_line + 1)}
-    assert all(number in covered for number, one in enumerate(source, 1) if one.strip())
+    assert all(number in covered for number, name in enumerate(source, 1) if name.strip())
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -107,7 +107,7 @@ def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
     body = "\n".join(lines)
     size = int(estimate_tokens(body) * 1.3)
     chunks = chunk(Document(path, frame.format(body=body), kind), size)
-    assert sum(body in one.text for one in chunks) == len(names)
+    assert sum(body in message.text for message in chunks) == len(names)
 
 
 @pytest.mark.serial
@@ -135,6 +135,6 @@ def test_nothing_is_lost_of_code_that_is_broken(kind: str) -> None:
     lines = frame.format(body="\n".join(line.format(n=n) for n in range(40))).split("\n")
     for _ in range(5):
         luck.shuffle(lines)
-        found = chunk(Document("a", "\n".join(lines), kind))
-        covered = {number for piece in found for number in range(piece.start_line, piece.end_line + 1)}
-        assert all(number in covered for number, one in enumerate(lines, 1) if one.strip())
+        chunks = chunk(Document("a", "\n".join(lines), kind))
+        covered = {number for piece in chunks for number in range(piece.start_line, piece.end_line + 1)}
+        assert all(number in covered for number, text in enumerate(lines, 1) if text.strip())

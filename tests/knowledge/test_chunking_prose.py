@@ -71,8 +71,8 @@ def test_documents_without_a_single_top_heading_are_named_after_the_file_or_titl
 
 def test_small_siblings_are_joined_under_both_names() -> None:
     text = "# Log\n" + WORDS * 4 + "\n## Added\n- a\n## Fixed\n- b\n\n# Other\n" + WORDS
-    found = list(dict.fromkeys(titles(markdown(text))))
-    assert found == ["guide.md > Log", "guide.md > Log > Added / Fixed", "guide.md > Other"]
+    results = list(dict.fromkeys(titles(markdown(text))))
+    assert results == ["guide.md > Log", "guide.md > Log > Added / Fixed", "guide.md > Other"]
 
 
 def test_a_heading_without_a_body_opens_its_first_subsection() -> None:

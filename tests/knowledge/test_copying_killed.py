@@ -22,7 +22,16 @@ from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores.copying import copy_source
-from tests.contracts.test_store import DIMENSION, Place, forget, open_at, opened, random_rows, unit, weaviate_settings
+from tests.contracts.test_store import (
+    DIMENSION,
+    StoreLocation,
+    forget,
+    open_at,
+    opened,
+    random_rows,
+    unit,
+    weaviate_settings,
+)
 from tests.deployment import ROOT, Deployment
 
 BATCH, DOCUMENTS, EACH = 60, 60, 10
@@ -66,15 +75,15 @@ async def _announced(what: str) -> None:
 
 
 async def _copy(origin: str, target: str) -> None:
-    one, other = await open_at(Place.parse(origin)), await open_at(Place.parse(target))
-    await copy_source(one, Announced(other), "docs", DIMENSION, batch_passages=BATCH)
-    await one.close()
+    at, other = await open_at(StoreLocation.parse(origin)), await open_at(StoreLocation.parse(target))
+    await copy_source(at, Announced(other), "docs", DIMENSION, batch_passages=BATCH)
+    await at.close()
     await other.close()
 
 
-async def _copied_until(origin: Place, target: Place, moment: tuple[str, int, float]) -> bool:
+async def _copied_until(origin: StoreLocation, target: StoreLocation, moment: tuple[str, int, float]) -> bool:
     """Copy in a process that is killed then; return whether it was still at work."""
-    told, times, delay = moment
+    output, times, delay = moment
     command = (sys.executable, "-m", "tests.knowledge.test_copying_killed", origin.text(), target.text())
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=pipe, stdout=pipe)
@@ -82,7 +91,7 @@ async def _copied_until(origin: Place, target: Place, moment: tuple[str, int, fl
     assert process.stdout is not None
     try:
         while times and (line := await process.stdout.readline()):
-            times -= line.decode().strip() == told
+            times -= line.decode().strip() == output
             process.stdin.write(b"\n")
         await asyncio.sleep(delay)
     finally:
@@ -94,11 +103,11 @@ async def _copied_until(origin: Place, target: Place, moment: tuple[str, int, fl
     return process.returncode == -signal.SIGKILL
 
 
-async def _filled(place: Place) -> Mapping[str, StoredDocument]:
+async def _filled(place: StoreLocation) -> Mapping[str, StoredDocument]:
     """Fill the origin; return what it holds."""
     async with opened(place) as origin:
         rows = random_rows(DOCUMENTS * EACH, per_document=EACH)
-        await origin.replace("docs", {one.passage.path for one in rows}, rows, {"empty.md": "e"})
+        await origin.replace("docs", {row.passage.path for row in rows}, rows, {"empty.md": "e"})
         await origin.optimize()
         return await origin.manifest("docs")
 
@@ -106,12 +115,12 @@ async def _filled(place: Place) -> Mapping[str, StoredDocument]:
 async def _outdated(target: Store) -> Mapping[str, StoredDocument]:
     """Give the target older editions of some documents and one that is gone meanwhile; return what it holds."""
     rows = [
-        PassageRow(one.passage, "old", one.tokens, one.vector)
-        for one in random_rows(DOCUMENTS * 2, seed=7, per_document=EACH // 2)
-        if int(one.passage.path.removeprefix("p").removesuffix(".md")) < DOCUMENTS // 4
+        PassageRow(random_row.passage, "old", random_row.tokens, random_row.vector)
+        for random_row in random_rows(DOCUMENTS * 2, seed=7, per_document=EACH // 2)
+        if int(random_row.passage.path.removeprefix("p").removesuffix(".md")) < DOCUMENTS // 4
     ]
     gone = [PassageRow(_of("gone.md", number), "old", "word1", unit(number)) for number in range(3)]
-    await target.replace("docs", {one.passage.path for one in (*rows, *gone)}, [*rows, *gone])
+    await target.replace("docs", {row.passage.path for row in (*rows, *gone)}, [*rows, *gone])
     return await target.manifest("docs")
 
 
@@ -121,20 +130,20 @@ def _of(path: str, number: int) -> Passage:
 
 async def _found(store: Store) -> dict[str, tuple[str, float, float]]:
     passages = await store.search(WORDS, unit(4), ["docs"], 1000)
-    return {one.id: (one.text, one.similarity, one.lexical) for one in passages}
+    return {passage.id: (passage.text, passage.similarity, passage.lexical) for passage in passages}
 
 
 async def _honest(target: Store, before: Mapping[str, StoredDocument], wanted: Mapping[str, StoredDocument]) -> None:
     """Check that every document in the target is its old or its new edition, and as long as the target says."""
-    held = await target.manifest("docs")
-    for path, one in held.items():
-        assert one in (before.get(path), wanted.get(path)), path
-    counted = Counter(one.path for one in await target.search(WORDS, unit(4), ["docs"], 1000))
-    assert counted == Counter({path: one.passage_count for path, one in held.items() if one.passage_count})
+    retained = await target.manifest("docs")
+    for path, stored_document in retained.items():
+        assert stored_document in (before.get(path), wanted.get(path)), path
+    counted = Counter(result.path for result in await target.search(WORDS, unit(4), ["docs"], 1000))
+    assert counted == Counter({path: item.passage_count for path, item in retained.items() if item.passage_count})
 
 
 async def _killed_over_and_over(
-    origin: Place, target: Place, moments: Sequence[tuple[str, int, float]], *, words: float = 1e-4
+    origin: StoreLocation, target: StoreLocation, moments: Sequence[tuple[str, int, float]], *, words: float = 1e-4
 ) -> int:
     """Kill a copy at each moment, the next one going on; then let one end, and check that it is whole.
 
@@ -152,27 +161,27 @@ async def _killed_over_and_over(
             await _honest(store, before, wanted)
         async with opened(origin) as store:
             assert (await store.manifest("docs"), await _found(store)) == (wanted, answers)
-    async with opened(origin) as one, opened(target) as other:
+    async with opened(origin) as item, opened(target) as other:
         there = await other.manifest("docs")
-        done = await copy_source(one, other, "docs", DIMENSION, batch_passages=BATCH)
+        copy_report = await copy_source(item, other, "docs", DIMENSION, batch_passages=BATCH)
         # Whatever a kill left undone was seen to be missing.
-        assert done.copied == sum(there.get(path) != held for path, held in wanted.items())
-        assert done.deleted == len(there.keys() - wanted.keys())
+        assert copy_report.copied == sum(there.get(path) != stored_document for path, stored_document in wanted.items())
+        assert copy_report.deleted == len(there.keys() - wanted.keys())
         await other.optimize()
         assert await other.manifest("docs") == wanted
-        found = await _found(other)
-        assert found.keys() == answers.keys()
+        results = await _found(other)
+        assert results.keys() == answers.keys()
         for name, expected in answers.items():
             text, cosine, lexical = expected
-            assert found[name][0] == text
-            assert found[name][1] == pytest.approx(cosine, rel=1e-4, abs=1e-6), name
-            assert found[name][2] == pytest.approx(lexical, rel=words, abs=1e-6), name
-        assert (await copy_source(one, other, "docs", DIMENSION)).copied == 0
+            assert results[name][0] == text
+            assert results[name][1] == pytest.approx(cosine, rel=1e-4, abs=1e-6), name
+            assert results[name][2] == pytest.approx(lexical, rel=words, abs=1e-6), name
+        assert (await copy_source(item, other, "docs", DIMENSION)).copied == 0
     return killed
 
 
 async def test_files_to_files(tmp_path: Path) -> None:
-    places = Place(tmp_path / "one", {}), Place(tmp_path / "two", {})
+    places = StoreLocation(tmp_path / "one", {}), StoreLocation(tmp_path / "two", {})
     assert await _killed_over_and_over(*places, FILE_MOMENTS) >= 4, MOSTLY
 
 
@@ -184,15 +193,15 @@ async def server() -> AsyncIterator[WeaviateSettings]:
 
 
 async def test_files_to_a_server(tmp_path: Path, server: WeaviateSettings) -> None:
-    target = Place(server, {"lease_duration_s": 0.5})
+    target = StoreLocation(server, {"lease_duration_s": 0.5})
     # After many kills a server's BM25 was seen to be off by 0.2 for a while, probably by what it has deleted.
-    origin = Place(tmp_path / "one", {})
+    origin = StoreLocation(tmp_path / "one", {})
     assert await _killed_over_and_over(origin, target, SERVER_MOMENTS, words=0.5) >= 4, MOSTLY
 
 
 async def test_a_server_to_files(tmp_path: Path, server: WeaviateSettings) -> None:
-    origin = Place(server, {"lease_duration_s": 0.5})
-    target = Place(tmp_path / "two", {})
+    origin = StoreLocation(server, {"lease_duration_s": 0.5})
+    target = StoreLocation(tmp_path / "two", {})
     assert await _killed_over_and_over(origin, target, FILE_MOMENTS[::3]) >= 2, MOSTLY
 
 

@@ -46,11 +46,13 @@ async def library(store: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
 
 
 async def test_meaning_is_embedded_and_words_are_looked_up(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
-    plain = {one.path: one for one in await library.search("docs", QUESTION, 4)}
-    split = {one.path: one for one in await library.search("docs", QUESTION, 4, dense_query=PASSAGE)}
+    plain = {result.path: result for result in await library.search("docs", QUESTION, 4)}
+    split = {result.path: result for result in await library.search("docs", QUESTION, 4, dense_query=PASSAGE)}
     assert embedder.embedded == [QUESTION, PASSAGE]
     assert split["refund.md"].similarity > 0.7 > plain["refund.md"].similarity
-    assert {path: one.lexical for path, one in split.items()} == {path: one.lexical for path, one in plain.items()}
+    assert {path: passage.lexical for path, passage in split.items()} == {
+        path: passage.lexical for path, passage in plain.items()
+    }
     assert split["ledger.md"].lexical > 0 == split["refund.md"].lexical
 
 
@@ -62,13 +64,16 @@ async def test_hyde_changes_the_dense_side_alone(library: KnowledgeLibrary, embe
             configuration, library, make_reranker(configuration.knowledge.search), model, Prompts.read(), REWRITES
         )
         try:
-            found = await search(QUESTION, wired, Budget(configuration.budget))
+            search_result = await search(QUESTION, wired, Budget(configuration.budget))
             before = await search(QUESTION, wired, Budget(configuration.budget), with_rewrites=False)
         finally:
             await model.close()
     assert PASSAGE in embedder.embedded
-    after, plain = ({one.path: one for one in result.passages} for result in (found, before))
-    assert max(after.values(), key=lambda one: one.similarity).path == "refund.md"
-    assert max(plain.values(), key=lambda one: one.similarity).path == "ledger.md"
-    assert max(one.similarity for one in after.values()) <= max(one.similarity for one in plain.values()) + 1e-6
+    after, plain = ({passage.path: passage for passage in result.passages} for result in (search_result, before))
+    assert max(after.values(), key=lambda passage: passage.similarity).path == "refund.md"
+    assert max(plain.values(), key=lambda passage: passage.similarity).path == "ledger.md"
+    assert (
+        max(passage.similarity for passage in after.values())
+        <= max(passage.similarity for passage in plain.values()) + 1e-6
+    )
     assert after["ledger.md"].lexical == plain["ledger.md"].lexical

@@ -115,11 +115,11 @@ class TestCases:
         )
         with pytest.raises(UsageError) as caught:
             read_cases(data, read_retrieval, RETRIEVAL_LINE_FORMAT)
-        told = str(caught.value)
-        assert "line 1: relevant must be a list with at least one document" in told
-        assert "line 2: history[0].role must be user or assistant" in told
-        assert "line 3: history must be a list of objects" in told
-        assert "line 3: question must be" in told
+        message = str(caught.value)
+        assert "line 1: relevant must be a list with at least one document" in message
+        assert "line 2: history[0].role must be user or assistant" in message
+        assert "line 3: history must be a list of objects" in message
+        assert "line 3: question must be" in message
 
     def test_no_agent_is_a_label_too(self, tmp_path: Path) -> None:
         data = write(tmp_path / "a.jsonl", '{"id": "1", "question": "Weather?", "agents": []}')
@@ -147,8 +147,8 @@ class TestCorpora:
         ]
         async with corpus_store(entries, embedder, chunk_tokens=200) as store:
             assert set(await store.manifest("fruit")) == {"one"}
-            found = await store.search("hammer", None, ["corpus", "fruit"], 5)
-            assert [passage.path for passage in found] == ["two"]
+            results = await store.search("hammer", None, ["corpus", "fruit"], 5)
+            assert [passage.path for passage in results] == ["two"]
 
     def test_keep_the_agents_that_they_have_all_sources_of(self) -> None:
         source = {"kind": "files", "path": "/nowhere"}
@@ -183,7 +183,7 @@ class TestRouting:
 
         def accuracy(these: RoutingWeights) -> float:
             chosen = select_agent_columns(scores, these, 1)
-            return float(np.mean([bool(one) and wanted[case, one[0]] for case, one in enumerate(chosen)]))
+            return float(np.mean([bool(item) and wanted[case, item[0]] for case, item in enumerate(chosen)]))
 
         plain = RoutingWeights(np.ones(3), -1.0)
         assert accuracy(plain) < 0.8
@@ -199,7 +199,7 @@ class TestRouting:
         weights = tune_scales_and_threshold(scores, wanted, 2)
         assert 0.15 < weights.threshold < 0.45
         chosen = select_agent_columns(scores, weights, 2)
-        assert all(one == [0] for one in chosen[:100])
+        assert all(item == [0] for item in chosen[:100])
         assert sum(map(bool, chosen[100:])) <= 2
 
     def test_where_nothing_is_to_be_gained_the_scales_stay(self) -> None:
@@ -215,8 +215,8 @@ class TestFits:
         assert sorted(np.concatenate(folds).tolist()) == list(range(23))
         assert {len(fold) for fold in folds} == {4, 5}
 
-        def rated(seen: set[int], fold: object) -> dict[str, np.ndarray]:
-            return {"unseen": np.array([number not in seen for number in fold], float)}  # type: ignore[attr-defined]
+        def rated(observed: set[int], fold: object) -> dict[str, np.ndarray]:
+            return {"unseen": np.array([number not in observed for number in fold], float)}  # type: ignore[attr-defined]
 
         values = cross_validate(23, lambda cases: set(cases.tolist()), rated)
         assert values["unseen"].tolist() == [1] * 23
@@ -238,14 +238,14 @@ class TestMixes:
             unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
             return unit
 
-        told = tuple(
+        message = tuple(
             MixInText(kind, "x", weight) for kind, weight in (("description", 0.5), ("pairs", 0.8), ("pairs", 0.8))
         )
-        weights = np.array([[one.weight] for one in told], np.float32)
+        weights = np.array([[item.weight] for item in message], np.float32)
         indexes = [
-            AgentIndex("both", units(4), units(3) * weights, 0.3, 1.0, told),
+            AgentIndex("both", units(4), units(3) * weights, 0.3, 1.0, message),
             AgentIndex("passages", units(2), units(0), 0.3, 1.0),
-            AgentIndex("told", units(0), units(3) * weights, 0.7, 1.0, told),
+            AgentIndex("told", units(0), units(3) * weights, 0.7, 1.0, message),
         ]
         queries = units(20)
         mix = MixWeights(np.array([0.3, 0.3, 0.7]), np.array([[0.5, 1.0, 0.8], [1.0, 1.0, 1.0], [0.5, 1.0, 0.8]]))
@@ -269,7 +269,7 @@ class TestMixes:
 
         def accuracy(mix: MixWeights, weights: RoutingWeights) -> float:
             chosen = select_agent_columns(cosines.mix_scores(mix), weights, 1)
-            return float(np.mean([bool(one) and wanted[case, one[0]] for case, one in enumerate(chosen)]))
+            return float(np.mean([bool(item) and wanted[case, item[0]] for case, item in enumerate(chosen)]))
 
         assert accuracy(fitted.mix, fitted) > accuracy(configured, RoutingWeights(np.ones(3), -1.0)) + 0.2
 

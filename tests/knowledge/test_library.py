@@ -27,8 +27,8 @@ CHINESE = {"guide.md": "安装 方法：运行安装程序。", "other.md": "关
 def settings(**changes: object) -> Settings:
     source = {"kind": "files", "path": "/nowhere"}
     agents = {"cook": {"sources": ["fruit"]}, "smith": {"sources": ["tools"]}, "chinese": {"sources": ["chinese"]}}
-    given = {"sources": dict.fromkeys(("fruit", "tools", "chinese", "nothing"), source), "agents": agents} | changes
-    return Settings.model_validate(given)
+    values = {"sources": dict.fromkeys(("fruit", "tools", "chinese", "nothing"), source), "agents": agents} | changes
+    return Settings.model_validate(values)
 
 
 @pytest.fixture
@@ -58,9 +58,11 @@ async def test_questions_find_their_agents(library: KnowledgeLibrary) -> None:
 
 
 async def test_the_limit_and_the_threshold_hold(filled: Store, embedder: WordEmbedder) -> None:
-    one = KnowledgeLibrary(settings(knowledge={"routing": {"agents": 1, "threshold": -1}}), filled, embedder)
-    await one.load()
-    assert len(await one.route("pear")) == len(await one.route("安装")) == 1
+    knowledge_library = KnowledgeLibrary(
+        settings(knowledge={"routing": {"agents": 1, "threshold": -1}}), filled, embedder
+    )
+    await knowledge_library.load()
+    assert len(await knowledge_library.route("pear")) == len(await knowledge_library.route("安装")) == 1
     strict = KnowledgeLibrary(settings(knowledge={"routing": {"threshold": 0.99}}), filled, embedder)
     await strict.load()
     assert await strict.route("pear") == []
@@ -80,21 +82,21 @@ async def test_an_agent_without_knowledge_is_asked_only_for_its_mix_in(filled: S
 
 
 async def test_search_finds_in_the_agents_sources_only(library: KnowledgeLibrary) -> None:
-    found = await library.search("cook", "hammer saw tool number 3", 5)
-    assert len(found) == 5
-    assert {passage.source for passage in found} == {"fruit"}
-    assert found[0].path == "fruit3.md"
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert all(0 <= one.score <= 1 for one in found)
-    assert found[0].similarity > 0
-    assert found[0].lexical > 0
+    passages = await library.search("cook", "hammer saw tool number 3", 5)
+    assert len(passages) == 5
+    assert {passage.source for passage in passages} == {"fruit"}
+    assert passages[0].path == "fruit3.md"
+    assert [passage.score for passage in passages] == sorted((passage.score for passage in passages), reverse=True)
+    assert all(0 <= passage.score <= 1 for passage in passages)
+    assert passages[0].similarity > 0
+    assert passages[0].lexical > 0
 
 
 async def test_an_agent_with_several_sources(filled: Store, embedder: WordEmbedder) -> None:
     library = KnowledgeLibrary(settings(agents={"all": {"sources": ["fruit", "tools"]}}), filled, embedder)
     await library.load()
-    found = await library.search("all", "number 3", 2)
-    assert {passage.path for passage in found} == {"fruit3.md", "tool3.md"}
+    passages = await library.search("all", "number 3", 2)
+    assert {passage.path for passage in passages} == {"fruit3.md", "tool3.md"}
 
 
 async def test_an_unknown_agent_is_named_with_the_known_ones(library: KnowledgeLibrary) -> None:
@@ -113,9 +115,9 @@ async def test_a_language_the_embedder_does_not_know_goes_by_words(
     library: KnowledgeLibrary, embedder: WordEmbedder
 ) -> None:
     assert (await names(library, "怎么安装？"))[0] == "chinese"
-    found = await library.search("chinese", "怎么安装？", 5)
-    assert [passage.path for passage in found] == ["guide.md"]
-    assert found[0].similarity == 0
+    passages = await library.search("chinese", "怎么安装？", 5)
+    assert [passage.path for passage in passages] == ["guide.md"]
+    assert passages[0].similarity == 0
     near, far = await library.similarity("安装程序", ["运行安装程序。", "记忆"])
     assert near > 0.9
     assert far == 0
@@ -161,13 +163,13 @@ async def test_a_failed_embedding_leads_to_words_and_is_not_remembered(filled: S
     library = KnowledgeLibrary(settings(), filled, embedder, embedder_cooldown_s=0)
     await library.load()
     embedder.broken, embedder.delay = True, 0.01
-    agents, found = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5))
+    agents, passages = await asyncio.gather(library.route("pear"), library.search("cook", "pear", 5))
     assert agents
-    assert found
-    assert all(one.similarity == 0 for one in found)
+    assert passages
+    assert all(passage.similarity == 0 for passage in passages)
     assert await library.similarity("ripe pear", ["a pear", "a stone"]) == [0.5, 0.0]
     embedder.broken = False
-    assert any(one.similarity for one in await library.search("cook", "pear", 5))
+    assert any(result.similarity for result in await library.search("cook", "pear", 5))
 
 
 async def test_who_comes_after_a_failure_does_not_wait_for_the_embedder_again(
@@ -225,16 +227,16 @@ async def test_new_knowledge_is_seen_after_a_reload(
 
 async def test_questions_are_answered_during_a_reload(library: KnowledgeLibrary) -> None:
     reload = asyncio.create_task(library.reload())
-    asked = 0
+    request_count = 0
     while not reload.done():
         assert (await names(library, "is a pear sweet fruit?"))[0] == "cook"
-        asked += 1
+        request_count += 1
         await asyncio.sleep(0)
     await reload
-    assert asked > 0
+    assert request_count > 0
 
 
-def told(**of_mute: object) -> dict[str, object]:
+def agent_settings(**of_mute: object) -> dict[str, object]:
     return {"cook": {"sources": ["fruit"]}, "mute": {"sources": ["nothing"], **of_mute}}
 
 
@@ -250,16 +252,16 @@ async def test_each_kind_of_mix_in_has_its_weight(filled: Store, embedder: WordE
     texts: dict[str, object] = {"description": "weather reports", "examples": ["rain tomorrow?"], "pairs": [pair]}
     queries = {"description": "weather reports", "examples": "rain tomorrow?", "pairs": "which umbrella?"}
     for kind, query in queries.items():
-        plain = await scores(filled, embedder, query, agents=told(**texts), knowledge=every)
+        plain = await scores(filled, embedder, query, agents=agent_settings(**texts), knowledge=every)
         assert plain["mute"] == pytest.approx(1, abs=1e-5)
         for weight in (0.5, 0.0):
-            weighed = told(**texts, mix_in_weights={kind: weight})
-            found = await scores(filled, embedder, query, agents=weighed, knowledge=every)
-            assert found["mute"] < 0.75, "what is left is another text, or this one for half"
-        only = told(**{kind: texts[kind]}, mix_in_weights={kind: 0})
+            weighed = agent_settings(**texts, mix_in_weights={kind: weight})
+            results = await scores(filled, embedder, query, agents=weighed, knowledge=every)
+            assert results["mute"] < 0.75, "what is left is another text, or this one for half"
+        only = agent_settings(**{kind: texts[kind]}, mix_in_weights={kind: 0})
         assert "mute" not in await scores(filled, embedder, query, agents=only, knowledge=every)
     whole = "which umbrella? the large one"
-    answered = await scores(filled, embedder, whole, agents=told(pairs=[pair]), knowledge=every)
+    answered = await scores(filled, embedder, whole, agents=agent_settings(pairs=[pair]), knowledge=every)
     assert answered["mute"] == pytest.approx(1, abs=1e-5)
 
 
@@ -286,8 +288,8 @@ async def test_scales_are_by_agent_and_by_kind_of_source(filled: Store, embedder
     assert scaled["smith"] == pytest.approx(plain["smith"], rel=1e-4)
     assert scaled["mute"] == pytest.approx(plain["mute"] * 2, rel=1e-4)
     # Each kind has its own centroids now: those of the fruit or those of the tools count half.
-    for one in (await found({"files": 0.5}), await found({"git": 0.5})):
-        assert one["both"] == pytest.approx(max(one["fruiterer"], one["smith"]), rel=1e-4)
+    for entry in (await found({"files": 0.5}), await found({"git": 0.5})):
+        assert entry["both"] == pytest.approx(max(entry["fruiterer"], entry["smith"]), rel=1e-4)
 
 
 class Watched:
@@ -303,10 +305,10 @@ class Watched:
 
     async def vectors(self, source: str) -> object:
         self.read.append(source)
-        found = await self.store.vectors(source)
+        array = await self.store.vectors(source)
         if len(self.read) == 1:
             await self.ready.wait()
-        return found
+        return array
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
@@ -371,7 +373,7 @@ async def test_a_query_without_a_usable_vector_goes_by_words(filled: Store, embe
     library = KnowledgeLibrary(settings(), filled, embedder)
     await library.load()
     embedder.directions["pear"] = np.full(32, np.nan, np.float32)
-    found = await library.search("cook", "pear", 5)
-    assert found
-    assert all(one.similarity == 0 for one in found)
+    passages = await library.search("cook", "pear", 5)
+    assert passages
+    assert all(passage.similarity == 0 for passage in passages)
     assert await names(library, "pear")

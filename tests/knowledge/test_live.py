@@ -56,14 +56,14 @@ def api(web: WebPeer, **more: Any) -> HttpApi:
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_search_service_finds(web: WebPeer, provider: str) -> None:
     source = open_live_source("news", service(web, provider))
-    found = await source.search("rocket release")
+    passages = await source.search("rocket release")
     await source.close()
-    assert [passage.title for passage in found] == ["Rocket 2 released", "Rocket & Docker", "Odd"]
-    assert found[0].text.startswith("Rocket 2 has a new router.")
-    assert found[1].text.startswith("Run Rocket in a container.")
-    assert [passage.url for passage in found] == [HITS[0].url, HITS[1].url, ""]
-    assert {passage.source for passage in found} == {"news"}
-    assert len({passage.id for passage in found}) == 3
+    assert [passage.title for passage in passages] == ["Rocket 2 released", "Rocket & Docker", "Odd"]
+    assert passages[0].text.startswith("Rocket 2 has a new router.")
+    assert passages[1].text.startswith("Run Rocket in a container.")
+    assert [passage.url for passage in passages] == [HITS[0].url, HITS[1].url, ""]
+    assert {passage.source for passage in passages} == {"news"}
+    assert len({passage.id for passage in passages}) == 3
 
 
 # What each service is told of the age of results: never a longer one than was asked for.
@@ -206,10 +206,10 @@ async def test_a_mapping_reads_what_is_deep(web: WebPeer) -> None:
 
 async def test_pages_are_asked_at_once(web: WebPeer) -> None:
     source = api(web, params={"q": "{query}", "format": "json", "pageno": "{page}"}, pages=3, first_page=2)
-    found = await source.search("rocket")
+    passages = await source.search("rocket")
     await source.close()
     assert sorted(request.query["pageno"] for request in web.requests) == ["2", "3", "4"]
-    assert len(found) == 3  # the same results on every page
+    assert len(passages) == 3  # the same results on every page
 
 
 @pytest.mark.parametrize(
@@ -253,10 +253,10 @@ async def test_of_several_sources_those_that_answer_count(web: WebPeer) -> None:
     broken = parsed(kind="http_api", url=web.url("/nowhere"))
     sources = {"news": service(web, "brave"), "broken": broken, "docs": parsed_files()}
     live = LiveSources(sources, no_vectors)
-    found = await live.search(("docs", "news", "broken"), "rocket router")
-    assert {passage.source for passage in found} == {"news"}
-    assert found[0].lexical > found[2].lexical
-    assert found[0].similarity == 0.5
+    passages = await live.search(("docs", "news", "broken"), "rocket router")
+    assert {passage.source for passage in passages} == {"news"}
+    assert passages[0].lexical > passages[2].lexical
+    assert passages[0].similarity == 0.5
     assert await live.search(("docs",), "rocket") == []
     with pytest.raises(SourceError, match="status 404"):
         await live.search(("broken",), "rocket")
@@ -285,12 +285,12 @@ async def test_live_and_stored_passages_are_ranked_together(
     web.hits.append(Hit("Fruit news", "https://news.example.org/fruit", "The pear is this year's best fruit."))
     library = KnowledgeLibrary(deployment(web, all={"sources": ["fruit", "news"]}), filled, embedder)
     await library.load()
-    found = await library.search("all", "is the pear a fruit?", 10)
-    assert {passage.source for passage in found} == {"fruit", "news"}
-    assert {found[0].source, found[1].source} == {"fruit", "news"}
-    assert found[0].score >= found[-1].score
-    assert "pear" in found[0].text
-    assert "pear" in found[1].text
+    passages = await library.search("all", "is the pear a fruit?", 10)
+    assert {passage.source for passage in passages} == {"fruit", "news"}
+    assert {passages[0].source, passages[1].source} == {"fruit", "news"}
+    assert passages[0].score >= passages[-1].score
+    assert "pear" in passages[0].text
+    assert "pear" in passages[1].text
     web.fault = "drop"
     again = await library.search("all", "is the plum a fruit?", 10)
     assert {passage.source for passage in again} == {"fruit"}
@@ -310,8 +310,8 @@ async def test_an_agent_of_live_sources_is_asked_when_nothing_is_said_about_it(
     with pytest.raises(SourceError, match="source news"):
         await library.search("reporter", "a sweet pear", 5)
     await library.close()
-    told = silent | {"reporter": {"sources": ["news"], "description": "weather tomorrow"}}
-    chooses = deployment(web, **told).model_dump() | {"knowledge": {"routing": {"agents": 1}}}
+    data = silent | {"reporter": {"sources": ["news"], "description": "weather tomorrow"}}
+    chooses = deployment(web, **data).model_dump() | {"knowledge": {"routing": {"agents": 1}}}
     library = KnowledgeLibrary(Settings.model_validate(chooses), filled, embedder)
     await library.load()
     assert [agent.name for agent in await library.route("a sweet pear")] == ["cook"]
@@ -365,9 +365,9 @@ async def test_a_key_that_went_away_is_a_failure_of_the_source(
 async def test_the_same_query_at_the_same_time_is_asked_once(web: WebPeer, tmp_path: Path) -> None:
     limited = {"kind": "http_api", "url": web.url("/searxng/search"), "params": {"q": "{query}", "format": "json"}}
     source = open_live_source("api", parsed(**limited, text="content", requests_per_day=2), tmp_path)
-    found = await asyncio.gather(*(source.search("rocket") for _ in range(5)), source.search("other"))
+    passages = await asyncio.gather(*(source.search("rocket") for _ in range(5)), source.search("other"))
     assert len(web.requests) == 2
-    assert all(one == found[0] for one in found[:5])
+    assert all(passage == passages[0] for passage in passages[:5])
     await source.close()
     fresh = api(web, params={"q": "{query}", "format": "json"}, cache_s=0)
     await asyncio.gather(*(fresh.search("rocket") for _ in range(3)))
@@ -379,7 +379,7 @@ async def test_a_failure_is_shared_and_not_kept(web: WebPeer) -> None:
     source = api(web, params={"q": "{query}", "format": "json"})
     web.fault = "html"
     failed = await asyncio.gather(*(source.search("rocket") for _ in range(3)), return_exceptions=True)
-    assert [type(one) for one in failed] == [SourceError] * 3
+    assert [type(item) for item in failed] == [SourceError] * 3
     assert len(web.requests) == 1
     web.fault = ""
     assert await source.search("rocket")
@@ -398,8 +398,8 @@ async def test_who_gives_up_leaves_the_others_their_answer() -> None:
             ended += 1
         return LiveResult([])
 
-    kept = ResultCache(60)
-    first, second = (asyncio.create_task(kept.get_or_fetch("x", ask)) for _ in range(2))
+    result_cache = ResultCache(60)
+    first, second = (asyncio.create_task(result_cache.get_or_fetch("x", ask)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait([first])
@@ -408,12 +408,12 @@ async def test_who_gives_up_leaves_the_others_their_answer() -> None:
     go.set()
     assert await second == []
     go.clear()
-    last = [asyncio.create_task(kept.get_or_fetch("y", ask)) for _ in range(2)]
+    last = [asyncio.create_task(result_cache.get_or_fetch("y", ask)) for _ in range(2)]
     await asyncio.sleep(0)
-    for one in last:
-        one.cancel()
+    for task in last:
+        task.cancel()
     await asyncio.wait(last)
     assert (asked, ended) == (2, 2)  # nobody waited any more: it is gone, too
     go.set()
-    assert await kept.get_or_fetch("y", ask) == []
+    assert await result_cache.get_or_fetch("y", ask) == []
     assert asked == 3

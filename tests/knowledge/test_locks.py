@@ -81,16 +81,16 @@ async def test_the_whole_store_and_a_source_exclude_each_other(tmp_path: Path) -
 
 
 async def test_many_sources_begin_at_once(tmp_path: Path) -> None:
-    held: list[str] = []
+    stored: list[str] = []
 
     async def refresh(name: str) -> None:
         async with source_lock(tmp_path, name):
-            held.append(name)
+            stored.append(name)
             await asyncio.sleep(0.05)
 
     names = [f"source-{number}" for number in range(20)]
     await asyncio.gather(*map(refresh, names))
-    assert sorted(held) == sorted(names)
+    assert sorted(stored) == sorted(names)
 
 
 async def test_writers_take_turns_and_a_killed_process_holds_nothing(tmp_path: Path) -> None:

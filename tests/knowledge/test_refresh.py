@@ -39,35 +39,35 @@ async def test_a_source_that_cannot_even_be_opened_does_not_stop_the_others(
         "branch": GitSource(kind="git", url="https://example.org/x.git", branch="-x"),
         "good": folder(tmp_path / "b", "banana"),
     }
-    done = await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200))
-    assert [report.name for report in done.reports] == ["good"]
-    assert "glob" in done.failures["glob"]
-    assert "'-x'" in done.failures["branch"]
+    refresh_result = await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200))
+    assert [report.name for report in refresh_result.reports] == ["good"]
+    assert "glob" in refresh_result.failures["glob"]
+    assert "'-x'" in refresh_result.failures["branch"]
 
 
 async def test_news_come_with_every_change_and_at_the_end(tmp_path: Path, store: Store, embedder: WordEmbedder) -> None:
     sources = {"fruit": folder(tmp_path / "a", "apple"), "tools": folder(tmp_path / "b", "hammer")}
-    held: list[list[int]] = []
-    told: list[list[str]] = []
+    stored: list[list[int]] = []
+    messages: list[list[str]] = []
 
     async def news(names: Collection[str]) -> None:
-        told.append(list(names))
-        held.append([len(await store.vectors(name)) for name in sources])
+        messages.append(list(names))
+        stored.append([len(await store.vectors(name)) for name in sources])
 
     async def run() -> RefreshResult:
-        held.clear()
-        told.clear()
+        stored.clear()
+        messages.clear()
         return await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200), on_changed=news)
 
     await run()
-    assert [1, 0] in held, "the first source could be asked before the second was read"
-    assert held[-1] == [1, 1]
-    assert set(map(tuple, told)) == {("fruit",), ("tools",)}
+    assert [1, 0] in stored, "the first source could be asked before the second was read"
+    assert stored[-1] == [1, 1]
+    assert set(map(tuple, messages)) == {("fruit",), ("tools",)}
     await run()
-    assert (held, told) == ([[1, 1]], [["fruit", "tools"]]), "another process may have changed both"
+    assert (stored, messages) == ([[1, 1]], [["fruit", "tools"]]), "another process may have changed both"
     (tmp_path / "a" / "new.md").write_text("pear", "utf-8")
     await run()
-    assert (held, told) == ([[2, 1], [2, 1]], [["fruit"], ["tools"]])
+    assert (stored, messages) == ([[2, 1], [2, 1]], [["fruit"], ["tools"]])
 
 
 async def test_questions_find_the_first_batch_of_a_source_that_is_still_read(
@@ -75,18 +75,18 @@ async def test_questions_find_the_first_batch_of_a_source_that_is_still_read(
 ) -> None:
     library = KnowledgeLibrary(settings(), store, embedder)
     await library.load()
-    seen: list[tuple[int, list[str]]] = []
+    observed: list[tuple[int, list[str]]] = []
 
     async def first_batch() -> None:
         await library.reload()
-        seen.append((len(await store.manifest("fruit")), [agent.name for agent in await library.route("apple")]))
+        observed.append((len(await store.manifest("fruit")), [agent.name for agent in await library.route("apple")]))
 
     fruit = DictSource("fruit", {f"{number}.md": f"An apple, number {number}." for number in range(600)})
     for _ in range(2):
         await refresh(fruit, store, embedder, chunk_tokens=200, on_first_batch=first_batch, batch_passages=200)
         fruit.texts["0.md"] += " It is red."
-    assert len(seen) == 1, "once, and only for a source that held nothing"
-    documents, agents = seen[0]
+    assert len(observed) == 1, "once, and only for a source that held nothing"
+    documents, agents = observed[0]
     assert 0 < documents < 600
     assert agents == ["cook"]
 
@@ -113,9 +113,9 @@ async def test_a_source_that_another_process_refreshes_is_left_to_it(
     sources = {"fruit": folder(tmp_path / "a", "apple"), "tools": folder(tmp_path / "b", "hammer")}
     work = RefreshContext(sources, store, embedder, tmp_path, 200, record)
     async with source_lock(tmp_path, "fruit"):
-        done = await refresh_sources(work)
-        assert [report.name for report in done.reports] == ["tools"]
-        assert "another process is refreshing source fruit" in done.failures["fruit"]
+        refresh_result = await refresh_sources(work)
+        assert [report.name for report in refresh_result.reports] == ["tools"]
+        assert "another process is refreshing source fruit" in refresh_result.failures["fruit"]
         assert "fruit" not in await record.get_states(), "that somebody else is at it is no failed try"
         with pytest.raises(StoreLocked, match="source fruit"):
             await refresh_sources(work, ["fruit"])
@@ -186,11 +186,11 @@ async def test_another_link_reaches_documents_that_have_not_changed(
 ) -> None:
     source = folder(tmp_path / "a", "apple", link="https://old.org/{path}")
     for link in ("https://old.org/{path}", "https://new.org/{path}"):
-        given = source.model_copy(update={"link": link})
-        report = await refresh_source(RefreshContext({"fruit": given}, store, embedder, tmp_path, 200), "fruit")
+        files_source = source.model_copy(update={"link": link})
+        report = await refresh_source(RefreshContext({"fruit": files_source}, store, embedder, tmp_path, 200), "fruit")
     assert (report.updated, report.unchanged) == (1, 0)
-    (found,) = await store.search("apple", (await embedder.embed(["apple"]))[0], ["fruit"], 5)
-    assert found.url == "https://new.org/0.md"
+    (result,) = await store.search("apple", (await embedder.embed(["apple"]))[0], ["fruit"], 5)
+    assert result.url == "https://new.org/0.md"
 
 
 async def test_a_source_that_is_no_longer_configured_is_forgotten_by_a_whole_ingest(
@@ -229,7 +229,7 @@ async def test_many_sources_are_refreshed_at_once_into_a_new_store_by_two_proces
 
     reading = asyncio.create_task(read())
     handles = [store, other] * 3
-    done = await asyncio.gather(
+    sync_reports = await asyncio.gather(
         *(
             refresh_source(RefreshContext(sources, handle, embedder, tmp_path, 200), name)
             for name, handle in zip(sources, handles, strict=True)
@@ -238,7 +238,7 @@ async def test_many_sources_are_refreshed_at_once_into_a_new_store_by_two_proces
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
     await other.close()
-    assert [report.added for report in done] == [2] * 6
+    assert [report.added for report in sync_reports] == [2] * 6
     fresh = await open_lance(tmp_path / "passages", "words", 32)
     assert [len(await fresh.vectors(name)) for name in sources] == [2] * 6
     await fresh.close()

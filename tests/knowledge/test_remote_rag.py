@@ -94,24 +94,24 @@ def rag(service: RagPeer, bases: Mapping[str, float] | None = None, **changes: A
 
 
 async def texts(source: RemoteRag, query: str = "how?") -> list[str]:
-    found = [passage.text for passage in await source.search(query)]
+    results = [passage.text for passage in await source.search(query)]
     await source.close()
-    return found
+    return results
 
 
 async def test_all_bases_are_asked_at_once(service: RagPeer) -> None:
     service.together = True
     source = rag(service, use_compression=True)
-    found = await source.search("how?")
+    passages = await source.search("how?")
     await source.close()
-    assert [passage.text for passage in found] == [
+    assert [passage.text for passage in passages] == [
         "It worked for me.",
         "Install with the setup tool.",
         "Start it by hand.",
     ]
-    assert [passage.score for passage in found] == [0.9, 0.8, 0.6]
-    assert {passage.source for passage in found} == {"elsewhere"}
-    assert len({passage.id for passage in found}) == 3
+    assert [passage.score for passage in passages] == [0.9, 0.8, 0.6]
+    assert {passage.source for passage in passages} == {"elsewhere"}
+    assert len({passage.id for passage in passages}) == 3
     assert sorted(service.calls()) == ["forum/retrieve", "manual/retrieve"]
     assert service.bodies[0] == {"query": "how?", "limit": 8, "use_rerank": True, "use_compression": True}
 
@@ -188,14 +188,14 @@ async def test_what_surrounds_a_result_is_read_with_care(service: RagPeer) -> No
         ]
     }
     source = rag(service, {"manual": 1.0})
-    found = {passage.text[:4]: passage for passage in await source.search("how?")}
+    results = {passage.text[:4]: passage for passage in await source.search("how?")}
     await source.close()
-    assert found["One "].text == "One ? two"
-    assert (found["One "].title, found["One "].url) == ("The manual", "https://docs.example.org/a")
-    assert found["One "].path == "manual/https://docs.example.org/a"
-    assert (found["Thre"].title, found["Thre"].url) == ("manual", "")
-    assert len(found["xxxx"].text) == 4000
-    assert [found[text].score for text in ("One ", "Thre", "Four", "xxxx")] == [1.0, 0.5, 0.5, 0.0]
+    assert results["One "].text == "One ? two"
+    assert (results["One "].title, results["One "].url) == ("The manual", "https://docs.example.org/a")
+    assert results["One "].path == "manual/https://docs.example.org/a"
+    assert (results["Thre"].title, results["Thre"].url) == ("manual", "")
+    assert len(results["xxxx"].text) == 4000
+    assert [results[text].score for text in ("One ", "Thre", "Four", "xxxx")] == [1.0, 0.5, 0.5, 0.0]
 
 
 async def test_nothing_found_is_nothing(service: RagPeer) -> None:
@@ -309,8 +309,8 @@ async def test_its_results_are_scored_like_those_of_other_live_sources(service: 
     settings = parsed(service)
     assert is_live(settings)
     live = LiveSources({"elsewhere": settings}, even)
-    found = await live.search(("elsewhere",), "setup tool")
-    assert max(found, key=lambda passage: passage.lexical).text == "Install with the setup tool."
+    passages = await live.search(("elsewhere",), "setup tool")
+    assert max(passages, key=lambda passage: passage.lexical).text == "Install with the setup tool."
     await live.close()
 
 
@@ -323,10 +323,10 @@ def test_bases_have_weights_above_nothing(bases: dict[str, float]) -> None:
 
 async def test_the_same_query_at_the_same_time_is_asked_once(service: RagPeer) -> None:
     source = rag(service)
-    found = await asyncio.gather(*(source.search("install") for _ in range(4)))
+    passages = await asyncio.gather(*(source.search("install") for _ in range(4)))
     await source.close()
     assert len(service.requests) == len(service.bases)
-    assert all(one == found[0] for one in found)
+    assert all(passage == passages[0] for passage in passages)
 
 
 async def test_a_key_that_went_away_is_a_failure_of_the_source(

@@ -33,19 +33,19 @@ async def peer() -> AsyncIterator[RerankPeer]:
 
 @asynccontextmanager
 async def reranker(peer: RerankPeer, service: str = "cohere", **changes: object) -> AsyncIterator[ApiReranker]:
-    given: dict[str, object] = {"url": peer.address(service)}
+    values: dict[str, object] = {"url": peer.address(service)}
     if service == "tei":
-        given["texts_key"] = "texts"
+        values["texts_key"] = "texts"
     else:
-        given |= {"model": "rerank-1", "api_key": {"env": "RERANK_KEY"}}
-    search = SearchSettings.model_validate({"rerank": "api", "reranker": given | changes})
+        values |= {"model": "rerank-1", "api_key": {"env": "RERANK_KEY"}}
+    search = SearchSettings.model_validate({"rerank": "api", "reranker": values | changes})
     opened = ApiReranker(search.reranker, search.alpha)
     yield opened
     await opened.close()
 
 
 def ids(passages: object) -> list[str]:
-    return [one.id for one in passages]  # type: ignore[attr-defined]
+    return [passage.id for passage in passages]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("service", PATHS)
@@ -53,7 +53,7 @@ async def test_every_service_is_understood(peer: RerankPeer, service: str) -> No
     async with reranker(peer, service) as opened:
         ranked = await opened.rerank("why?", PASSAGES)
     assert ids(ranked) == ["n5", "n4", "n3", "n2", "n1", "n0"]
-    assert [one.score for one in ranked] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    assert [passage.score for passage in ranked] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
     assert peer.bodies[0]["query"] == "why?"
     sent = peer.bodies[0].get("documents") or peer.bodies[0]["texts"]
     assert sent[0] == "Title 0\ntext 0", "the title belongs to what is judged"
@@ -64,7 +64,7 @@ async def test_only_the_best_are_sent_and_the_others_follow(peer: RerankPeer) ->
         ranked = await opened.rerank("why?", PASSAGES)
     assert ids(ranked) == ["n2", "n1", "n0", "n3", "n4", "n5"]
     assert (len(peer.bodies[0]["documents"]), peer.bodies[0]["top_n"]) == (3, 3)
-    scores = [one.score for one in ranked]
+    scores = [passage.score for passage in ranked]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -74,7 +74,7 @@ async def test_raw_scores_become_comparable_ones(peer: RerankPeer) -> None:
         ranked = await opened.rerank("why?", PASSAGES)
     assert ids(ranked)[:3] == ["n5", "n4", "n3"]
     assert ranked[2].score == 0.5
-    assert all(0 <= one.score <= 1 for one in ranked)
+    assert all(0 <= passage.score <= 1 for passage in ranked)
 
 
 async def test_passages_that_the_service_leaves_out_are_not_lost(peer: RerankPeer) -> None:

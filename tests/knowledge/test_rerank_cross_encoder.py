@@ -59,16 +59,16 @@ def opened(folder: Path, **changes: object) -> CrossEncoderReranker:
 async def test_every_pair_is_scored_whatever_its_length(folder: Path) -> None:
     reranker = opened(folder)
     ranked = await reranker.rerank("low high high", PASSAGES)
-    assert [one.id for one in ranked] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
-    scores = [one.score for one in ranked]
+    assert [passage.id for passage in ranked] == ["high 12", "high 1", "middle 1", "low 3", "low 1"]
+    scores = [passage.score for passage in ranked]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
     many = [Passage(f"n{n}", "docs", "a.md", "", "low " * (n + 1)) for n in range(40)]
     ranked = await reranker.rerank("low", many)
-    assert sorted(one.id for one in ranked) == sorted(one.id for one in many)
-    best = max(int(one.id[1:]) for one in sorted(many, key=lambda one: one.id)[:24])
+    assert sorted(passage.id for passage in ranked) == sorted(passage.id for passage in many)
+    best = max(int(passage.id[1:]) for passage in sorted(many, key=lambda passage: passage.id)[:24])
     assert ranked[0].id == f"n{best}", "among those that are scored the longest is first"
-    assert [one.id for one in await reranker.rerank(" ", PASSAGES[:1])] == ["high 1"]
+    assert [passage.id for passage in await reranker.rerank(" ", PASSAGES[:1])] == ["high 1"]
     await reranker.close()
     await reranker.close()
 
@@ -77,7 +77,7 @@ async def test_every_pair_is_scored_whatever_its_length(folder: Path) -> None:
 async def test_only_the_best_are_scored(folder: Path) -> None:
     reranker = opened(folder, top_n=2)
     ranked = await reranker.rerank("low", PASSAGES)
-    assert [one.id for one in ranked] == ["high 12", "low 1", "middle 1", "low 3", "high 1"]
+    assert [passage.id for passage in ranked] == ["high 12", "low 1", "middle 1", "low 3", "high 1"]
     await reranker.close()
 
 

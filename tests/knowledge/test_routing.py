@@ -102,18 +102,18 @@ print(time.process_time() - started)
 def test_clustering_is_fast(size: int) -> None:
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", CLUSTER, str(size)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert float(done.stdout) < (0.5 if size == 5_000 else 1.5)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert float(result.stdout) < (0.5 if size == 5_000 else 1.5)
 
 
 def test_score_mixes_and_scales() -> None:
     query = unit([1, 0])[0]
-    known, told = unit([0.6, 0.8], [0, 1]), unit([0.8, 0.6])
-    assert compute_score(query, index("a", known, told, 0.3, 1.0)) == pytest.approx(0.7 * 0.6 + 0.3 * 0.8)
-    assert compute_score(query, index("a", known, told, 0.3, 2.0)) == pytest.approx(2 * (0.7 * 0.6 + 0.3 * 0.8))
-    assert compute_score(query, index("a", known, told, 1.0)) == pytest.approx(0.8)
+    known, array = unit([0.6, 0.8], [0, 1]), unit([0.8, 0.6])
+    assert compute_score(query, index("a", known, array, 0.3, 1.0)) == pytest.approx(0.7 * 0.6 + 0.3 * 0.8)
+    assert compute_score(query, index("a", known, array, 0.3, 2.0)) == pytest.approx(2 * (0.7 * 0.6 + 0.3 * 0.8))
+    assert compute_score(query, index("a", known, array, 1.0)) == pytest.approx(0.8)
     assert compute_score(query, index("a", known, NONE, 0.3)) == pytest.approx(0.6)
-    assert compute_score(query, index("a", NONE, told, 0.3, 0.5)) == pytest.approx(0.4)
+    assert compute_score(query, index("a", NONE, array, 0.3, 0.5)) == pytest.approx(0.4)
     assert compute_score(query, index("a", NONE, NONE)) == -np.inf
 
 
@@ -174,14 +174,14 @@ def test_a_damaged_vector_spoils_no_centroid() -> None:
 
 def test_a_score_tells_what_it_is_made_of() -> None:
     query = unit([1, 0])[0]
-    told = (MixInText("description", "all", 0.5), MixInText("examples", "how?"))
+    messages = (MixInText("description", "all", 0.5), MixInText("examples", "how?"))
     mix_in = unit([0.9, 0.1], [0.6, 0.8]) * np.array([[0.5], [1.0]], np.float32)
-    found = score_agent(query, AgentIndex("a", unit([0.8, 0.6]), mix_in, 0.25, 2.0, told))
+    routing_score = score_agent(query, AgentIndex("a", unit([0.8, 0.6]), mix_in, 0.25, 2.0, messages))
     # The description is nearer, but counts half.
-    assert found.best_text == told[1]
-    assert found.mix_in_cosine == pytest.approx(0.6)
-    assert found.mix_in_contribution == pytest.approx(2 * 0.25 * 0.6)
-    assert found.score - 2 * 0.75 * 0.8 == pytest.approx(found.mix_in_contribution)
-    alone = score_agent(query, AgentIndex("a", NONE, mix_in, 0.25, 2.0, told))
+    assert routing_score.best_text == messages[1]
+    assert routing_score.mix_in_cosine == pytest.approx(0.6)
+    assert routing_score.mix_in_contribution == pytest.approx(2 * 0.25 * 0.6)
+    assert routing_score.score - 2 * 0.75 * 0.8 == pytest.approx(routing_score.mix_in_contribution)
+    alone = score_agent(query, AgentIndex("a", NONE, mix_in, 0.25, 2.0, messages))
     assert alone.mix_in_contribution == alone.score == pytest.approx(1.2)
     assert score_agent(query, index("a", unit([1, 0]))).mix_in_contribution is None

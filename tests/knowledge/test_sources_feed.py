@@ -50,7 +50,7 @@ def feed(web: WebPeer, folder: Path, **changes: object) -> Feed:
 async def test_entries_are_documents(web: WebPeer, tmp_path: Path) -> None:
     source = feed(web, tmp_path)
     listing = await source.listing()
-    documents = {one.path: one async for one in source.documents(listing, listing.fingerprints)}
+    documents = {document.path: document async for document in source.documents(listing, listing.fingerprints)}
     assert set(documents) == {"new", "old"}
     assert documents["new"].text.startswith("Rocket 2 is out.")
     assert (documents["new"].title, documents["new"].url) == ("new", "https://blog.example.org/new")
@@ -60,7 +60,7 @@ async def test_atom_is_read_and_made_harmless(web: WebPeer, tmp_path: Path) -> N
     web.pages["/feed"] = Page(ATOM)
     source = feed(web, tmp_path)
     listing = await source.listing()
-    (entry,) = [one async for one in source.documents(listing, listing.fingerprints)]
+    (entry,) = [document async for document in source.documents(listing, listing.fingerprints)]
     assert (entry.title, entry.url) == ("One & two", "")
     assert "text of the note" in entry.text
     assert "evil" not in entry.text

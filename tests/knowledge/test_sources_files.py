@@ -33,9 +33,9 @@ async def listed(path: Path, **settings: object) -> Listing:
     return await source(path, **settings).listing()
 
 
-async def read(one: Source) -> dict[str, Document]:
-    listing = await one.listing()
-    return {document.path: document async for document in one.documents(listing, listing.fingerprints)}
+async def read(item: Source) -> dict[str, Document]:
+    listing = await item.listing()
+    return {document.path: document async for document in item.documents(listing, listing.fingerprints)}
 
 
 async def test_kinds_follow_names(tmp_path: Path) -> None:
@@ -191,10 +191,10 @@ async def test_bad_globs_are_refused(tmp_path: Path) -> None:
 
 async def test_a_file_that_vanished_is_left_out(tmp_path: Path) -> None:
     fill(tmp_path, "a.md", "b.md")
-    one = source(tmp_path)
-    listing = await one.listing()
+    item = source(tmp_path)
+    listing = await item.listing()
     (tmp_path / "a.md").unlink()
-    assert [document.path async for document in one.documents(listing, listing.fingerprints)] == ["b.md"]
+    assert [document.path async for document in item.documents(listing, listing.fingerprints)] == ["b.md"]
 
 
 async def test_links_are_filled_and_encoded(tmp_path: Path) -> None:

@@ -58,14 +58,14 @@ def project(forge: ForgePeer, folder: Path, kind: str = "github", **changes: Any
 async def read(source: ForgeProject) -> dict[str, Document]:
     listing = await source.listing()
     assert listing.stale == ""
-    return {one.path: one async for one in source.documents(listing, listing.fingerprints)}
+    return {document.path: document async for document in source.documents(listing, listing.fingerprints)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_items_are_documents(forge: ForgePeer, tmp_path: Path, kind: str) -> None:
-    found = await read(project(forge, tmp_path, kind))
-    assert set(found) == {"issues/1", "issues/2", "issues/3", "releases/v2.0", "releases/v1.0"}
-    crash = found["issues/1"]
+    text = await read(project(forge, tmp_path, kind))
+    assert set(text) == {"issues/1", "issues/2", "issues/3", "releases/v2.0", "releases/v1.0"}
+    crash = text["issues/1"]
     assert crash.title == "It crashes"
     assert crash.url.startswith(f"https://{kind}.example/")
     assert crash.url.endswith("/issues/1")
@@ -73,10 +73,10 @@ async def test_items_are_documents(forge: ForgePeer, tmp_path: Path, kind: str) 
         "When I start it.\n\n(issue #1 by ann, 2026-01-02; open)\n\n"
         "## Comment by bob, 2026-01-03\n\nUpdate to 2.0.\n\n## Comment by ann, 2026-01-03\n\nTa!"
     )
-    assert "closed; labels: wish, UI" in found["issues/2"].text
-    assert found["releases/v2.0"].title == "Rocket 2 (v2.0)"
-    assert found["releases/v2.0"].text == "New router.\n\n(release v2.0 by ann, 2026-02-03)"
-    assert found["releases/v2.0"].url.endswith("v2.0")
+    assert "closed; labels: wish, UI" in text["issues/2"].text
+    assert text["releases/v2.0"].title == "Rocket 2 (v2.0)"
+    assert text["releases/v2.0"].text == "New router.\n\n(release v2.0 by ann, 2026-02-03)"
+    assert text["releases/v2.0"].url.endswith("v2.0")
     titles = [piece.title for piece in chunk(crash)]
     assert all("It crashes" in title for title in titles)
 
@@ -105,9 +105,9 @@ async def test_a_refresh_asks_only_for_what_changed(forge: ForgePeer, tmp_path: 
     forge.tickets[1].remarks.append(Remark("Still broken."))
     forge.tickets[1].age = 1
     forge.tickets[9] = Ticket(9, "New", age=0.5)
-    found = await read(project(forge, tmp_path, kind))
-    assert "Still broken." in found["issues/1"].text
-    assert "issues/9" in found
+    text = await read(project(forge, tmp_path, kind))
+    assert "Still broken." in text["issues/1"].text
+    assert "issues/9" in text
     # The list of issues, the comments of the one that has any, the releases.
     assert len(forge.requests) == 3
 
@@ -119,9 +119,9 @@ async def test_what_was_deleted_goes_with_the_next_full_round(forge: ForgePeer, 
     forge.versions.pop()
     forge.tickets[2].remarks = [Remark("Edited without a trace.")]
     assert len(await read(project(forge, tmp_path))) == 5
-    found = await read(project(forge, tmp_path, full_days=1e-9))
-    assert set(found) == {"issues/2", "issues/3", "releases/v2.0"}
-    assert "Edited without a trace." in found["issues/2"].text
+    text = await read(project(forge, tmp_path, full_days=1e-9))
+    assert set(text) == {"issues/2", "issues/3", "releases/v2.0"}
+    assert "Edited without a trace." in text["issues/2"].text
 
 
 async def test_state_and_labels_choose(forge: ForgePeer, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_what_nobody_should_read_is_left_out(forge: ForgePeer, tmp_path: P
     listing = await source.listing()
     assert listing.skipped == {"draft": 1}
     assert "issues/4" not in listing.fingerprints
-    (issue,) = [one async for one in source.documents(listing, ["issues/1"])]
+    (issue,) = [document async for document in source.documents(listing, ["issues/1"])]
     assert issue.text.count("## ") == 1
     assert "Kept." in issue.text
 
@@ -174,7 +174,7 @@ async def test_what_gitlab_keeps_to_members_is_left_out(forge: ForgePeer, tmp_pa
     listing = await source.listing()
     assert listing.skipped == {"confidential": 1}
     assert "issues/4" not in listing.fingerprints
-    (issue,) = [one async for one in source.documents(listing, ["issues/1"])]
+    (issue,) = [document async for document in source.documents(listing, ["issues/1"])]
     assert issue.text.count("## ") == 1
     assert "Kept." in issue.text
     forge.tickets[3].confidential, forge.tickets[3].age = True, 1
@@ -190,14 +190,14 @@ async def test_discussions_have_their_accepted_answer_first(forge: ForgePeer, tm
         Remark("Turn it off and on.", "carol", accepted=True, replies=[Remark("It works.", "ann")]),
     ]
     source = project(forge, tmp_path, take=["discussions"])
-    found = await read(source)
-    assert set(found) == {f"discussions/{number}" for number in range(1, 6)}
-    text = found["discussions/1"].text
+    results = await read(source)
+    assert set(results) == {f"discussions/{number}" for number in range(1, 6)}
+    text = results["discussions/1"].text
     assert text.index("## Accepted answer by carol") < text.index("No idea.") < text.index("Nor have I.")
     assert text.count("Turn it off and on.") == 1
     assert "It works." in text
     assert "Spam." not in text
-    assert found["discussions/1"].url.endswith("/discussions/1")
+    assert results["discussions/1"].url.endswith("/discussions/1")
     assert "labels: howto" in text
     assert len(forge.requests) == 3
     forge.requests.clear()
@@ -366,9 +366,9 @@ async def test_what_makes_no_sense_is_passed_over(forge: ForgePeer, tmp_path: Pa
     listing = await source.listing()
     assert set(listing.fingerprints) == {"issues/6", "issues/7", "issues/8"}
     assert listing.skipped == {"not understood": 5}
-    found = {one.path: one async for one in source.documents(listing, listing.fingerprints)}
-    assert found["issues/7"].title == "half ?"
-    assert (found["issues/8"].url, found["issues/8"].text[:1]) == ("", "a")
+    documents_by_path = {document.path: document async for document in source.documents(listing, listing.fingerprints)}
+    assert documents_by_path["issues/7"].title == "half ?"
+    assert (documents_by_path["issues/8"].url, documents_by_path["issues/8"].text[:1]) == ("", "a")
     # A date in the future hides nothing that comes before it.
     del forge.raw[f"/api{ISSUES}"]
     forge.tickets[9] = Ticket(9, "New", age=-(time.time() - NOW) / 86_400)
@@ -416,8 +416,8 @@ async def test_passages_lead_to_the_very_item(
 ) -> None:
     report = await refresh(project(forge, tmp_path), store, embedder, chunk_tokens=200)
     assert (report.added, report.stale) == (5, "")
-    found = await store.search(query_tokens("it crashes when I start it"), None, ["tickets"], 5)
-    best = max(found, key=lambda passage: passage.lexical)
+    passages = await store.search(query_tokens("it crashes when I start it"), None, ["tickets"], 5)
+    best = max(passages, key=lambda passage: passage.lexical)
     assert (best.path, best.url) == ("issues/1", f"https://github.example/{REPOSITORY}/issues/1")
     forge.tickets[1].body, forge.tickets[1].age = "When I stop it.", 1
     again = await refresh(project(forge, tmp_path), store, embedder, chunk_tokens=200)

@@ -154,7 +154,7 @@ FILES = {
 async def read(folder: Path, **changes: object) -> tuple[dict[str, Document], dict[str, int]]:
     source = FilesFolder("docs", FilesSource.model_validate({"kind": "files", "path": folder, **changes}))
     listing = await source.listing()
-    documents = {one.path: one async for one in source.documents(listing, listing.fingerprints)}
+    documents = {document.path: document async for document in source.documents(listing, listing.fingerprints)}
     return documents, dict(listing.skipped)
 
 
@@ -359,15 +359,15 @@ def test_references_that_go_round_or_nowhere_end(reference: object) -> None:
         "a": {"$ref": "#/components/b"},
         "b": {"$ref": "#/components/a", "allOf": [{"$ref": "#/components/b"}]},
     }
-    one = {"$ref": reference}
+    entry = {"$ref": reference}
     operation = {
         "summary": "Here",
-        "parameters": [one],
-        "requestBody": one,
-        "responses": {"200": one},
+        "parameters": [entry],
+        "requestBody": entry,
+        "responses": {"200": entry},
     }
     content = {"content": {"a/b": {"schema": {"$ref": "#/components/b"}}}}
-    paths = {"/x": {"get": operation, "put": {"requestBody": content, "summary": "There"}}, "/y": one}
+    paths = {"/x": {"get": operation, "put": {"requestBody": content, "summary": "There"}}, "/y": entry}
     described = {"openapi": "3.1", "paths": paths, "components": round_about}
     text, kind = read_document("x.json", "text", json.dumps(described).encode())
     assert kind == "markdown"

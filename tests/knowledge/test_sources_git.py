@@ -77,13 +77,13 @@ def clones(tmp_path: Path) -> list[Path]:
     return sorted(file.parent for file in (tmp_path / "data/git").glob("*/HEAD"))
 
 
-def clone_of(tmp_path: Path) -> Path:
+def get_clone(tmp_path: Path) -> Path:
     (clone,) = clones(tmp_path)
     return clone
 
 
-async def read(one: Source, listing: Listing) -> dict[str, Document]:
-    return {document.path: document async for document in one.documents(listing, listing.fingerprints)}
+async def read(item: Source, listing: Listing) -> dict[str, Document]:
+    return {document.path: document async for document in item.documents(listing, listing.fingerprints)}
 
 
 @pytest.mark.parametrize("form", ["work tree", "bare", "worktree", "git directory"])
@@ -100,12 +100,12 @@ async def test_a_local_repository_is_read_as_committed(form: str, repository: Pa
         place = repository / ".git"
     (repository / "README.md").write_text("not committed")
     (repository / "new.md").write_text("not committed")
-    one = source(place, tmp_path)
-    listing = await one.listing()
+    item = source(place, tmp_path)
+    listing = await item.listing()
     assert listing.revision == revision
     assert set(listing.fingerprints) == {"README.md", "src/a.py"}
     assert listing.fingerprints["README.md"] == git(repository, "rev-parse", "HEAD:README.md")
-    documents = await read(one, listing)
+    documents = await read(item, listing)
     assert (documents["README.md"].text, documents["README.md"].kind) == ("# Title\n", "markdown")
     assert documents["src/a.py"].kind == "python"
 
@@ -134,8 +134,8 @@ async def test_pointers_of_large_files_and_unreadable_names_are_skipped(reposito
     (repository / os.fsdecode(b"caf\xe9.md")).write_text("x")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "odd")
-    for one in (source(repository, tmp_path), remote(repository, tmp_path)):
-        listing = await one.listing()
+    for item in (source(repository, tmp_path), remote(repository, tmp_path)):
+        listing = await item.listing()
         assert set(listing.fingerprints) == {"README.md", "src/a.py", "about.md"}
         assert listing.skipped == {"LFS pointer": 2, "unreadable name": 1}
 
@@ -156,15 +156,15 @@ async def test_content_is_looked_at_once(repository: Path, tmp_path: Path) -> No
     commit(repository, {"a.md": b"a\0b", "b.md": " \n"})
     skipped = (await source(repository, tmp_path).listing()).skipped
     memory = tmp_path / "git/docs.json"
-    kept = json.loads(memory.read_text())
-    assert {fault: len(blobs) for fault, blobs in kept["faults"].items()} == {"": 2, "binary": 1, "empty": 1}
+    data = json.loads(memory.read_text())
+    assert {key: len(blobs) for key, blobs in data["faults"].items()} == {"": 2, "binary": 1, "empty": 1}
     written = memory.stat().st_mtime_ns
     assert (await source(repository, tmp_path).listing()).skipped == skipped
     assert memory.stat().st_mtime_ns == written
     for damage in ("{", "[]", '{"format": 0}', '{"format": 1, "faults": 3}'):
         memory.write_text(damage)
         assert (await source(repository, tmp_path).listing()).skipped == skipped
-        assert json.loads(memory.read_text()) == kept
+        assert json.loads(memory.read_text()) == data
 
 
 async def test_what_cannot_be_remembered_is_looked_at_again(repository: Path, tmp_path: Path) -> None:
@@ -173,24 +173,24 @@ async def test_what_cannot_be_remembered_is_looked_at_again(repository: Path, tm
 
 
 async def test_content_that_is_lost_later_is_noticed_and_fetched_again(repository: Path, tmp_path: Path) -> None:
-    one = remote(repository, tmp_path)
-    listing = await one.listing()
-    unpack(clone_of(tmp_path))
+    item = remote(repository, tmp_path)
+    listing = await item.listing()
+    unpack(get_clone(tmp_path))
     blob = (
-        clone_of(tmp_path) / "objects" / listing.fingerprints["README.md"][:2] / listing.fingerprints["README.md"][2:]
+        get_clone(tmp_path) / "objects" / listing.fingerprints["README.md"][:2] / listing.fingerprints["README.md"][2:]
     )
     blob.chmod(0o600)
     blob.write_bytes(b"spoiled")
     with pytest.raises(SourceError, match="cannot be read"):
-        await read(one, listing)
-    assert (await read(one, await one.listing()))["README.md"].text == "# Title\n"
+        await read(item, listing)
+    assert (await read(item, await item.listing()))["README.md"].text == "# Title\n"
 
 
 async def test_the_same_content_twice_and_odd_names(repository: Path, tmp_path: Path) -> None:
     commit(repository, {"copy.md": "# Title\n", "a b/中文 #1.md": "x\n", "new\nline.md": "y\n", "-dash.md": "z\n"})
-    one = source(repository, tmp_path, link="https://x.example/{commit}/{path}#L{start}")
-    listing = await one.listing()
-    documents = await read(one, listing)
+    item = source(repository, tmp_path, link="https://x.example/{commit}/{path}#L{start}")
+    listing = await item.listing()
+    documents = await read(item, listing)
     assert documents["README.md"].text == documents["copy.md"].text
     assert documents["new\nline.md"].text == "y\n"
     url = documents["a b/中文 #1.md"].url
@@ -232,9 +232,9 @@ async def test_what_is_no_repository_says_so(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"plain is not a git repository\. Check url, or use kind: files"):
         await source(tmp_path / "plain", tmp_path).listing()
     git(tmp_path, "init", "-q", "new")
-    for one in (source(tmp_path / "new", tmp_path), source(f"file://{tmp_path}/new", tmp_path)):
+    for item in (source(tmp_path / "new", tmp_path), source(f"file://{tmp_path}/new", tmp_path)):
         with pytest.raises(SourceError, match="new has no commits yet"):
-            await one.listing()
+            await item.listing()
 
 
 async def test_a_folder_inside_a_repository_is_not_that_repository(repository: Path, tmp_path: Path) -> None:
@@ -260,20 +260,20 @@ async def test_hooks_do_not_run_and_the_surroundings_do_not_mislead(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     assert len((await remote(repository, tmp_path).listing()).fingerprints) == 2
     assert len((await source(repository, tmp_path).listing()).fingerprints) == 2
-    assert (clone_of(tmp_path) / "hooks/reference-transaction").exists()
+    assert (get_clone(tmp_path) / "hooks/reference-transaction").exists()
     assert not (tmp_path / "ran").exists()
 
 
 async def test_a_remote_is_cloned_once_and_fetched_after(repository: Path, tmp_path: Path) -> None:
     for number in range(3):
         commit(repository, {"README.md": f"# Title {number}\n"})
-    one = remote(repository, tmp_path)
-    first = await one.listing()
-    clone = clone_of(tmp_path)
+    item = remote(repository, tmp_path)
+    first = await item.listing()
+    clone = get_clone(tmp_path)
     assert git(clone, "rev-list", "--count", "refs/kimas/default") == "1"
     inode = clone.stat().st_ino
     revision = commit(repository, {"README.md": "# New\n", "src/a.py": None, "b.md": "b\n"})
-    for again in (one, remote(repository, tmp_path)):
+    for again in (item, remote(repository, tmp_path)):
         listing = await again.listing()
         assert (listing.revision, listing.stale, clone.stat().st_ino) == (revision, "", inode)
         assert {path: document.text for path, document in (await read(again, listing)).items()} == {
@@ -285,22 +285,22 @@ async def test_a_remote_is_cloned_once_and_fetched_after(repository: Path, tmp_p
 
 
 async def test_rewritten_history_is_followed(repository: Path, tmp_path: Path) -> None:
-    one = remote(repository, tmp_path)
-    await one.listing()
+    item = remote(repository, tmp_path)
+    await item.listing()
     (repository / "README.md").write_text("# Amended\n")
     git(repository, "commit", "-qa", "--amend", "-m", "other")
-    assert (await one.listing()).revision == git(repository, "rev-parse", "HEAD")
+    assert (await item.listing()).revision == git(repository, "rev-parse", "HEAD")
 
 
 async def test_an_unreachable_remote_leaves_the_old_state_and_says_so(repository: Path, tmp_path: Path) -> None:
-    one = remote(repository, tmp_path)
-    before = await one.listing()
+    item = remote(repository, tmp_path)
+    before = await item.listing()
     repository.rename(tmp_path / "away")
-    listing = await one.listing()
+    listing = await item.listing()
     assert listing.fingerprints == before.fingerprints
     assert "cannot be reached" in listing.stale
     assert f"its state of {time.strftime('%Y-%m-%d', time.gmtime())}" in listing.stale
-    assert (await read(one, listing))["README.md"].text == "# Title\n"
+    assert (await read(item, listing))["README.md"].text == "# Title\n"
     other = remote(repository, tmp_path, branch="main")
     with pytest.raises(SourceError, match="cannot be fetched"):
         await other.listing()
@@ -368,7 +368,7 @@ async def test_another_address_makes_another_clone(repository: Path, tmp_path: P
     git(tmp_path, "init", "-q", "-b", "main", str(other))
     commit(other, {"other.md": "x"})
     assert set((await remote(other, tmp_path).listing()).fingerprints) == {"other.md"}
-    assert clone_of(tmp_path) == tmp_path / "data/git" / clone_name(f"file://{other}")
+    assert get_clone(tmp_path) == tmp_path / "data/git" / clone_name(f"file://{other}")
 
 
 def spoil(clone: Path) -> None:
@@ -394,16 +394,16 @@ DAMAGE = {
 async def test_a_damaged_clone_is_made_anew(what: str, repository: Path, tmp_path: Path) -> None:
     await remote(repository, tmp_path).listing()
     revision = commit(repository, {"README.md": "# New\n"})
-    DAMAGE[what](clone_of(tmp_path))
-    one = remote(repository, tmp_path)
-    listing = await one.listing()
+    DAMAGE[what](get_clone(tmp_path))
+    item = remote(repository, tmp_path)
+    listing = await item.listing()
     assert (listing.revision, listing.stale) == (revision, "")
-    assert (await read(one, listing))["README.md"].text == "# New\n"
+    assert (await read(item, listing))["README.md"].text == "# New\n"
 
 
 async def test_a_lost_blob_makes_the_clone_anew(repository: Path, tmp_path: Path) -> None:
     await remote(repository, tmp_path).listing()
-    clone = clone_of(tmp_path)
+    clone = get_clone(tmp_path)
     blob = git(repository, "rev-parse", "HEAD:README.md")
     unpack(clone)
     (clone / "objects" / blob[:2] / blob[2:]).unlink()
@@ -423,31 +423,31 @@ async def test_a_local_repository_may_lack_files(repository: Path, tmp_path: Pat
     blob = git(repository, "rev-parse", "HEAD:README.md")
     lost = repository / ".git/objects" / blob[:2] / blob[2:]
     lost.rename(tmp_path / "blob")
-    one = source(repository, tmp_path)
-    listing = await one.listing()
+    item = source(repository, tmp_path)
+    listing = await item.listing()
     assert (set(listing.fingerprints), listing.skipped) == ({"src/a.py"}, {"not in the repository": 1})
     lost.parent.mkdir(exist_ok=True)
     (tmp_path / "blob").rename(lost)
-    assert set((await one.listing()).fingerprints) == {"README.md", "src/a.py"}
+    assert set((await item.listing()).fingerprints) == {"README.md", "src/a.py"}
 
 
 async def test_documents_come_from_the_listed_commit(repository: Path, tmp_path: Path) -> None:
-    one = source(repository, tmp_path)
-    listing = await one.listing()
+    item = source(repository, tmp_path)
+    listing = await item.listing()
     commit(repository, {"README.md": "# Newer\n"})
-    assert (await read(one, listing))["README.md"].text == "# Title\n"
+    assert (await read(item, listing))["README.md"].text == "# Title\n"
 
 
 async def test_leaving_early_stops_git(repository: Path, tmp_path: Path) -> None:
     commit(repository, {f"{number}.md": f"{number} " * 5000 for number in range(200)})
-    one = source(repository, tmp_path)
-    listing = await one.listing()
-    async with aclosing(one.documents(listing, listing.fingerprints)) as documents:  # type: ignore[type-var]
+    item = source(repository, tmp_path)
+    listing = await item.listing()
+    async with aclosing(item.documents(listing, listing.fingerprints)) as documents:  # type: ignore[type-var]
         async for _ in documents:
             break
         assert f"--git-dir={repository}" in processes()
     assert f"--git-dir={repository}" not in processes()
-    assert len(await read(one, listing)) == 202
+    assert len(await read(item, listing)) == 202
 
 
 async def test_an_unwritable_data_directory_is_named(repository: Path, tmp_path: Path) -> None:
@@ -457,11 +457,11 @@ async def test_an_unwritable_data_directory_is_named(repository: Path, tmp_path:
 
 
 async def test_a_link_is_derived_from_origin(repository: Path, tmp_path: Path) -> None:
-    one = source(repository, tmp_path)
-    listing = await one.listing()
-    assert (await read(one, listing))["src/a.py"].url == ""
+    item = source(repository, tmp_path)
+    listing = await item.listing()
+    assert (await read(item, listing))["src/a.py"].url == ""
     git(repository, "remote", "add", "origin", "git@github.com:o/r.git")
-    url = (await read(one, listing))["src/a.py"].url
+    url = (await read(item, listing))["src/a.py"].url
     assert url == f"https://github.com/o/r/blob/{listing.revision}/src/a.py#L{{start}}-L{{end}}"
 
 

@@ -22,7 +22,7 @@ from knowledge.sources.factory import open_source
 from knowledge.sources.git.access import build_access
 from knowledge.sources.git.command import Git, GitError
 from knowledge.sources.git.source import GitRepository
-from tests.knowledge.test_sources_git import clone_of, commit, git, processes
+from tests.knowledge.test_sources_git import commit, get_clone, git, processes
 from tests.peers.git_server import GitServer
 
 TOKEN = "t0ken-that-nobody-else-learns"
@@ -54,12 +54,12 @@ def with_token(url: str, tmp_path: Path, **settings: object) -> Source:
 
 
 def everything_said(error: BaseException) -> str:
-    said = ""
+    text = ""
     chain: BaseException | None = error
     while chain is not None:
-        said += f"{chain!r} {chain}\n"
+        text += f"{chain!r} {chain}\n"
         chain = chain.__cause__ or chain.__context__
-    return said
+    return text
 
 
 def written(folder: Path) -> bytes:
@@ -74,16 +74,16 @@ async def test_a_token_opens_the_repository_and_is_written_nowhere(
     config.write_text(f"[credential]\n\thelper = store --file={helper}\n")
     with pytest.MonkeyPatch.context() as surroundings:
         surroundings.setenv("GIT_CONFIG_GLOBAL", str(config))
-        one = with_token(server.url("r.git"), tmp_path)
-        assert (await one.listing()).revision == git(repository, "rev-parse", "HEAD")
+        token = with_token(server.url("r.git"), tmp_path)
+        assert (await token.listing()).revision == git(repository, "rev-parse", "HEAD")
         revision = commit(repository, {"README.md": "# New\n"})
-        assert (await one.listing()).revision == revision
-        assert isinstance(one, GitRepository)
-        assert await one.latest_commit() == revision
+        assert (await token.listing()).revision == revision
+        assert isinstance(token, GitRepository)
+        assert await token.latest_commit() == revision
     assert server.tokens
     assert TOKEN.encode() not in written(tmp_path / "data")
     assert not helper.exists()
-    assert TOKEN not in (clone_of(tmp_path) / "config").read_text()
+    assert TOKEN not in (get_clone(tmp_path) / "config").read_text()
     assert TOKEN not in caplog.text
     settings = GitSource(kind="git", url=server.url("r"), token=Secret(env="GIT_TOKEN"))
     assert TOKEN not in repr(build_access("docs", settings))
@@ -121,10 +121,10 @@ async def test_a_wrong_login_says_what_to_do(
 
 
 async def test_a_token_that_ran_out_keeps_what_was_known(server: GitServer, tmp_path: Path) -> None:
-    one = with_token(server.url("r.git"), tmp_path)
-    before = await one.listing()
+    token = with_token(server.url("r.git"), tmp_path)
+    before = await token.listing()
     server.token = "another"
-    listing = await one.listing()
+    listing = await token.listing()
     assert listing.fingerprints == before.fingerprints
     assert "check token" in listing.stale
     assert TOKEN not in listing.stale
@@ -144,11 +144,11 @@ async def test_a_redirect_to_another_host_is_not_followed(server: GitServer, tmp
 async def test_a_redirect_inward_keeps_what_was_known(server: GitServer, tmp_path: Path) -> None:
     """A server that everybody may read from, and that leads to another port of the machine one day."""
     server.token = ""
-    one = source(server.url("r.git"), tmp_path)
-    before = await one.listing()
+    item = source(server.url("r.git"), tmp_path)
+    before = await item.listing()
     with GitServer(tmp_path / "served").running() as inside:
         server.redirect_to = f"http://127.0.0.1:{inside.port}"
-        listing = await one.listing()
+        listing = await item.listing()
         assert inside.asked == []
     assert listing.fingerprints == before.fingerprints
     assert "redirects to another host" in listing.stale
@@ -173,10 +173,10 @@ async def test_a_moved_repository_is_found_without_a_token(server: GitServer, re
     server.token = ""
     repository.rename(repository.with_name("renamed.git"))
     server.moved = {"/old/": "/renamed.git/"}
-    one = source(server.url("old/"), tmp_path)
-    assert set((await one.listing()).fingerprints) == {"README.md"}
+    item = source(server.url("old/"), tmp_path)
+    assert set((await item.listing()).fingerprints) == {"README.md"}
     commit(repository.with_name("renamed.git"), {"b.md": "# B\n"})
-    assert set((await one.listing()).fingerprints) == {"README.md", "b.md"}
+    assert set((await item.listing()).fingerprints) == {"README.md", "b.md"}
 
 
 @pytest.mark.parametrize("value", ["", "a b", "a\nb: c", "a\x00b"])
@@ -234,11 +234,11 @@ async def test_ssh_uses_the_key_alone_and_knows_its_hosts(
     url = f"ssh://git@host.example{repository}"
     listing = await source(url, tmp_path, ssh_key=key, known_hosts=known, timeout_s=30).listing()
     assert listing.revision == git(repository, "rev-parse", "HEAD")
-    given = log.read_text().splitlines()
-    assert given[:2] == ["-i", str(key)]
+    lines = log.read_text().splitlines()
+    assert lines[:2] == ["-i", str(key)]
     wanted = ("BatchMode=yes", "StrictHostKeyChecking=yes", "IdentitiesOnly=yes", f'UserKnownHostsFile="{known}"')
-    assert all(option in given for option in wanted)
-    assert "git@host.example" in given
+    assert all(option in lines for option in wanted)
+    assert "git@host.example" in lines
     log.unlink()
     await source(url, tmp_path, ssh_key=key, host_keys="accept_new").listing()
     assert "StrictHostKeyChecking=accept-new" in log.read_text().splitlines()
@@ -285,8 +285,8 @@ def test_the_real_ssh_understands_the_options(key: Path, tmp_path: Path) -> None
         {"kind": "git", "url": "git@h.example:r", "ssh_key": key, "known_hosts": known, "timeout_s": 7}
     )
     command = build_access("docs", settings).environment["GIT_SSH_COMMAND"]
-    done = subprocess.run(["sh", "-c", f"{command} -G h.example"], check=True, capture_output=True, text=True)
-    options = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    result = subprocess.run(["sh", "-c", f"{command} -G h.example"], check=True, capture_output=True, text=True)
+    options = dict(line.split(" ", 1) for line in result.stdout.splitlines() if " " in line)
     assert (options["batchmode"], options["identitiesonly"], options["connecttimeout"]) == ("yes", "yes", "7")
     assert options["stricthostkeychecking"] in ("yes", "true")
     assert options["identityfile"] == str(key)
@@ -378,13 +378,13 @@ async def test_a_connection_that_ssh_keeps_open_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with ControlPersist: a process stays behind that still has the errors' end of git's output."""
-    kept = tmp_path / "kept"
+    path = tmp_path / "kept"
     ssh = tmp_path / "ssh"
-    ssh.write_text(f"#!/bin/sh\nsleep 60 </dev/null >/dev/null &\necho $! > {kept}\necho refused >&2\nexit 255\n")
+    ssh.write_text(f"#!/bin/sh\nsleep 60 </dev/null >/dev/null &\necho $! > {path}\necho refused >&2\nexit 255\n")
     ssh.chmod(0o755)
     monkeypatch.setenv("GIT_SSH", str(ssh))
     began = time.monotonic()
     with pytest.raises(GitError, match="refused"):
         await Git(tmp_path, 30).run("ls-remote", "--", "git@example.org:team/handbook")
     assert time.monotonic() - began < 25
-    os.kill(int(kept.read_text()), signal.SIGKILL)
+    os.kill(int(path.read_text()), signal.SIGKILL)

@@ -21,7 +21,7 @@ from knowledge.sources.git.clone import clone_name
 from knowledge.sources.git.state import BranchFetch, CloneState, delete_unused_clones, read_state, write_state
 from knowledge.stores.lance.store import open_lance
 from tests.knowledge.conftest import WordEmbedder
-from tests.knowledge.test_sources_git import clone_of, clones, commit, git, read
+from tests.knowledge.test_sources_git import clones, commit, get_clone, git, read
 from tests.peers.git_server import GitServer
 
 ROOT = Path(__file__).parents[2]
@@ -60,13 +60,16 @@ def age(tmp_path: Path, seconds: float) -> None:
     for clone in clones(tmp_path):
         state = read_state(clone)
         assert state is not None
-        state.fetched = {branch: BranchFetch(one.round, one.at - seconds) for branch, one in state.fetched.items()}
+        state.fetched = {
+            branch: BranchFetch(branch_fetch.round, branch_fetch.at - seconds)
+            for branch, branch_fetch in state.fetched.items()
+        }
         write_state(clone, state)
 
 
 async def test_one_clone_one_transfer_and_each_its_paths(server: GitServer, tmp_path: Path) -> None:
-    found = [set((await one.listing()).fingerprints) for one in three(server, tmp_path)]
-    assert found == [{"README.md", "docs/a.md"}, {"src/a.py"}, {"examples/e.py"}]
+    fingerprints = [set((await item.listing()).fingerprints) for item in three(server, tmp_path)]
+    assert fingerprints == [{"README.md", "docs/a.md"}, {"src/a.py"}, {"examples/e.py"}]
     assert len(clones(tmp_path)) == 1
     assert len(server.transfers) == 1
 
@@ -74,13 +77,13 @@ async def test_one_clone_one_transfer_and_each_its_paths(server: GitServer, tmp_
 async def test_every_round_fetches_once(server: GitServer, repository: Path, tmp_path: Path) -> None:
     for number in range(1, 4):
         revision = commit(repository, {"docs/a.md": f"# A {number}\n", "src/a.py": f"x = {number}\n"})
-        for one in three(server, tmp_path):
-            assert (await one.listing()).revision == revision
+        for item in three(server, tmp_path):
+            assert (await item.listing()).revision == revision
         assert len(server.transfers) == number
-        asked = len(server.asked)
+        count = len(server.asked)
     # Whoever comes twice in a round is not told what it has seen already.
     assert (await three(server, tmp_path)[1].listing()).revision == revision
-    assert len(server.asked) > asked
+    assert len(server.asked) > count
 
 
 async def test_what_another_source_fetched_long_ago_is_not_enough(
@@ -97,7 +100,7 @@ async def test_what_another_source_fetched_long_ago_is_not_enough(
 
 
 async def test_sources_at_once_share_the_transfer(server: GitServer, tmp_path: Path) -> None:
-    listings = await asyncio.gather(*(one.listing() for one in three(server, tmp_path)))
+    listings = await asyncio.gather(*(item.listing() for item in three(server, tmp_path)))
     assert len({listing.revision for listing in listings}) == 1
     assert len(server.transfers) == 1
     assert len(clones(tmp_path)) == 1
@@ -136,18 +139,18 @@ async def test_branches_of_all_sources_come_together(server: GitServer, reposito
             source(f"s{number}", url, tmp_path, branch=name) for number, name in enumerate(("main", "v1", "v0/old"))
         ]
 
-    for one in make():
-        await one.listing()
+    for item in make():
+        await item.listing()
     git(repository, "checkout", "-q", "v1")
     revision = commit(repository, {"v1.md": "# One\n"})
     before = len(server.asked)
-    found = [await one.listing() for one in make()]
-    assert found[1].revision == revision
-    assert "v1.md" not in found[0].fingerprints
-    state = read_state(clone_of(tmp_path))
+    listings = [await entry.listing() for entry in make()]
+    assert listings[1].revision == revision
+    assert "v1.md" not in listings[0].fingerprints
+    state = read_state(get_clone(tmp_path))
     assert state is not None
-    assert len({one.round for one in state.fetched.values()}) == 1
-    assert len([one for one in server.asked[before:] if b"command=ls-refs" in one.body]) == 1
+    assert len({branch_fetch.round for branch_fetch in state.fetched.values()}) == 1
+    assert len([command for command in server.asked[before:] if b"command=ls-refs" in command.body]) == 1
 
 
 async def test_a_branch_that_is_gone_hurts_its_own_source_only(
@@ -172,14 +175,14 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
     new = commit(repository, {"docs/b.md": "# B, version two\n", "docs/a.md": None, "plain.txt": "two\n"})
     url = server.url("r.git") if form == "served" else str(repository)
     link = "https://x.example/{commit}/{path}#L{start}"
-    one = source("docs", url, tmp_path, branches=["main", "v1"], link=link)
-    listing = await one.listing()
+    item = source("docs", url, tmp_path, branches=["main", "v1"], link=link)
+    listing = await item.listing()
     assert set(listing.fingerprints) == {
         *("main:README.md", "main:docs/b.md", "main:src/a.py", "main:examples/e.py", "main:pkg/__init__.py"),
         *("main:plain.txt", "v1:docs/b.md", "v1:docs/a.md", "v1:plain.txt"),
     }
     assert listing.skipped == {"same in an earlier branch": 4}
-    documents = await read(one, listing)
+    documents = await read(item, listing)
     assert documents["main:docs/b.md"].text == "# B, version two\n"
     assert documents["v1:docs/b.md"].text == "# B, version one\n"
     assert documents["v1:docs/b.md"].url == f"https://x.example/{old}/docs/b.md#L{{start}}"
@@ -190,7 +193,7 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
     assert documents["v1:docs/a.md"].kind == "markdown"
     store = await open_lance(tmp_path / "passages", "words", 32)
     try:
-        await refresh(one, store, WordEmbedder(), chunk_tokens=200)
+        await refresh(item, store, WordEmbedder(), chunk_tokens=200)
         passages = await store.search("version", None, ["docs"], 9)
     finally:
         await store.close()
@@ -201,17 +204,17 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
 
 
 async def test_a_missing_one_of_several_branches_is_named(server: GitServer, tmp_path: Path) -> None:
-    one = source("docs", server.url("r.git"), tmp_path, branches=["main", "v9"])
+    item = source("docs", server.url("r.git"), tmp_path, branches=["main", "v9"])
     with pytest.raises(SourceError, match=r"has no branch or tag 'v9'"):
-        await one.listing()
+        await item.listing()
 
 
 async def test_a_renamed_default_branch_is_followed(server: GitServer, repository: Path, tmp_path: Path) -> None:
-    one = three(server, tmp_path)[0]
-    await one.listing()
+    item = three(server, tmp_path)[0]
+    await item.listing()
     git(repository, "branch", "-m", "main", "trunk")
     revision = commit(repository, {"docs/a.md": "# On trunk\n"})
-    assert ((await one.listing()).revision, (await read(one, await one.listing()))["docs/a.md"].text) == (
+    assert ((await item.listing()).revision, (await read(item, await item.listing()))["docs/a.md"].text) == (
         revision,
         "# On trunk\n",
     )
@@ -227,7 +230,7 @@ async def test_another_address_leaves_no_clone_behind(server: GitServer, reposit
     await source("tutorial", url, tmp_path).listing()
     assert len(clones(tmp_path)) == 2
     await source("code", url, tmp_path).listing()
-    assert clone_of(tmp_path).name == clone_name(url)
+    assert get_clone(tmp_path).name == clone_name(url)
     assert [file.name for file in (tmp_path / "data/git").glob("*.lock")] == [f"{clone_name(url)}.lock"]
 
 
@@ -235,11 +238,11 @@ async def test_clones_of_earlier_versions_and_of_removed_sources_go(server: GitS
     former = tmp_path / "data/git/tutorial"
     git(tmp_path, "init", "-q", "--bare", str(former))
     (former / "kimas.json").write_text(json.dumps({"remote": server.url("r.git"), "branch": "", "fetched_at": "2025"}))
-    for one in three(server, tmp_path):
-        await one.listing()
+    for item in three(server, tmp_path):
+        await item.listing()
     assert len(clones(tmp_path)) == 1
     delete_unused_clones(tmp_path / "data", {"code", "examples"})
-    state = read_state(clone_of(tmp_path))
+    state = read_state(get_clone(tmp_path))
     assert state is not None
     assert set(state.followers) == {"code", "examples"}
     delete_unused_clones(tmp_path / "data", ())
@@ -249,11 +252,11 @@ async def test_clones_of_earlier_versions_and_of_removed_sources_go(server: GitS
 async def test_a_clone_that_another_is_writing_to_is_waited_for(server: GitServer, tmp_path: Path) -> None:
     from core.runtime.locks import file_lock
 
-    one = source("docs", server.url("r.git"), tmp_path, timeout_s=0.1)
+    item = source("docs", server.url("r.git"), tmp_path, timeout_s=0.1)
     lock = tmp_path / "data/git" / f"{clone_name(server.url('r.git'))}.lock"
     async with file_lock(lock, 1):
         with pytest.raises(SourceError, match="another refresh has been fetching"):
-            await one.listing()
+            await item.listing()
     patient = source("docs", server.url("r.git"), tmp_path)
     async with file_lock(lock, 1):
         waiting = asyncio.create_task(patient.listing())
@@ -265,12 +268,14 @@ async def test_a_clone_that_another_is_writing_to_is_waited_for(server: GitServe
 async def test_the_preset_clones_once(server: GitServer, tmp_path: Path) -> None:
     settings = load_settings([ROOT / "config/presets/agentscope-qa.yaml"], (), {}, require_secrets=False)
     addressed = {
-        name: one.model_copy(update={"url": server.url("r.git")})
-        for name, one in settings.sources.items()
-        if isinstance(one, GitSource)
+        name: item.model_copy(update={"url": server.url("r.git")})
+        for name, item in settings.sources.items()
+        if isinstance(item, GitSource)
     }
-    assert len({clone_name(one.url) for one in settings.sources.values() if isinstance(one, GitSource)}) == 1
-    listings = [await open_source(name, one, tmp_path / "data").listing() for name, one in addressed.items()]
+    assert len({clone_name(item.url) for item in settings.sources.values() if isinstance(item, GitSource)}) == 1
+    listings = [
+        await open_source(name, git_source, tmp_path / "data").listing() for name, git_source in addressed.items()
+    ]
     assert [len(listing.fingerprints) for listing in listings] == [2, 1, 1]
     assert (len(server.transfers), len(clones(tmp_path))) == (1, 1)
 

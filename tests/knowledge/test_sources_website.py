@@ -50,7 +50,7 @@ def site(web: WebPeer, folder: Path, **changes: object) -> Website:
 
 
 async def texts(source: Website, listing: Listing) -> dict[str, str]:
-    return {one.path: one.text async for one in source.documents(listing, listing.fingerprints)}
+    return {document.path: document.text async for document in source.documents(listing, listing.fingerprints)}
 
 
 async def test_pages_are_found_by_their_links(web: WebPeer, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_pages_are_found_by_their_links(web: WebPeer, tmp_path: Path) -> N
     listing = await source.listing()
     assert set(listing.fingerprints) == {"/", "/guide", "/faq", "/guide/deep", "/guide/deeper"}
     assert listing.skipped == {"no HTML": 1}
-    documents = {one.path: one async for one in source.documents(listing, listing.fingerprints)}
+    documents = {document.path: document async for document in source.documents(listing, listing.fingerprints)}
     guide = documents["/guide"]
     assert (guide.title, guide.url, guide.kind) == ("Guide", web.url("/guide"), "markdown")
     assert "# Guide" in guide.text

@@ -92,15 +92,15 @@ class World:
 
     async def texts(self) -> list[str]:
         """Return what of the standing queries questions can find."""
-        found = await self.shown().search("rocket office", None, ["common"], 50)
-        return sorted(one.text for one in found)
+        passages = await self.shown().search("rocket office", None, ["common"], 50)
+        return sorted(passage.text for passage in passages)
 
     def age(self, hours: float) -> None:
         """Make everything on record older, as if nothing had been asked since."""
         file = get_record_folder(self.data, "common") / RECORD_FILE
         stored = json.loads(file.read_text("utf-8"))
-        for one in stored["results"].values():
-            one["seen"] -= hours * HOUR
+        for result in stored["results"].values():
+            result["seen"] -= hours * HOUR
         file.unlink()
         file.write_text(json.dumps(stored), "utf-8")
 
@@ -118,15 +118,15 @@ async def world(tmp_path: Path, store: Store, embedder: WordEmbedder) -> AsyncIt
 
 
 async def documents(source: StandingQueries, listing: Listing) -> list[Document]:
-    return [one async for one in source.documents(listing, listing.fingerprints)]
+    return [document async for document in source.documents(listing, listing.fingerprints)]
 
 
 async def test_results_are_stored_with_address_title_and_time(world: World) -> None:
     report = await world.refresh()
     assert (report.added, report.passages, report.stale) == (2, 2, "")
-    found = await world.shown().search("rocket", None, ["common"], 10)
+    passages = await world.shown().search("rocket", None, ["common"], 10)
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(world.now))
-    (release,) = (one for one in found if one.url == RELEASE["url"])
+    (release,) = (passage for passage in passages if passage.url == RELEASE["url"])
     assert (release.title, release.source, release.kind) == ("Rocket 2", "common", "web")
     assert release.text == f"{RELEASE['text']}\n(found {when})"
 
@@ -141,8 +141,8 @@ async def test_a_result_that_comes_again_is_not_embedded_again(world: World) -> 
     report = await world.refresh()
     assert (report.unchanged, report.added, report.updated, report.deleted) == (2, 0, 0, 0)
     assert len(world.embedder.embedded) == embedded
-    seen = [one.seen for one in load_record(get_record_folder(world.data, "common")).results.values()]
-    assert seen == [world.now] * 2
+    observed = [result.seen for result in load_record(get_record_folder(world.data, "common")).results.values()]
+    assert observed == [world.now] * 2
     (release,) = (text for text in await world.texts() if "Rocket" in text)
     assert "(dated 5 hours ago)\n(found " in release
     assert "2 hours" not in release
@@ -162,7 +162,7 @@ async def test_what_a_page_said_is_shown_until_what_it_says_now_is_written(world
     world.finds(latest=[RELEASE | {"text": "Rocket 3 is the latest release."}], hours=[HOURS])
     listing = await world.source().listing()
     assert any("Rocket 2 is" in text for text in await world.texts())
-    assert not any("Rocket 2 is" in one.text for one in await documents(world.source(), listing))
+    assert not any("Rocket 2 is" in document.text for document in await documents(world.source(), listing))
 
 
 async def test_pieces_of_one_document_do_not_replace_each_other(world: World) -> None:
@@ -278,9 +278,9 @@ async def test_expired_passages_take_no_place_from_other_sources(world: World) -
     docs = DictSource("docs", {"shed.md": "The rocket shed is behind the house, where all the tools are."})
     await refresh(docs, world.store, world.embedder, chunk_tokens=200)
     both = ["common", "docs"]
-    assert [one.source for one in await world.shown().search("rocket", None, both, 1)] == ["common"]
+    assert [result.source for result in await world.shown().search("rocket", None, both, 1)] == ["common"]
     world.now += 49 * HOUR
-    assert [one.source for one in await world.shown().search("rocket", None, both, 1)] == ["docs"]
+    assert [result.source for result in await world.shown().search("rocket", None, both, 1)] == ["docs"]
 
 
 async def test_live_and_stored_results_come_together_and_each_page_once(world: World) -> None:
@@ -288,13 +288,13 @@ async def test_live_and_stored_results_come_together_and_each_page_once(world: W
     twin = RELEASE | {"url": "https://ROCKET.example.org/2/#news", "text": "Rocket 2 was released."}
     other = {"title": "Rocket club", "url": "https://club.example.org", "text": "Meet other rocket builders."}
     world.finds(others=[twin, other])
-    asked = len(world.web.requests)
+    request_count = len(world.web.requests)
     library = await world.library()
-    found = await library.search("online", "which is the latest rocket release?", 10)
+    passages = await library.search("online", "which is the latest rocket release?", 10)
     await library.close()
-    assert len(world.web.requests) == asked + 1
-    assert {one.source for one in found} == {"common", "web"}
-    assert sorted(one.title for one in found) == ["Office", "Rocket 2", "Rocket club"]
+    assert len(world.web.requests) == request_count + 1
+    assert {passage.source for passage in passages} == {"common", "web"}
+    assert sorted(passage.title for passage in passages) == ["Office", "Rocket 2", "Rocket club"]
 
 
 def test_of_two_sides_the_more_similar_one_stays_whole() -> None:
@@ -304,8 +304,8 @@ def test_of_two_sides_the_more_similar_one_stays_whole() -> None:
     stored = [one("a", "common", "https://x.org/a", 0.5), one("b", "common", "https://x.org/a", 0.3)]
     live = [one("c", "web", "https://x.org/a", 0.4), one("d", "web", "https://x.org/d", 0.1)]
     site = one("e", "site", "https://x.org/a", 0.2)
-    kept = deduplicate([*stored, site], live, {"common": "web"})
-    assert {passage.id for passage in kept} == {"a", "b", "d", "e"}
+    passages = deduplicate([*stored, site], live, {"common": "web"})
+    assert {passage.id for passage in passages} == {"a", "b", "d", "e"}
     nearer = [one("c", "web", "https://x.org/a", 0.6)]
     assert {passage.id for passage in deduplicate(stored, nearer, {"common": "web"})} == {"c"}
     assert len(deduplicate(stored, nearer, {})) == 3
@@ -320,9 +320,9 @@ async def test_stored_results_answer_when_the_live_search_is_too_slow(world: Wor
     library = await world.library()
     began = time.monotonic()
     async with asyncio.timeout(4):
-        found = await library.search("online", LATEST, 10)
+        passages = await library.search("online", LATEST, 10)
     assert time.monotonic() - began > 3
-    assert {one.source for one in found} == {"common"}
+    assert {passage.source for passage in passages} == {"common"}
     await library.close()
 
 
@@ -331,17 +331,17 @@ async def test_common_questions_cost_no_online_search(world: World) -> None:
     await world.refresh()
     world.finds(others=[HOURS])
     library = await world.library()
-    asked = len(world.web.requests)
+    request_count = len(world.web.requests)
     for question in ("rocket 2 latest release", "the office opens at nine"):
         assert await library.search("online", question, 5)
-    assert len(world.web.requests) == asked
+    assert len(world.web.requests) == request_count
     assert await library.search("online", "who builds rockets on the moon?", 5)
-    assert len(world.web.requests) == asked + 1
+    assert len(world.web.requests) == request_count + 1
     await library.close()
     world.live = {"ask": "always"}
     library = await world.library()
     await library.search("online", "rocket 2 latest release", 5)
-    assert len(world.web.requests) == asked + 2
+    assert len(world.web.requests) == request_count + 2
     await library.close()
 
 
@@ -349,11 +349,11 @@ async def test_what_has_expired_keeps_no_live_search_from_being_made(world: Worl
     world.live = {"ask": "when_needed", "enough": 0.75}
     await world.refresh()
     world.age(49)
-    asked = len(world.web.requests)
+    request_count = len(world.web.requests)
     library = await world.library()
     await library.search("online", "rocket 2 latest release", 5)
     await library.close()
-    assert len(world.web.requests) == asked + 1
+    assert len(world.web.requests) == request_count + 1
 
 
 async def test_requests_of_a_day_are_limited_over_restarts(world: World) -> None:
@@ -362,15 +362,15 @@ async def test_requests_of_a_day_are_limited_over_restarts(world: World) -> None
     library = await world.library()
     assert await library.search("online", "one more", 5)
     await library.close()
-    asked = len(world.web.requests)
-    assert asked == 3
+    request_count = len(world.web.requests)
+    assert request_count == 3
     library = await world.library()
-    found = await library.search("online", "and another", 5)
+    passages = await library.search("online", "and another", 5)
     await library.close()
-    assert {one.source for one in found} == {"common"}
+    assert {passage.source for passage in passages} == {"common"}
     report = await world.refresh()
     assert "requests_per_day (3) are used up until midnight" in report.stale
-    assert len(world.web.requests) == asked
+    assert len(world.web.requests) == request_count
 
 
 async def test_no_query_is_always_the_one_that_a_limit_cuts_off(world: World) -> None:
@@ -378,15 +378,15 @@ async def test_no_query_is_always_the_one_that_a_limit_cuts_off(world: World) ->
     world.standing = {"queries": [f"query {number}" for number in range(6)]}
     world.live = {"requests_per_day": 4}
     world.finds(others=[RELEASE])
-    asked = []
+    question = []
     for _ in range(2):
         await world.refresh()
-        asked.append({request.query["q"] for request in world.web.requests})
+        question.append({request.query["q"] for request in world.web.requests})
         world.web.requests.clear()
         world.now += 24 * HOUR
         (world.data / "live" / "web.json").write_text(f"2020-01-0{next(days)} 00000004")
-    assert len(asked[0]) == len(asked[1]) == 4
-    assert asked[0] | asked[1] == set(world.standing["queries"])
+    assert len(question[0]) == len(question[1]) == 4
+    assert question[0] | question[1] == set(world.standing["queries"])
 
 
 async def test_requests_are_counted_exactly_by_many_at_once(tmp_path: Path) -> None:
@@ -424,10 +424,10 @@ async def test_queries_come_from_a_file_too(world: World, tmp_path: Path) -> Non
 async def test_a_refresh_of_all_sources_reaches_them(world: World) -> None:
     settings = world.settings()
     work = RefreshContext(settings.sources, world.store, world.embedder, world.data, 200)
-    done = await refresh_sources(work)
-    assert [report.name for report in done.reports] == ["common"]
-    assert done.reports[0].added == 2
-    findings = {one.subject: one for one in await check(settings, live=False)}
+    refresh_result = await refresh_sources(work)
+    assert [report.name for report in refresh_result.reports] == ["common"]
+    assert refresh_result.reports[0].added == 2
+    findings = {finding.subject: finding for finding in await check(settings, live=False)}
     assert findings["sources.common"].text == "2 queries: asked of web by a refresh"
     assert findings["sources.common"].level == "ok"
 
@@ -472,16 +472,16 @@ async def test_a_record_that_cannot_be_written_is_said(world: World) -> None:
 async def test_the_example_of_the_guide_does_what_it_says(tmp_path: Path, store: Store, embedder: WordEmbedder) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "sources.md").read_text("utf-8")
     example = guide.split("## Questions that come again")[1].split("```yaml\n")[1].split("```")[0]
-    found = Hit("Handbook 4", "https://handbook.example.org/4", "Handbook 4 is the latest release of the handbook.")
+    hit = Hit("Handbook 4", "https://handbook.example.org/4", "Handbook 4 is the latest release of the handbook.")
     async with WebPeer() as web:
-        web.hits = [found]
+        web.hits = [hit]
         example = example.replace("searxng.internal:8080", f"127.0.0.1:{web.port}/searxng")
         file = tmp_path / "kimas.yaml"
         file.write_text(example.replace("searxng.internal", "127.0.0.1"), "utf-8")
         settings = load_settings([file], [f"data_dir={tmp_path / 'data'}"], {})
         work = RefreshContext(settings.sources, store, embedder, settings.data_dir, 200)
-        done = await refresh_sources(work)
-        assert done.failures == {}
+        refresh_result = await refresh_sources(work)
+        assert refresh_result.failures == {}
         # They are asked at the same time: which comes first is up to the network.
         assert {request.query["q"] for request in web.requests} == {
             "latest release of the handbook",
@@ -493,5 +493,5 @@ async def test_the_example_of_the_guide_does_what_it_says(tmp_path: Path, store:
         (answer,) = await library.search("online", "latest release of the handbook", 5)
         await library.search("online", "who wrote all this?", 5)
         await library.close()
-        assert (answer.source, answer.url) == ("common", found.url)
+        assert (answer.source, answer.url) == ("common", hit.url)
         assert [request.query["q"] for request in web.requests[2:]] == ["who wrote all this?"]

@@ -150,13 +150,19 @@ async def test_staleness_is_passed_on(source: DictSource, store: Store, embedder
 
 async def test_progress_is_told(source: DictSource, store: Store, embedder: WordEmbedder, markdown: Markdown) -> None:
     source.texts = {f"{number}.md": markdown(*["apple"] * 8) for number in range(100)}
-    told: list[SyncProgress] = []
-    report = await refresh(source, store, embedder, chunk_tokens=200, on_progress=told.append)
-    assert [told[0].stage, told[-1].stage] == ["listing", "done"]
-    assert len([one for one in told if one.stage == "embedding"]) > 3
-    assert [one.documents_done for one in told] == sorted(one.documents_done for one in told)
-    assert (told[-1].documents_done, told[-1].documents_total, told[-1].passages) == (100, 100, report.passages)
-    assert told[-1].passages_per_second > 0
+    progresses: list[SyncProgress] = []
+    report = await refresh(source, store, embedder, chunk_tokens=200, on_progress=progresses.append)
+    assert [progresses[0].stage, progresses[-1].stage] == ["listing", "done"]
+    assert len([progress for progress in progresses if progress.stage == "embedding"]) > 3
+    assert [progress.documents_done for progress in progresses] == sorted(
+        progress.documents_done for progress in progresses
+    )
+    assert (progresses[-1].documents_done, progresses[-1].documents_total, progresses[-1].passages) == (
+        100,
+        100,
+        report.passages,
+    )
+    assert progresses[-1].passages_per_second > 0
 
 
 class Interrupted:
@@ -187,13 +193,13 @@ async def test_a_failed_write_keeps_the_batches_before_it(
     source.texts = {f"{number}.md": markdown("apple", "pear") for number in range(300)}
     with pytest.raises(StoreError, match="no space"):
         await refresh(source, Interrupted(store, 3, full), embedder, chunk_tokens=200, batch_passages=150)
-    held = await store.manifest("docs")
-    per_document = {one.passage_count for one in held.values()}
-    assert 0 < len(held) < 300
+    retained = await store.manifest("docs")
+    per_document = {stored_document.passage_count for stored_document in retained.values()}
+    assert 0 < len(retained) < 300
     assert len(per_document) == 1
     report = await run(source, store, embedder)
-    assert counts(report) == (300 - len(held), 0, 0, len(held))
-    assert len(embedder.embedded) == (300 - len(held)) * per_document.pop()
+    assert counts(report) == (300 - len(retained), 0, 0, len(retained))
+    assert len(embedder.embedded) == (300 - len(retained)) * per_document.pop()
     assert report.passages == len(await store.vectors("docs"))
 
 
@@ -206,11 +212,11 @@ async def test_a_cancelled_refresh_leaves_whole_documents(
     tasks.append(asyncio.create_task(refresh(source, interrupted, embedder, chunk_tokens=200, batch_passages=150)))
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
-    held = await store.manifest("docs")
-    assert 0 < len(held) < 300
-    assert len({one.passage_count for one in held.values()}) == 1
+    retained = await store.manifest("docs")
+    assert 0 < len(retained) < 300
+    assert len({stored_document.passage_count for stored_document in retained.values()}) == 1
     report = await run(source, store, embedder)
-    assert (report.added, report.passages) == (300 - len(held), len(await store.vectors("docs")))
+    assert (report.added, report.passages) == (300 - len(retained), len(await store.vectors("docs")))
 
 
 async def test_a_broken_embedder_keeps_the_old_knowledge(

@@ -49,8 +49,8 @@ def edition(word: str, documents: range = range(DOCUMENTS), parts: int = PARTS) 
 
 async def seen_in(store: Store) -> Counter[str]:
     """Return the editions of all passages that are found, and how many of each."""
-    found = await store.search(query_tokens("fruit"), None, ["docs"], 10_000)
-    return Counter(word for one in found for word in ("apple", "banana") if word in one.text)
+    passages = await store.search(query_tokens("fruit"), None, ["docs"], 10_000)
+    return Counter(word for passage in passages for word in ("apple", "banana") if word in passage.text)
 
 
 async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Store, embedder: WordEmbedder) -> None:
@@ -107,11 +107,11 @@ async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole
         source = edition("banana", range(60))
         with pytest.raises(StoreError, match="disk"):
             await refresh(source, Counted(store, fail_after=1), embedder, chunk_tokens=50, batch_passages=200)
-        held = await store.manifest("docs")
-        assert 20 < len(held) < 60, "what is new stays"
+        retained = await store.manifest("docs")
+        assert 20 < len(retained) < 60, "what is new stays"
         embedder.embedded.clear()
         report = await refresh(source, store, embedder, chunk_tokens=50, batch_passages=200)
-        assert (report.added, report.updated) == (60 - len(held), 20)
+        assert (report.added, report.updated) == (60 - len(retained), 20)
         await asyncio.sleep(1.1)
         assert set(await seen_in(store)) == {"banana"}
     finally:

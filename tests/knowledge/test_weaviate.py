@@ -76,14 +76,14 @@ async def connected(settings: WeaviateSettings) -> AsyncIterator[Cluster]:
 @asynccontextmanager
 async def peer(status: str, body: str) -> AsyncIterator[WeaviateSettings]:
     """A server on a real socket that gives every HTTP request the same answer; without a status it never answers."""
-    done = asyncio.Event()
+    event = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while (await reader.readline()).strip():
                 pass
             if not status:
-                await done.wait()
+                await event.wait()
             content = body.encode()
             head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n"
             writer.write(f"{head}Connection: close\r\n\r\n".encode() + content)
@@ -98,7 +98,7 @@ async def peer(status: str, body: str) -> AsyncIterator[WeaviateSettings]:
     try:
         yield WeaviateSettings(host="127.0.0.1", http_port=port, grpc_port=1, connect_timeout_s=30 if status else 0.5)
     finally:
-        done.set()
+        event.set()
         server.close()
         await server.wait_closed()
 
@@ -108,14 +108,14 @@ class TestWithoutServer:
         settings = WeaviateSettings(host="127.0.0.1", http_port=unused_tcp_port, grpc_port=1)
         with pytest.raises(
             StoreError, match=r"Weaviate at 127\.0\.0\.1:\d+ could not be opened: is it running"
-        ) as told:
+        ) as error_info:
             await open_weaviate(settings, "test", DIMENSION)
-        assert told.value.__cause__ is not None
+        assert error_info.value.__cause__ is not None
 
     @pytest.mark.parametrize("port", [40163, 14030])
     def test_a_port_is_no_status(self, port: int) -> None:
-        told = explain_error("Weaviate", "opened", f"Connection to Weaviate failed at 127.0.0.1:{port}")
-        assert "is it running" in told
+        output = explain_error("Weaviate", "opened", f"Connection to Weaviate failed at 127.0.0.1:{port}")
+        assert "is it running" in output
 
     async def test_a_server_that_never_answers(self) -> None:
         async with peer("", "") as settings:
@@ -130,9 +130,9 @@ class TestWithoutServer:
             keyed = settings.model_copy(update={"api_key": Secret(env="WEAVIATE_KEY_FOR_TESTS")})
             with pytest.raises(
                 StoreError, match=r"refuses the API key, see knowledge\.store\.weaviate\.api_key"
-            ) as told:
+            ) as error_info:
                 await open_weaviate(keyed, "test", DIMENSION)
-        assert "very-secret-key" not in str(told.value)
+        assert "very-secret-key" not in str(error_info.value)
 
     @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", "[]", '{"version": ""}'])
     async def test_something_else_listens(self, body: str) -> None:
@@ -179,11 +179,11 @@ class TestCompose:
         assert tuple(map(int, version.split("."))) >= RECOMMENDED_VERSION
 
     def test_nobody_comes_in_without_the_key(self, service: dict[str, Any]) -> None:
-        told = service["environment"]
-        assert told["AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED"] == "false"
-        assert told["AUTHENTICATION_APIKEY_ALLOWED_KEYS"].startswith("${WEAVIATE_KEY:?")
-        assert told["AUTHENTICATION_APIKEY_USERS"] == told["AUTHORIZATION_ADMINLIST_USERS"]
-        assert all(isinstance(value, str) for value in told.values()), "Compose takes texts, no booleans"
+        environment = service["environment"]
+        assert environment["AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED"] == "false"
+        assert environment["AUTHENTICATION_APIKEY_ALLOWED_KEYS"].startswith("${WEAVIATE_KEY:?")
+        assert environment["AUTHENTICATION_APIKEY_USERS"] == environment["AUTHORIZATION_ADMINLIST_USERS"]
+        assert all(isinstance(value, str) for value in environment.values()), "Compose takes texts, no booleans"
 
     def test_its_data_outlives_it_and_its_health_is_watched(self, service: dict[str, Any]) -> None:
         (mount,) = service["volumes"]
@@ -195,11 +195,11 @@ class TestCompose:
 class TestRows:
     @pytest.mark.parametrize("total", [1, 499, 500, 501, 100_000])
     def test_ranges_hold_every_slot_once(self, total: int) -> None:
-        found = list(slot_ranges(total, 500))
-        assert found[0][0] == 0
-        assert found[-1][1] == SLOT_COUNT
-        assert all(before[1] == after[0] for before, after in pairwise(found))
-        assert len(found) == -(-total // 500)
+        results = list(slot_ranges(total, 500))
+        assert results[0][0] == 0
+        assert results[-1][1] == SLOT_COUNT
+        assert all(before[1] == after[0] for before, after in pairwise(results))
+        assert len(results) == -(-total // 500)
 
     def test_slots_are_spread_evenly(self) -> None:
         rows = random_rows(4000)
@@ -216,8 +216,11 @@ class TestRows:
 
     def test_documents_count_their_passages(self) -> None:
         entries = list(make_document_objects([row("a", "a.md"), row("b", "a.md")], {"e.md": "9"}, "docs", 3))
-        found = {one.properties["path"]: (one.properties["fingerprint"], one.properties["passages"]) for one in entries}
-        assert found == {"a.md": ("1", 2), "e.md": ("9", 0)}
+        results = {
+            entry.properties["path"]: (entry.properties["fingerprint"], entry.properties["passages"])
+            for entry in entries
+        }
+        assert results == {"a.md": ("1", 2), "e.md": ("9", 0)}
 
     def test_paths_that_differ_in_spaces_differ(self) -> None:
         assert len({document_key(path) for path in ("a.md", "a.md ", " a.md", "A.md")}) == 4
@@ -233,16 +236,16 @@ class TestTenants:
         first = weaviate_settings(tenant="first")
         second = first.model_copy(update={"tenant": "second"})
         try:
-            async with opened(first) as one, opened(second, embedder="other", dimension=8) as two:
-                await put(one, [row("a", "a.md", tokens="apple", seed=1)])
+            async with opened(first) as item, opened(second, embedder="other", dimension=8) as two:
+                await put(item, [row("a", "a.md", tokens="apple", seed=1)])
                 small = row("b", "b.md", tokens="apple")
                 await put(two, [PassageRow(small.passage, "1", "apple", unit(3, 8))])
-                assert [passage.id for passage in await one.search("apple", unit(1), ["docs"], 9)] == ["a"]
+                assert [passage.id for passage in await item.search("apple", unit(1), ["docs"], 9)] == ["a"]
                 assert [passage.id for passage in await two.search("apple", unit(1, 8), ["docs"], 9)] == ["b"]
             async with opened(second, embedder="other", dimension=8, rebuild=True) as two:
                 assert await two.manifest("docs") == {}
-            async with opened(first) as one:
-                assert set(await one.manifest("docs")) == {"a.md"}
+            async with opened(first) as weaviate_store:
+                assert set(await weaviate_store.manifest("docs")) == {"a.md"}
             with pytest.raises(StoreError, match="is shared by tenants"):
                 await open_weaviate(first.model_copy(update={"tenant": ""}), "test", DIMENSION)
         finally:
@@ -270,10 +273,10 @@ class TestWriters:
             await put(store, rows)
             await cluster.put(PASSAGES, list(make_passage_objects(half, "docs", 2)))
             await cluster.put(DOCUMENTS, list(make_document_objects(half, {}, "docs", 2)))
-            assert {one.id for one in await store.search("apple", unit(3), ["docs"], 9)} == {"a", "b"}
+            assert {result.id for result in await store.search("apple", unit(3), ["docs"], 9)} == {"a", "b"}
             assert (await store.manifest("docs"))["a.md"].fingerprint == "1"
             await put(store, [row("c", "c.md", tokens="apple", seed=4)])
-            assert {one.id for one in await store.search("apple", unit(3), ["docs"], 9)} == {"a", "b", "c"}
+            assert {result.id for result in await store.search("apple", unit(3), ["docs"], 9)} == {"a", "b", "c"}
             assert len(await store.vectors("docs")) == 3
 
     async def test_what_was_replaced_is_not_seen_before_it_is_deleted(self, settings: WeaviateSettings) -> None:
@@ -286,12 +289,14 @@ class TestWriters:
             commit = Commit(2, "second", affected_documents(["a.md"], newer, ()))
             await cluster.put(DOCUMENTS, [NewObject(commit_key("docs"), commit.to_properties())])
             for _ in range(2):
-                found = await store.search("older newer a2", unit(1), ["docs"], 9)
-                assert sorted(one.text for one in found) == ["Text of a", "Text of b"]
+                passages = await store.search("older newer a2", unit(1), ["docs"], 9)
+                assert sorted(passage.text for passage in passages) == ["Text of a", "Text of b"]
                 assert await store.manifest("docs") == {"a.md": StoredDocument("2", 1), "b.md": StoredDocument("1", 1)}
                 assert len(await store.vectors("docs")) == 2
                 await store.replace("docs", ["nothing.md"], [])
-            objects = [one async for page in cluster.pages(PASSAGES, {"docs": Commit(9)}) for one in page]
+            objects = [
+                stored_object async for page in cluster.pages(PASSAGES, {"docs": Commit(9)}) for stored_object in page
+            ]
             assert len(objects) == 2
 
     async def test_one_source_has_one_writer(self, settings: WeaviateSettings) -> None:
@@ -335,7 +340,7 @@ class TestWriters:
                 await cluster._collections[name].config.update_shards(status="READONLY")
             with pytest.raises(StoreError, match="takes nothing more, look at its disk"):
                 await put(store, [row("b", "b.md", tokens="apple")])
-            assert [one.id for one in await store.search("apple", unit(1), ["docs"], 9)] == ["a"]
+            assert [result.id for result in await store.search("apple", unit(1), ["docs"], 9)] == ["a"]
             for name in (PASSAGES, DOCUMENTS):
                 await cluster._collections[name].config.update_shards(status="READY")
             await put(store, [row("b", "b.md", tokens="apple")])
@@ -356,17 +361,17 @@ class TestWriters:
             await put(store, rows)
             assert len(await store.manifest("docs")) == 1200
             read = await store.vectors("docs")
-        expected = np.array([one.vector for one in rows])
+        expected = np.array([passage_row.vector for passage_row in rows])
         np.testing.assert_allclose(np.sort(read, axis=0), np.sort(expected, axis=0), rtol=1e-6)
 
 
 async def test_a_rebuild_with_the_same_model_is_noticed(settings: WeaviateSettings) -> None:
     async with opened(settings) as store:
         await put(store, [row("old", "a.md", tokens="word")])
-        assert [one.id for one in await store.search("word", unit(1), ["docs"], 5)] == ["old"]
+        assert [result.id for result in await store.search("word", unit(1), ["docs"], 5)] == ["old"]
         async with opened(settings, rebuild=True) as other:
             await put(other, [row("new", "a.md", tokens="word")])
-        assert [one.id for one in await store.search("word", unit(1), ["docs"], 5)] == ["new"]
+        assert [result.id for result in await store.search("word", unit(1), ["docs"], 5)] == ["new"]
 
 
 async def test_a_closed_store_says_so(settings: WeaviateSettings) -> None:
@@ -380,8 +385,8 @@ class TestCopying:
     async def test_takes_rows_with_their_vectors(self, tmp_path: Path) -> None:
         origin, target = await lance(tmp_path / "one"), await lance(tmp_path / "two")
         await fill(origin)
-        done = await copy_source(origin, target, "docs", DIMENSION)
-        assert (done.copied, done.deleted, done.unchanged, done.passages) == (21, 0, 0, 100)
+        copy_report = await copy_source(origin, target, "docs", DIMENSION)
+        assert (copy_report.copied, copy_report.deleted, copy_report.unchanged, copy_report.passages) == (21, 0, 0, 100)
         await same(origin, target)
         again = await copy_source(origin, target, "docs", DIMENSION)
         assert (again.copied, again.deleted, again.unchanged, again.passages) == (0, 0, 21, 0)
@@ -420,19 +425,19 @@ async def lance(folder: Path) -> LanceStore:
 
 async def fill(store: Store) -> None:
     rows = random_rows(100)
-    await store.replace("docs", {one.passage.path for one in rows}, rows, {"empty.md": "e"})
+    await store.replace("docs", {passage_row.passage.path for passage_row in rows}, rows, {"empty.md": "e"})
 
 
-async def same(one: Store, other: Store) -> None:
+async def same(item: Store, other: Store) -> None:
     """Check that two stores hold the same: documents, passages, words, vectors."""
-    assert await one.manifest("docs") == await other.manifest("docs")
-    found = []
-    for store in (one, other):
+    assert await item.manifest("docs") == await other.manifest("docs")
+    result = []
+    for store in (item, other):
         await store.optimize()
         passages = await store.search("word1 word5 word9", unit(4), ["docs"], 100)
         plain = {passage.id: (passage.text, passage.title, passage.url, passage.start_line) for passage in passages}
         scores = {passage.id: (passage.similarity, passage.lexical) for passage in passages}
-        found.append((plain, scores))
-    assert found[0][0] == found[1][0]
-    for name, pair in found[0][1].items():
-        assert pair == pytest.approx(found[1][1][name], rel=1e-4, abs=1e-6)
+        result.append((plain, scores))
+    assert result[0][0] == result[1][0]
+    for name, pair in result[0][1].items():
+        assert pair == pytest.approx(result[1][1][name], rel=1e-4, abs=1e-6)

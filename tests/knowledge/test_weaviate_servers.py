@@ -41,8 +41,8 @@ async def opened(settings: WeaviateSettings) -> AsyncIterator[WeaviateStore]:
         await store.close()
 
 
-async def found(store: WeaviateStore) -> set[str]:
-    return {one.id for one in await store.search("word1 word2 word3", unit(1), ["docs"], 200)}
+async def search_ids(store: WeaviateStore) -> set[str]:
+    return {result.id for result in await store.search("word1 word2 word3", unit(1), ["docs"], 200)}
 
 
 async def test_keys_and_tls_and_going_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,9 +57,9 @@ async def test_keys_and_tls_and_going_away(tmp_path: Path, monkeypatch: pytest.M
 
 def _composed(key: str) -> Mapping[str, str]:
     """Return what config/compose.yaml tells a server, with this key; without its place, which is the container's."""
-    told = read_yaml(ROOT / "config" / "compose.yaml").data["services"]["weaviate"]["environment"]
+    environment = read_yaml(ROOT / "config" / "compose.yaml").data["services"]["weaviate"]["environment"]
     places = ("PERSISTENCE_DATA_PATH", "CLUSTER_HOSTNAME")
-    return {name: value for name, value in told.items() if name not in places} | {
+    return {name: value for name, value in environment.items() if name not in places} | {
         "AUTHENTICATION_APIKEY_ALLOWED_KEYS": key
     }
 
@@ -68,9 +68,9 @@ async def _check_keys(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match=r"refuses the API key, see knowledge\.store\.weaviate\.api_key"):
         await open_weaviate(node.settings(), "test", DIMENSION)
     monkeypatch.setenv(KEY, "wrong-key")
-    with pytest.raises(StoreError, match="refuses the API key") as told:
+    with pytest.raises(StoreError, match="refuses the API key") as error_info:
         await open_weaviate(node.settings(api_key=Secret(env=KEY)), "test", DIMENSION)
-    assert "wrong-key" not in str(told.value)
+    assert "wrong-key" not in str(error_info.value)
     monkeypatch.setenv(KEY, "right-key")
     async with opened(node.settings(api_key=Secret(env=KEY))) as store:
         await put(store, random_rows(100))
@@ -89,9 +89,9 @@ async def _check_tls(node: Node, folder: Path, monkeypatch: pytest.MonkeyPatch) 
             await open_weaviate(secure, "test", DIMENSION)
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
         async with opened(secure) as store:
-            assert len(await found(store)) > 50
+            assert len(await search_ids(store)) > 50
             await put(store, [row("a", "a.md", tokens="word1")])
-            assert "a" in await found(store)
+            assert "a" in await search_ids(store)
         with pytest.raises(StoreError, match="could not be opened"):
             await open_weaviate(secure.model_copy(update={"secure": False}), "test", DIMENSION)
     monkeypatch.delenv("SSL_CERT_FILE")
@@ -100,14 +100,14 @@ async def _check_tls(node: Node, folder: Path, monkeypatch: pytest.MonkeyPatch) 
 async def _check_going_away(node: Node) -> set[str]:
     """Check what is said while the server is away; return what is found when it is back."""
     async with opened(node.settings(api_key=Secret(env=KEY), read_timeout_s=3)) as store:
-        searches = [asyncio.create_task(found(store)) for _ in range(20)]
+        searches = [asyncio.create_task(search_ids(store)) for _ in range(20)]
         await asyncio.sleep(0.02)
         await node.stop()
         for outcome in await asyncio.gather(*searches, return_exceptions=True):
             assert isinstance(outcome, StoreError | set), outcome
         began = time.monotonic()
         with pytest.raises(StoreError, match="could not be read"):
-            await found(store)
+            await search_ids(store)
         assert time.monotonic() - began < 15
         with pytest.raises(StoreError, match="could not be written"):
             await put(store, [row("b", "b.md")])
@@ -116,14 +116,14 @@ async def _check_going_away(node: Node) -> set[str]:
         async with asyncio.timeout(60):
             while not await _answers(store):
                 await asyncio.sleep(0.2)
-        assert len(await found(store)) > 50
+        assert len(await search_ids(store)) > 50
         await put(store, [row("b", "b.md", tokens="word1")])
-        return await found(store)
+        return await search_ids(store)
 
 
 async def _answers(store: WeaviateStore) -> bool:
     try:
-        await found(store)
+        await search_ids(store)
     except StoreError:
         return False
     return True
@@ -146,8 +146,8 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         await _filled(tmp_path, node, limit)
         (tmp_path / "docs" / "rocket.md").write_text("# Rocket\n\nIt flies to Mars.\n", "utf-8")
         (tmp_path / "docs" / "new.md").write_text("# New\n\nIt stays here.\n", "utf-8")
-        told = await asyncio.to_thread(deployment.call, "ingest", code=1)
-        assert "the server takes nothing more, look at its disk" in told.stderr
+        result = await asyncio.to_thread(deployment.call, "ingest", code=1)
+        assert "the server takes nothing more, look at its disk" in result.stderr
         await asyncio.to_thread(deployment.call, "search", "rocket")
         await _serves(node, {"rocket.md": "moon"})
         (tmp_path / "ballast").unlink()
@@ -189,9 +189,9 @@ async def _serves(node: Node, words: Mapping[str, str]) -> None:
         assert (await store.manifest("docs")).keys() == words.keys()
     finally:
         await store.close()
-    found = {one.path: one.text for one in passages}
-    assert found.keys() == words.keys()
-    assert all(word in found[path] for path, word in words.items()), found
+    texts = {passage.path: passage.text for passage in passages}
+    assert texts.keys() == words.keys()
+    assert all(word in texts[path] for path, word in words.items()), texts
 
 
 async def test_replicas(tmp_path: Path) -> None:
@@ -205,9 +205,9 @@ async def test_replicas(tmp_path: Path) -> None:
             await put(store, random_rows(100))
             await third.stop()
             await put(store, random_rows(100, seed=2))
-            assert {name.split("-")[1] for name in await found(store)} == {"2"}
+            assert {name.split("-")[1] for name in await search_ids(store)} == {"2"}
             async with opened(second.settings(replicas=3)) as other:
-                assert {name.split("-")[1] for name in await found(other)} == {"2"}
+                assert {name.split("-")[1] for name in await search_ids(other)} == {"2"}
             await third.start()
             await third.ready()
             await _catches_up(third)
@@ -221,5 +221,5 @@ async def test_replicas(tmp_path: Path) -> None:
 
 async def _catches_up(node: Node) -> None:
     async with opened(node.settings(replicas=3, consistency="one")) as store, asyncio.timeout(90):
-        while {name.split("-")[1] for name in await found(store)} != {"2"}:
+        while {name.split("-")[1] for name in await search_ids(store)} != {"2"}:
             await asyncio.sleep(0.5)

@@ -203,10 +203,11 @@ class ChangingResolver(AbstractResolver):
 
     async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[Any]:
         self.asked += 1
-        found = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         kind, numeric = socket.AF_INET, socket.AI_NUMERICHOST
         return [
-            {"hostname": host, "host": one, "port": port, "family": kind, "proto": 0, "flags": numeric} for one in found
+            {"hostname": host, "host": text, "port": port, "family": kind, "proto": 0, "flags": numeric}
+            for text in answer
         ]
 
     async def close(self) -> None:
@@ -227,7 +228,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked(web: WebPeer)
 async def test_a_name_that_turns_inward_is_refused_at_the_next_connection(web: WebPeer) -> None:
     resolver = ChangingResolver(["1.1.1.1"], ["127.0.0.1"], ["1.1.1.1", "10.0.0.1"])
     checked = guard_resolver(resolver, ())
-    assert [one["host"] for one in await checked.resolve("rebound.example")] == ["1.1.1.1"]
+    assert [entry["host"] for entry in await checked.resolve("rebound.example")] == ["1.1.1.1"]
     for _ in range(2):  # inward, and inward beside an address that is public
         with pytest.raises(OSError, match="allow_private"):
             await checked.resolve("rebound.example")

@@ -82,21 +82,21 @@ class CallbackPeer:
         body = event if isinstance(event, bytes) else json.dumps(event).encode()
         timestamp = timestamp or str(int(time.time()))
         sign = signed(secret or self.secret, timestamp, body) if signature is None else signature
-        given = {"X-Kimas-Timestamp": timestamp, "X-Kimas-Signature": sign, "Content-Type": "application/json"}
+        values = {"X-Kimas-Timestamp": timestamp, "X-Kimas-Signature": sign, "Content-Type": "application/json"}
         assert self._session is not None
         url = f"http://127.0.0.1:{port}/v1/events"
-        async with self._session.post(url, data=body, headers={**given, **(headers or {})}) as answer:
+        async with self._session.post(url, data=body, headers={**values, **(headers or {})}) as answer:
             return answer.status, await answer.json()
 
     async def until(self, state: str, count: int = 1) -> list[dict[str, Any]]:
         """Wait for so many callbacks of a state and return them."""
         async with asyncio.timeout(60):
-            while len(found := self.of(state)) < count:
+            while len(results := self.of(state)) < count:
                 await asyncio.sleep(0.005)
-        return found
+        return results
 
     def of(self, state: str) -> list[dict[str, Any]]:
-        return [one for one in self.callbacks if one["state"] == state]
+        return [callback for callback in self.callbacks if callback["state"] == state]
 
     async def _callback(self, request: web.Request) -> web.StreamResponse:
         self.tries += 1
@@ -105,15 +105,15 @@ class CallbackPeer:
         if reason:
             self.violations.append(reason)
             return web.json_response({"error": reason}, status=401)
-        fault = self.faults.pop(0) if self.faults else ""
-        if isinstance(fault, int):
-            return web.Response(status=fault, headers={"Retry-After": self.retry_after, "Location": self.location})
-        if fault == "slow":
+        text = self.faults.pop(0) if self.faults else ""
+        if isinstance(text, int):
+            return web.Response(status=text, headers={"Retry-After": self.retry_after, "Location": self.location})
+        if text == "slow":
             await asyncio.Event().wait()
-        if fault == "drop":
+        if text == "drop":
             return _broken(request)
         answer = self._taken(request.headers["Idempotency-Key"], json.loads(body))
-        return _broken(request) if fault == "lost" else answer
+        return _broken(request) if text == "lost" else answer
 
     def _wrong(self, request: web.Request, body: bytes) -> str:
         timestamp = request.headers.get("X-Kimas-Timestamp", "")

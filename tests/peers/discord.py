@@ -62,12 +62,12 @@ class Author:
 
     def user(self) -> Json:
         """Return the author as the API shows them."""
-        shown = {"id": self.id, "username": self.username, "global_name": self.global_name, "discriminator": "0"}
-        return {**shown, "avatar": None, **({"bot": True} if self.bot else {})}
+        data = {"id": self.id, "username": self.username, "global_name": self.global_name, "discriminator": "0"}
+        return {**data, "avatar": None, **({"bot": True} if self.bot else {})}
 
 
 @dataclass(slots=True)
-class Shown:
+class PostedMessage:
     """A message as it stands. `history` holds every (time, text) it ever showed."""
 
     id: str
@@ -95,22 +95,22 @@ class Channel:
     kind: int = TEXT
     parent: str = ""
     lacking: set[str] = field(default_factory=set)
-    messages: dict[str, Shown] = field(default_factory=dict)
+    messages: dict[str, PostedMessage] = field(default_factory=dict)
     typed: list[float] = field(default_factory=list)
 
     def object(self) -> Json:
         """Return the channel as the API shows it."""
-        shown: Json = {"id": self.id, "type": self.kind, "name": f"room-{self.id[-4:]}"}
-        shown["last_message_id"] = max(self.messages, key=int) if self.messages else None
+        data: Json = {"id": self.id, "type": self.kind, "name": f"room-{self.id[-4:]}"}
+        data["last_message_id"] = max(self.messages, key=int) if self.messages else None
         if self.guild:
-            shown["guild_id"] = self.guild
+            data["guild_id"] = self.guild
         if self.parent:
-            shown.update(parent_id=self.parent, thread_metadata={"archived": False, "locked": False})
-        return shown
+            data.update(parent_id=self.parent, thread_metadata={"archived": False, "locked": False})
+        return data
 
 
 @dataclass(slots=True)
-class Asked:
+class Interaction:
     """A slash command: its token, when it was given, and what it shows."""
 
     id: str
@@ -118,9 +118,9 @@ class Asked:
     channel: str
     at: float
     hidden: bool = False
-    shown: Shown | None = None
+    shown: PostedMessage | None = None
     suggested: list[str] | None = None
-    pressed: Shown | None = None
+    pressed: PostedMessage | None = None
     typing: bool = False
 
 
@@ -190,7 +190,7 @@ class DiscordPeer:
         self.fetched: list[str] = []
         self.calls: list[Call] = []
         self.commands: list[Json] = []
-        self.asked: dict[str, Asked] = {}
+        self.asked: dict[str, Interaction] = {}
         self.rung: list[str] = []
         self.unfolded: list[str] = []
         self.exceeded: Counter[str] = Counter()
@@ -269,12 +269,14 @@ class DiscordPeer:
         **more: Any,
     ) -> str:
         """Write a message and return its id. `more` goes into the message object as it is."""
-        shown = Shown(self.snowflake(at), channel, content, author or Author(), reply_to=reply_to, webhook=webhook)
-        shown.kind = (19 if reply_to else 0) if kind is None else kind
-        shown.more = more
-        self.channels[channel].messages[shown.id] = shown
-        await self._tell("MESSAGE_CREATE", shown)
-        return shown.id
+        message = PostedMessage(
+            self.snowflake(at), channel, content, author or Author(), reply_to=reply_to, webhook=webhook
+        )
+        message.kind = (19 if reply_to else 0) if kind is None else kind
+        message.more = more
+        self.channels[channel].messages[message.id] = message
+        await self._tell("MESSAGE_CREATE", message)
+        return message.id
 
     async def write(self, channel: str, author: Author | None = None) -> None:
         """Begin to write in a server's channel, as others see it; it fades after ten seconds."""
@@ -285,9 +287,9 @@ class DiscordPeer:
 
     async def edit(self, channel: str, message: str, content: str, *, silently: bool = False) -> None:
         """Edit a message; `silently` is what the server does itself, such as unfolding a link."""
-        shown = self.channels[channel].messages[message]
-        shown.content, shown.edited = content, not silently
-        await self._tell("MESSAGE_UPDATE", shown)
+        output = self.channels[channel].messages[message]
+        output.content, output.edited = content, not silently
+        await self._tell("MESSAGE_UPDATE", output)
 
     async def delete(self, channel: str, message: str) -> None:
         """Delete a message and tell."""
@@ -298,30 +300,32 @@ class DiscordPeer:
 
     async def command(
         self, channel: str, name: str, author: Author | None = None, *, permissions: int = 0, **given: str
-    ) -> Asked:
+    ) -> Interaction:
         """Give a slash command that the bot has registered; `permissions` are the author's in the channel."""
-        found = next((one for one in self.commands if one["name"] == name and one["type"] == 1), None)
-        assert found is not None, f"/{name} is not registered"
-        options = [_given(found, key, value) for key, value in given.items()]
-        assert {one["name"] for one in found["options"] if one.get("required")} <= set(given)
+        results = next((command for command in self.commands if command["name"] == name and command["type"] == 1), None)
+        assert results is not None, f"/{name} is not registered"
+        options = [_given(results, key, value) for key, value in given.items()]
+        assert {option["name"] for option in results["options"] if option.get("required")} <= set(given)
         return await self._ask(channel, {"name": name, "type": 1, "options": options}, author, permissions)
 
     async def choose(
         self, channel: str, message: str, name: str, author: Author | None = None, *, permissions: int = 0
-    ) -> Asked:
+    ) -> Interaction:
         """Choose an entry in the menu of a message; what it is about is delivered with it, without what that quotes."""
-        assert any(one["name"] == name and one["type"] == ON_MESSAGES for one in self.commands), f"{name} is missing"
-        shown = self._object(self.channels[channel].messages[message])
-        partial = {key: value for key, value in shown.items() if key != "referenced_message"}
+        assert any(command["name"] == name and command["type"] == ON_MESSAGES for command in self.commands), (
+            f"{name} is missing"
+        )
+        body = self._object(self.channels[channel].messages[message])
+        partial = {key: value for key, value in body.items() if key != "referenced_message"}
         data = {"name": name, "type": ON_MESSAGES, "target_id": message, "resolved": {"messages": {message: partial}}}
         return await self._ask(channel, data, author, permissions)
 
-    async def _ask(self, channel: str, data: Json, author: Author | None, permissions: int) -> Asked:
+    async def _ask(self, channel: str, data: Json, author: Author | None, permissions: int) -> Interaction:
         where = self.channels[channel]
-        asked = Asked(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
-        self.asked[asked.token] = asked
+        command = Interaction(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
+        self.asked[command.token] = command
         user = (author or Author()).user()
-        event: Json = {"id": asked.id, "application_id": self.application, "type": 2, "token": asked.token}
+        event: Json = {"id": command.id, "application_id": self.application, "type": 2, "token": command.token}
         event.update(channel_id=channel, channel=where.object(), data={"id": "1", **data})
         event.update(
             {"guild_id": where.guild, "member": {"user": user, "roles": [], "permissions": str(permissions)}}
@@ -329,40 +333,40 @@ class DiscordPeer:
             else {"user": user}
         )
         await self.gateway.emit("INTERACTION_CREATE", event)
-        return asked
+        return command
 
-    async def typing(self, channel: str, name: str, option: str, typed: str) -> Asked:
+    async def typing(self, channel: str, name: str, option: str, typed: str) -> Interaction:
         """Begin to type an option that is completed by the bot."""
-        found = next(one for one in self.commands if one["name"] == name)
-        assert next(one for one in found["options"] if one["name"] == option).get("autocomplete")
-        asked = Asked(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
-        asked.typing = True
-        self.asked[asked.token] = asked
+        results = next(entry for entry in self.commands if entry["name"] == name)
+        assert next(entry for entry in results["options"] if entry["name"] == option).get("autocomplete")
+        command = Interaction(self.snowflake(), f"aW50ZXJhY3Rpb246{len(self.asked)}-secret", channel, time.monotonic())
+        command.typing = True
+        self.asked[command.token] = command
         focused = {"name": option, "type": STRING, "value": typed, "focused": True}
-        event: Json = {"id": asked.id, "application_id": self.application, "type": TYPING, "token": asked.token}
+        event: Json = {"id": command.id, "application_id": self.application, "type": TYPING, "token": command.token}
         event.update(channel_id=channel, channel=self.channels[channel].object(), user=Author().user())
         event["data"] = {"id": "1", "name": name, "type": 1, "options": [focused]}
         await self.gateway.emit("INTERACTION_CREATE", event)
-        return asked
+        return command
 
-    async def press(self, shown: Shown, data: str, author: Author | None = None) -> Asked:
+    async def press(self, message: PostedMessage, data: str, author: Author | None = None) -> Interaction:
         """Press a button below a message of the bot; the answer is in `shown` of what is returned, once it is there.
 
         The data need not be that of a button, as a client that was tampered with may send.
         """
-        where = self.channels[shown.channel]
-        asked = Asked(self.snowflake(), f"cHJlc3M6{len(self.asked)}-secret", shown.channel, time.monotonic())
-        asked.pressed = shown
-        self.asked[asked.token] = asked
+        where = self.channels[message.channel]
+        command = Interaction(self.snowflake(), f"cHJlc3M6{len(self.asked)}-secret", message.channel, time.monotonic())
+        command.pressed = message
+        self.asked[command.token] = command
         user = (author or Author()).user()
-        event: Json = {"id": asked.id, "application_id": self.application, "type": PRESSED, "token": asked.token}
-        event.update(channel_id=where.id, channel=where.object(), message=self._object(shown))
+        event: Json = {"id": command.id, "application_id": self.application, "type": PRESSED, "token": command.token}
+        event.update(channel_id=where.id, channel=where.object(), message=self._object(message))
         event["data"] = {"component_type": BUTTON, "custom_id": data}
         event.update(
             {"guild_id": where.guild, "member": {"user": user, "roles": []}} if where.guild else {"user": user}
         )
         await self.gateway.emit("INTERACTION_CREATE", event)
-        return asked
+        return command
 
     def fail(
         self,
@@ -387,16 +391,18 @@ class DiscordPeer:
 
     # What can be observed.
 
-    def messages(self, channel: str) -> list[Shown]:
+    def messages(self, channel: str) -> list[PostedMessage]:
         """Return the bot's messages in a channel that show something."""
-        found = self.channels[channel].messages.values()
-        return [shown for shown in found if shown.author.id == self.me.id and not shown.thinking]
+        results = self.channels[channel].messages.values()
+        return [result for result in results if result.author.id == self.me.id and not result.thinking]
 
     def called(self, name: str) -> list[Call]:
         """Return the calls of one name, `METHOD /path` with `{}` for every id."""
         return [call for call in self.calls if call.name == name]
 
-    async def wait_for_reply(self, channel: str, timeout: float, *, containing: str = "", count: int = 1) -> Shown:
+    async def wait_for_reply(
+        self, channel: str, timeout: float, *, containing: str = "", count: int = 1
+    ) -> PostedMessage:
         """Wait until the bot shows `count` messages in a channel, the last with this text, and return that one."""
         await self.wait_until(
             lambda: len(self.messages(channel)) >= count and containing in self.messages(channel)[-1].content, timeout
@@ -426,74 +432,77 @@ class DiscordPeer:
         return {"user": self.me.user(), "guilds": guilds, "application": {"id": self.application, "flags": flags}}
 
     def _welcome(self) -> list[tuple[str, Json]]:
-        inside = [one for one in self.channels.values() if one.guild]
+        inside = [channel for channel in self.channels.values() if channel.guild]
         own = {"id": self.role, "name": "KIMAs", "managed": True, "tags": {"bot_id": self.me.id}}
         guild: Json = {"id": self.guild, "name": "Team", "joined_at": self.joined_at, "unavailable": False}
         guild["roles"] = [{"id": self.guild, "name": "@everyone", "managed": False}, own]
         guild["channels"] = [
-            {key: value for key, value in one.object().items() if key != "guild_id"} for one in inside if not one.parent
+            {key: value for key, value in channel.object().items() if key != "guild_id"}
+            for channel in inside
+            if not channel.parent
         ]
-        guild["threads"] = [one.object() for one in inside if one.parent]
+        guild["threads"] = [channel.object() for channel in inside if channel.parent]
         return [("GUILD_CREATE", guild)]
 
-    async def _tell(self, kind: str, shown: Shown) -> None:
-        for bot in self.bots if self.channels[shown.channel].guild else [self]:
-            await bot.tell(kind, shown)
+    async def _tell(self, kind: str, message: PostedMessage) -> None:
+        for bot in self.bots if self.channels[message.channel].guild else [self]:
+            await bot.tell(kind, message)
 
-    async def tell(self, kind: str, shown: Shown) -> None:
+    async def tell(self, kind: str, message: PostedMessage) -> None:
         """Tell this bot of a message."""
-        where = self.channels[shown.channel]
-        event = self._object(shown)
+        where = self.channels[message.channel]
+        event = self._object(message)
         if where.guild:
             event["guild_id"] = where.guild
-            if not shown.webhook and shown.author.id != self.me.id:
+            if not message.webhook and message.author.id != self.me.id:
                 event["member"] = {"nick": None, "roles": []}
 
         def seen(intents: int) -> Json | None:
             if not intents & (GUILD_MESSAGES if where.guild else DIRECT_MESSAGES):
                 return None
-            return event if self._readable(shown, intents) else {**event, "content": "", "embeds": []}
+            return event if self._readable(message, intents) else {**event, "content": "", "embeds": []}
 
         await self.gateway.emit(kind, event, seen)
         self.gateway.changed.set()
 
-    def _readable(self, shown: Shown, intents: int) -> bool:
+    def _readable(self, message: PostedMessage, intents: int) -> bool:
         """Say whether the bot gets the text of a message."""
-        mentioned = self.me.id in [one["id"] for one in self._object(shown)["mentions"]]
-        own = shown.author.id == self.me.id
-        return bool(intents & MESSAGE_CONTENT) or own or mentioned or not self.channels[shown.channel].guild
+        mentioned = self.me.id in [mention["id"] for mention in self._object(message)["mentions"]]
+        own = message.author.id == self.me.id
+        return bool(intents & MESSAGE_CONTENT) or own or mentioned or not self.channels[message.channel].guild
 
-    def _object(self, shown: Shown, *, deep: bool = True) -> Json:
-        where = self.channels[shown.channel]
+    def _object(self, message: PostedMessage, *, deep: bool = True) -> Json:
+        where = self.channels[message.channel]
         names = {Author().id: Author(), **{bot.me.id: bot.me for bot in self.bots}}
         users = [
-            names.get(one, Author(one, f"user{one}", f"User {one}")) for one in re.findall(r"<@!?(\d+)>", shown.content)
+            names.get(item, Author(item, f"user{item}", f"User {item}"))
+            for item in re.findall(r"<@!?(\d+)>", message.content)
         ]
-        answered = where.messages.get(shown.reply_to)
-        if answered is not None and answered.author.id == self.me.id and shown.author.id != self.me.id:
+        answered = where.messages.get(message.reply_to)
+        if answered is not None and answered.author.id == self.me.id and message.author.id != self.me.id:
             users.append(self.me)
-        made = (int(shown.id) >> 22) + EPOCH_MS
+        number = (int(message.id) >> 22) + EPOCH_MS
         result: Json = {
-            "id": shown.id,
-            "channel_id": shown.channel,
-            "content": shown.content,
-            "author": shown.author.user(),
-            "type": shown.kind,
-            "flags": shown.flags,
-            "timestamp": datetime.fromtimestamp(made / 1000, UTC).isoformat(),
-            "edited_timestamp": datetime.now(UTC).isoformat() if shown.edited else None,
-            "mentions": [one.user() for one in {one.id: one for one in users}.values()],
-            "mention_roles": re.findall(r"<@&(\d+)>", shown.content),
+            "id": message.id,
+            "channel_id": message.channel,
+            "content": message.content,
+            "author": message.author.user(),
+            "type": message.kind,
+            "flags": message.flags,
+            "timestamp": datetime.fromtimestamp(number / 1000, UTC).isoformat(),
+            "edited_timestamp": datetime.now(UTC).isoformat() if message.edited else None,
+            "mentions": [author.user() for author in {user.id: user for user in users}.values()],
+            "mention_roles": re.findall(r"<@&(\d+)>", message.content),
             "attachments": [],
             "embeds": [],
-            "components": shown.components,
+            "components": message.components,
         }
-        if shown.webhook:
+        if message.webhook:
             result["webhook_id"] = "9001"
-        if shown.reply_to and deep:
-            result["message_reference"] = {"message_id": shown.reply_to, "channel_id": shown.channel}
+        if message.reply_to and deep:
+            result["message_reference"] = {"message_id": message.reply_to, "channel_id": message.channel}
             result["referenced_message"] = self._object(answered, deep=False) if answered is not None else None
-        return {**result, **shown.more}
+        return {**result, **message.more}
 
     # The server: requests.
 
@@ -504,34 +513,34 @@ class DiscordPeer:
         text = await request.text()
         body: Json = {}
         headers: dict[str, str] = {}
-        fault = next((one for one in self._faults if one.name == name and one.times > 0), None)
-        if fault is not None:
-            fault.times -= 1
-            await asyncio.sleep(fault.delay_s)
-        if fault is not None and fault.drop == "before":
+        error = next((entry for entry in self._faults if entry.name == name and entry.times > 0), None)
+        if error is not None:
+            error.times -= 1
+            await asyncio.sleep(error.delay_s)
+        if error is not None and error.drop == "before":
             return self._dropped(request, Call(name, body, at, 0))
         try:
             body = self._read(request, text)
-            if fault is not None and not fault.drop and not fault.delay_s:
-                self.calls.append(Call(name, body, at, fault.status))
+            if error is not None and not error.drop and not error.delay_s:
+                self.calls.append(Call(name, body, at, error.status))
                 self.gateway.changed.set()
-                if isinstance(fault.body, str):
-                    return web.Response(status=fault.status, text=fault.body, headers=fault.headers)
+                if isinstance(error.body, str):
+                    return web.Response(status=error.status, text=error.body, headers=error.headers)
                 return web.json_response(
-                    fault.body or {"message": "told to", "code": 0}, status=fault.status, headers=fault.headers
+                    error.body or {"message": "told to", "code": 0}, status=error.status, headers=error.headers
                 )
             headers = self._limited(name, path)
             result: object = await self._call(name, path, body, request)
             status = 204 if result is None else 200
-        except Refusal as refusal:
-            result, status = refusal.body, refusal.status
+        except Refusal as rejection:
+            result, status = rejection.body, rejection.status
             if status == 429:
                 headers = {
-                    "Retry-After": str(refusal.body["retry_after"]),
+                    "Retry-After": str(rejection.body["retry_after"]),
                     "X-RateLimit-Scope": "user",
                     "Via": "1.1 google",
                 }
-        if fault is not None and fault.drop == "after":
+        if error is not None and error.drop == "after":
             return self._dropped(request, Call(name, body, at, 0))
         self.calls.append(Call(name, body, at, status))
         self.gateway.changed.set()
@@ -556,8 +565,8 @@ class DiscordPeer:
             return {}
         if request.content_type != "application/json":
             raise Refusal(400, 50109, "The request body contains invalid JSON.")
-        given = json.loads(text)
-        return given if isinstance(given, dict) else {"items": given}
+        data = json.loads(text)
+        return data if isinstance(data, dict) else {"items": data}
 
     def _limited(self, name: str, path: str) -> dict[str, str]:
         """Count a request in its bucket. Raises a refusal when there were too many, and counts those."""
@@ -572,9 +581,9 @@ class DiscordPeer:
         reset_s = round(begun + seconds - now, 3)
         if sent >= count:
             self.exceeded[bucket] += 1
-            refusal = Refusal(429, 0, "You are being rate limited.")
-            refusal.body = {"message": "You are being rate limited.", "retry_after": reset_s, "global": False}
-            raise refusal
+            error = Refusal(429, 0, "You are being rate limited.")
+            error.body = {"message": "You are being rate limited.", "retry_after": reset_s, "global": False}
+            raise error
         self._windows[bucket] = (begun, sent + 1)
         left = str(count - sent - 1)
         limit = {"X-RateLimit-Limit": str(count), "X-RateLimit-Remaining": left, "X-RateLimit-Bucket": "messages"}
@@ -595,10 +604,10 @@ class DiscordPeer:
             case "GET /channels/{}":
                 return self._seen(steps[1]).object()
             case "GET /channels/{}/messages/{}":
-                shown = self._seen(steps[1], "history").messages.get(steps[3])
-                if shown is None:
+                message = self._seen(steps[1], "history").messages.get(steps[3])
+                if message is None:
                     raise Refusal(404, 10008, "Unknown Message")
-                return self._object(shown)
+                return self._object(message)
             case "GET /channels/{}/messages":
                 self.history_requests += 1
                 self.gateway.changed.set()
@@ -642,14 +651,14 @@ class DiscordPeer:
         return self.commands
 
     def _seen(self, channel: str, *needed: str) -> Channel:
-        found = self.channels.get(channel)
-        if found is None:
+        results = self.channels.get(channel)
+        if results is None:
             raise Refusal(404, 10003, "Unknown Channel")
-        if "view" in found.lacking:
+        if "view" in results.lacking:
             raise Refusal(403, 50001, "Missing Access")
-        if set(needed) - {"history"} & found.lacking:
+        if set(needed) - {"history"} & results.lacking:
             raise Refusal(403, 50013, "Missing Permissions")
-        return found
+        return results
 
     def _history(self, channel: Channel, request: web.Request) -> object:
         limit, after = int(request.query.get("limit", "50")), int(request.query.get("after", "0"))
@@ -657,11 +666,14 @@ class DiscordPeer:
             raise form("limit", "NUMBER_TYPE_MAX", "int value should be less than or equal to 100.")
         if "history" in channel.lacking:
             return []
-        found = sorted((one for one in channel.messages.values() if int(one.id) > after), key=lambda one: int(one.id))
+        messages = sorted(
+            (message for message in channel.messages.values() if int(message.id) > after),
+            key=lambda message: int(message.id),
+        )
         intents = self.gateway.granted
         return [
-            {**self._object(one), **({} if self._readable(one, intents) else {"content": ""})}
-            for one in reversed(found[:limit])
+            {**self._object(message), **({} if self._readable(message, intents) else {"content": ""})}
+            for message in reversed(messages[:limit])
         ]
 
     def _checked(self, body: Json, allowed: set[str]) -> str:
@@ -679,7 +691,7 @@ class DiscordPeer:
         self.rung += (
             mentioned
             if "users" in mentions["parse"]
-            else [one for one in mentioned if one in mentions.get("users", ())]
+            else [item for item in mentioned if item in mentions.get("users", ())]
         )
         if "everyone" in mentions["parse"] and re.search(r"@(everyone|here)", content):
             self.rung.append("everyone")
@@ -692,8 +704,8 @@ class DiscordPeer:
         nonce = str(body.get("nonce", ""))
         if len(nonce) > NONCE:
             raise form("nonce", "NONCE_TYPE_TOO_LONG", "nonce too long")
-        mine = (one for one in channel.messages.values() if one.author.id == self.me.id)
-        twin = next((one for one in mine if nonce and one.nonce == nonce), None)
+        mine = (item for item in channel.messages.values() if item.author.id == self.me.id)
+        twin = next((item for item in mine if nonce and item.nonce == nonce), None)
         if twin is not None and body.get("enforce_nonce"):
             return self._object(twin)
         reference = body.get("message_reference") or {}
@@ -704,61 +716,63 @@ class DiscordPeer:
             raise form("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")
         if answered and body.get("allowed_mentions", {"replied_user": True}).get("replied_user"):
             self.rung.append("replied")
-        shown = Shown(
+        message = PostedMessage(
             self.snowflake(), channel.id, content, self.me, 19 if answered else 0, reply_to=answered, nonce=nonce
         )
-        shown.components = _components(body)
-        return await self._show(channel, shown, body)
+        message.components = _components(body)
+        return await self._show(channel, message, body)
 
-    async def _show(self, channel: Channel, shown: Shown, body: Json) -> object:
-        shown.flags |= int(body.get("flags", 0))
-        shown.history.append((time.monotonic(), shown.content))
-        channel.messages[shown.id] = shown
-        if not shown.flags & EPHEMERAL:
-            await self._tell("MESSAGE_CREATE", shown)
-        return self._object(shown)
+    async def _show(self, channel: Channel, message: PostedMessage, body: Json) -> object:
+        message.flags |= int(body.get("flags", 0))
+        message.history.append((time.monotonic(), message.content))
+        channel.messages[message.id] = message
+        if not message.flags & EPHEMERAL:
+            await self._tell("MESSAGE_CREATE", message)
+        return self._object(message)
 
     async def _edit(self, channel: Channel, message: str, body: Json) -> object:
-        shown = channel.messages.get(message)
-        if shown is None or shown.flags & EPHEMERAL:
+        output = channel.messages.get(message)
+        if output is None or output.flags & EPHEMERAL:
             raise Refusal(404, 10008, "Unknown Message")
-        if shown.author.id != self.me.id:
+        if output.author.id != self.me.id:
             raise Refusal(403, 50005, "Cannot edit a message authored by another user")
-        shown.content = self._checked(body, EDIT)
-        shown.components = _components(body) if "components" in body else shown.components
-        shown.edited = True
-        shown.history.append((time.monotonic(), shown.content))
-        await self._tell("MESSAGE_UPDATE", shown)
-        return self._object(shown)
+        output.content = self._checked(body, EDIT)
+        output.components = _components(body) if "components" in body else output.components
+        output.edited = True
+        output.history.append((time.monotonic(), output.content))
+        await self._tell("MESSAGE_UPDATE", output)
+        return self._object(output)
 
     def _acknowledge(self, interaction: str, token: str, body: Json) -> object:
-        asked = self.asked.get(token)
-        if asked is None or asked.id != interaction or time.monotonic() - asked.at > self.acknowledge_s:
+        command = self.asked.get(token)
+        if command is None or command.id != interaction or time.monotonic() - command.at > self.acknowledge_s:
             raise Refusal(404, 10062, "Unknown interaction")
-        if asked.shown is not None:
+        if command.shown is not None:
             raise Refusal(400, 40060, "Interaction has already been acknowledged.")
-        if asked.pressed is not None:
-            self._note(asked, body)
+        if command.pressed is not None:
+            self._note(command, body)
             return None
-        if asked.typing and body.get("type") == SUGGESTED:
-            asked.suggested = [str(one["value"]) for one in body["data"]["choices"]]
-            if len(asked.suggested) > 25:
+        if command.typing and body.get("type") == SUGGESTED:
+            command.suggested = [str(choice["value"]) for choice in body["data"]["choices"]]
+            if len(command.suggested) > 25:
                 raise form("choices", "BASE_TYPE_BAD_LENGTH", "Must be 25 or fewer in length.")
             return None
-        if asked.typing or body.get("type") != 5:
+        if command.typing or body.get("type") != 5:
             raise form("type", "BASE_TYPE_CHOICES", "Value must be one of {5}, or of {8} for autocomplete.")
-        asked.hidden = bool(body.get("data", {}).get("flags", 0) & EPHEMERAL)
-        shown = Shown(self.snowflake(), asked.channel, "", self.me, 20, thinking=True)
-        shown.flags = EPHEMERAL if asked.hidden else 0
-        asked.shown = self.channels[asked.channel].messages[shown.id] = shown
+        command.hidden = bool(body.get("data", {}).get("flags", 0) & EPHEMERAL)
+        message = PostedMessage(self.snowflake(), command.channel, "", self.me, 20, thinking=True)
+        message.flags = EPHEMERAL if command.hidden else 0
+        command.shown = self.channels[command.channel].messages[message.id] = message
         return None
 
-    def _note(self, asked: Asked, body: Json) -> None:
+    def _note(self, asked: Interaction, body: Json) -> None:
         """Take the answer to the press of a button: a note for who pressed it, or the message below it changed."""
         data = body.get("data", {})
         content = self._checked(data, EDIT)
         if body.get("type") == NOTE:
-            asked.shown = Shown(self.snowflake(), asked.channel, content, self.me, 19, int(data.get("flags", 0)))
+            asked.shown = PostedMessage(
+                self.snowflake(), asked.channel, content, self.me, 19, int(data.get("flags", 0))
+            )
             asked.hidden = bool(asked.shown.flags & EPHEMERAL)
         elif body.get("type") == CHANGE and asked.pressed is not None:
             asked.shown = asked.pressed
@@ -767,38 +781,40 @@ class DiscordPeer:
             raise form("type", "BASE_TYPE_CHOICES", "Value must be one of {4, 5, 6, 7, 9, 10, 12}.")
         asked.shown.components = _components(data)
 
-    def _by_token(self, application: str, token: str) -> Asked:
-        asked = self.asked.get(token)
-        if application != self.application or asked is None:
+    def _by_token(self, application: str, token: str) -> Interaction:
+        command = self.asked.get(token)
+        if application != self.application or command is None:
             raise Refusal(404, 10015, "Unknown Webhook")
-        if time.monotonic() - asked.at > self.token_s:
+        if time.monotonic() - command.at > self.token_s:
             raise Refusal(401, 50027, "Invalid Webhook Token")
-        return asked
+        return command
 
     async def _respond(self, application: str, token: str, body: Json, *, remove: bool) -> object:
-        asked = self._by_token(application, token)
-        shown = asked.shown
-        if shown is None:
+        command = self._by_token(application, token)
+        message = command.shown
+        if message is None:
             raise Refusal(404, 10015, "Unknown Webhook")
-        if shown.id not in self.channels[asked.channel].messages:
+        if message.id not in self.channels[command.channel].messages:
             raise Refusal(404, 10008, "Unknown Message")
         if remove:
-            del self.channels[asked.channel].messages[shown.id]
+            del self.channels[command.channel].messages[message.id]
             return None
-        shown.content, shown.thinking = self._checked(body, EDIT), False
-        shown.components = _components(body) if "components" in body else shown.components
-        shown.flags |= int(body.get("flags", 0))
-        shown.history.append((time.monotonic(), shown.content))
-        return self._object(shown)
+        message.content, message.thinking = self._checked(body, EDIT), False
+        message.components = _components(body) if "components" in body else message.components
+        message.flags |= int(body.get("flags", 0))
+        message.history.append((time.monotonic(), message.content))
+        return self._object(message)
 
     async def _follow_up(self, application: str, token: str, body: Json) -> object:
-        asked = self._by_token(application, token)
-        if asked.shown is None:
+        command = self._by_token(application, token)
+        if command.shown is None:
             raise Refusal(404, 10015, "Unknown Webhook")
-        channel = self.channels[asked.channel]
-        shown = Shown(self.snowflake(), channel.id, self._checked(body, SEND), self.me, 19, reply_to=asked.shown.id)
-        shown.components = _components(body)
-        return await self._show(channel, shown, body)
+        channel = self.channels[command.channel]
+        message = PostedMessage(
+            self.snowflake(), channel.id, self._checked(body, SEND), self.me, 19, reply_to=command.shown.id
+        )
+        message.components = _components(body)
+        return await self._show(channel, message, body)
 
     def _dropped(self, request: web.Request, call: Call) -> web.Response:
         self.calls.append(call)
@@ -812,16 +828,16 @@ class DiscordPeer:
     async def _control_messages(self, request: web.Request) -> web.Response:
         return web.json_response(
             [
-                {"channel": one.id, "author": m.author.username, "content": m.content}
-                for one in self.channels.values()
-                for m in one.messages.values()
+                {"channel": channel.id, "author": m.author.username, "content": m.content}
+                for channel in self.channels.values()
+                for m in channel.messages.values()
             ]
         )
 
     async def _control_say(self, request: web.Request) -> web.Response:
-        given = await request.json()
-        channel = given.get("channel") or next(iter(self.channels))
-        return web.json_response({"id": await self.say(channel, given["text"], reply_to=given.get("reply_to", ""))})
+        body = await request.json()
+        channel = body.get("channel") or next(iter(self.channels))
+        return web.json_response({"id": await self.say(channel, body["text"], reply_to=body.get("reply_to", ""))})
 
 
 def _components(body: Json) -> list[Json]:
@@ -843,11 +859,11 @@ def _components(body: Json) -> list[Json]:
 
 def _given(command: Json, name: str, value: str) -> Json:
     """Return an option as Discord delivers it, once it has checked the value."""
-    option = next(one for one in command["options"] if one["name"] == name)
+    option = next(entry for entry in command["options"] if entry["name"] == name)
     kind = option["type"]
     number = float(value) if kind in (INTEGER, NUMBER) else 0.0
     assert option.get("min_value", number) <= number <= option.get("max_value", number)
-    assert not option.get("choices") or value in [one["value"] for one in option["choices"]]
+    assert not option.get("choices") or value in [choice["value"] for choice in option["choices"]]
     return {"name": name, "type": kind, "value": {INTEGER: int(number), NUMBER: number}.get(kind, value)}
 
 
@@ -865,7 +881,9 @@ def _check_option(option: Json) -> None:
     if not 1 <= len(option["description"]) <= 100 or not 1 <= option.get("max_length", 1) <= 6000:
         raise form("options", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
     choices = option.get("choices", [])
-    if len(choices) > 25 or any(not 1 <= len(one["name"]) <= 100 or set(one) != {"name", "value"} for one in choices):
+    if len(choices) > 25 or any(
+        not 1 <= len(choice["name"]) <= 100 or set(choice) != {"name", "value"} for choice in choices
+    ):
         raise form("choices", "BASE_TYPE_BAD_LENGTH", "Must be 25 or fewer in length.")
     if choices and option.get("autocomplete"):
         raise form("options", "APPLICATION_COMMAND_OPTIONS_AUTOCOMPLETE", "Choices exclude autocomplete.")

@@ -228,12 +228,12 @@ class Gateway:
         if session.connection is not None:
             await session.connection.send(text)
 
-    async def emit(self, kind: str, event: object, seen: Callable[[int], object | None] | None = None) -> None:
+    async def emit(self, kind: str, event: object, observed: Callable[[int], object | None] | None = None) -> None:
         """Send an event to every session; `seen` returns what intents allow to see of it, None for nothing."""
         for session in list(self.sessions.values()):
-            shown = event if seen is None else seen(session.intents)
-            if shown is not None:
-                await self._dispatch(session, kind, shown)
+            output = event if observed is None else observed(session.intents)
+            if output is not None:
+                await self._dispatch(session, kind, output)
 
     async def raw(self, text: str) -> None:
         """Send any text as a payload to all that are connected."""

@@ -128,21 +128,21 @@ class ForgePeer(WebPeer):
         return response
 
     def _refused(self, request: web.Request) -> web.Response | None:
-        given = request.headers.get("Authorization", "")
-        if given not in ("", f"Bearer {TOKEN}"):
-            return said({"message": f"Bad credentials: {given}"}, 401)
+        authorization = request.headers.get("Authorization", "")
+        if authorization not in ("", f"Bearer {TOKEN}"):
+            return json_response({"message": f"Bad credentials: {authorization}"}, 401)
         if not request.headers.get("User-Agent"):
-            return said({"message": "Please make sure your request has a User-Agent header"}, 403)
+            return json_response({"message": "Please make sure your request has a User-Agent header"}, 403)
         if self.slow_down:
-            response = said({"message": "You have exceeded a secondary rate limit."}, self.slow_down)
+            response = json_response({"message": "You have exceeded a secondary rate limit."}, self.slow_down)
             if self.retry_after:
                 response.headers["Retry-After"] = self.retry_after
             return response
         if self.remaining is not None and self.remaining <= 0:
-            return said({"message": "API rate limit exceeded"}, 403)
+            return json_response({"message": "API rate limit exceeded"}, 403)
         if request.path in self.broken:
-            return said({"message": "Server Error"}, 500)
-        return said({"message": "refused"}, self.status) if self.status else None
+            return json_response({"message": "Server Error"}, 500)
+        return json_response({"message": "refused"}, self.status) if self.status else None
 
     def _limits(self, request: web.Request, response: web.Response) -> None:
         if self.remaining is not None:
@@ -152,7 +152,7 @@ class ForgePeer(WebPeer):
 
     def _routed(self, request: web.Request) -> web.Response:
         if request.path in self.raw:
-            return said(self.raw[request.path])
+            return json_response(self.raw[request.path])
         if self.elsewhere:
             return web.Response(status=301, headers={"Location": self.elsewhere})
         if request.path == "/api/graphql":
@@ -163,45 +163,45 @@ class ForgePeer(WebPeer):
             if self.renamed:
                 query = f"?{request.query_string}" if request.query_string else ""
                 place = self.url(f"/api/v3/repositories/42{rest}{query}")
-                return said({"message": "Moved Permanently"}, 301, {"Location": place})
+                return json_response({"message": "Moved Permanently"}, 301, {"Location": place})
             return self._github(request, rest)
         if self.renamed and request.path.startswith("/api/v3/repositories/42"):
             return self._github(request, request.path.removeprefix("/api/v3/repositories/42"))
         project = f"/api/v4/projects/{PROJECT.replace('/', '%2F')}"
         if request.raw_path.startswith(project):
             return self._gitlab(request, request.raw_path.split("?")[0].removeprefix(project))
-        return said({"message": "Not Found"}, 404)
+        return json_response({"message": "Not Found"}, 404)
 
     # GitHub
 
     def _github(self, request: web.Request, rest: str) -> web.Response:
         if request.headers.get("Accept") != "application/vnd.github+json":
-            return said({"message": "Must accept 'application/json'"}, 415)
+            return json_response({"message": "Must accept 'application/json'"}, 415)
         if rest == "":
-            return said({"full_name": "example/renamed" if self.renamed else REPOSITORY})
+            return json_response({"full_name": "example/renamed" if self.renamed else REPOSITORY})
         if rest == "/issues":
             refused = wrong(request, {"state", "sort", "direction", "since"})
-            return refused or self._paged(request, [self._issue(one) for one in self._changed(request, "since")])
+            return refused or self._paged(request, [self._issue(item) for item in self._changed(request, "since")])
         if rest == "/releases":
-            return wrong(request, set()) or self._paged(request, [self._release(one) for one in self.versions])
+            return wrong(request, set()) or self._paged(request, [self._release(version) for version in self.versions])
         match = re.fullmatch(r"/issues/(\d+)/comments", rest)
         ticket = self.tickets.get(int(match[1])) if match else None
         if ticket is None:
-            return said({"message": "Not Found"}, 404)
-        return wrong(request, set()) or self._paged(request, [self._comment(one) for one in ticket.remarks])
+            return json_response({"message": "Not Found"}, 404)
+        return wrong(request, set()) or self._paged(request, [self._comment(remark) for remark in ticket.remarks])
 
     def _changed(self, request: web.Request, since: str) -> list[Ticket]:
         wanted = {"opened": "open"}.get(request.query.get("state", "all"), request.query.get("state", "all"))
         after = request.query.get(since, "")
-        found = [
+        tickets = [
             ticket
             for ticket in self.tickets.values()
             if wanted in ("all", ticket.state) and (not after or ticket.updated >= after)
         ]
-        return sorted(found, key=lambda ticket: ticket.updated, reverse=True)
+        return sorted(tickets, key=lambda ticket: ticket.updated, reverse=True)
 
     def _issue(self, ticket: Ticket) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        results: dict[str, Any] = {
             "number": ticket.number,
             "title": ticket.title,
             "body": ticket.body,
@@ -213,7 +213,7 @@ class ForgePeer(WebPeer):
             "created_at": "2026-01-02T03:04:05Z",
             "updated_at": ticket.updated,
         }
-        return found | ({"pull_request": {"url": "https://x.example"}} if ticket.pull else {})
+        return results | ({"pull_request": {"url": "https://x.example"}} if ticket.pull else {})
 
     def _comment(self, remark: Remark) -> dict[str, Any]:
         kind = "Bot" if remark.bot else "User"
@@ -238,27 +238,27 @@ class ForgePeer(WebPeer):
 
     def _graphql(self, request: web.Request) -> web.Response:
         if request.method != "POST" or not request.headers.get("Authorization"):
-            return said({"message": "This endpoint requires you to be authenticated."}, 401)
+            return json_response({"message": "This endpoint requires you to be authenticated."}, 401)
         if self.errors:
-            return said({"data": {"repository": None}, "errors": self.errors})
+            return json_response({"data": {"repository": None}, "errors": self.errors})
         body = self.bodies[-1]
-        asked, text = body["variables"], body["query"]
+        variables, text = body["variables"], body["query"]
         fine = (
             text.count("{") == text.count("}")
             and "orderBy: {field: UPDATED_AT, direction: DESC}" in text
-            and set(re.findall(r"\$(\w+):", text)) == set(asked)
-            and 1 <= asked["items"] <= 100
-            and 1 <= asked["comments"] <= 100
-            and f"{asked['owner']}/{asked['name']}" == REPOSITORY
+            and set(re.findall(r"\$(\w+):", text)) == set(variables)
+            and 1 <= variables["items"] <= 100
+            and 1 <= variables["comments"] <= 100
+            and f"{variables['owner']}/{variables['name']}" == REPOSITORY
         )
         if not fine:
-            return said({"errors": [{"type": "INVALID", "message": "Parse error"}]})
+            return json_response({"errors": [{"type": "INVALID", "message": "Parse error"}]})
         talks = sorted(self.talks.values(), key=lambda talk: talk.updated, reverse=True)
-        start = int(base64.b64decode(asked["after"])) if asked["after"] else 0
-        end = start + min(asked["items"], self.page_size)
-        nodes = [self._talk(talk, asked["comments"]) for talk in talks[start:end]]
+        start = int(base64.b64decode(variables["after"])) if variables["after"] else 0
+        end = start + min(variables["items"], self.page_size)
+        nodes = [self._talk(talk, variables["comments"]) for talk in talks[start:end]]
         info = {"hasNextPage": end < len(talks), "endCursor": base64.b64encode(str(end).encode()).decode()}
-        return said({"data": {"repository": {"discussions": {"pageInfo": info, "nodes": nodes}}}})
+        return json_response({"data": {"repository": {"discussions": {"pageInfo": info, "nodes": nodes}}}})
 
     def _talk(self, talk: Ticket, most: int) -> dict[str, Any]:
         comments = [self._said(remark, f"{talk.number}-{place}") for place, remark in enumerate(talk.remarks)]
@@ -284,26 +284,28 @@ class ForgePeer(WebPeer):
             "createdAt": "2026-01-03T03:04:05Z",
             "isMinimized": remark.hidden,
             "author": {"login": remark.author, "__typename": "Bot" if remark.bot else "User"},
-            "replies": {"nodes": [self._said(one, f"{name}-{at}") for at, one in enumerate(remark.replies)]},
+            "replies": {"nodes": [self._said(reply, f"{name}-{at}") for at, reply in enumerate(remark.replies)]},
         }
 
     # GitLab
 
     def _gitlab(self, request: web.Request, rest: str) -> web.Response:
         if rest == "":
-            return said({"path_with_namespace": PROJECT})
+            return json_response({"path_with_namespace": PROJECT})
         if rest == "/issues":
             refused = wrong(request, {"scope", "state", "order_by", "sort", "updated_after"})
             changed = self._changed(request, "updated_after")
-            return refused or self._paged(request, [self._request(one) for one in changed])
+            return refused or self._paged(request, [self._request(item) for item in changed])
         if rest == "/releases":
-            return wrong(request, set()) or self._paged(request, [self._published(one) for one in self.versions])
+            return wrong(request, set()) or self._paged(
+                request, [self._published(version) for version in self.versions]
+            )
         match = re.fullmatch(r"/issues/(\d+)/notes", rest)
         ticket = self.tickets.get(int(match[1])) if match else None
         if ticket is None:
-            return said({"message": "404 Not found"}, 404)
+            return json_response({"message": "404 Not found"}, 404)
         refused = wrong(request, {"sort", "order_by", "activity_filter"})
-        return refused or self._paged(request, [self._note(one) for one in ticket.remarks])
+        return refused or self._paged(request, [self._note(remark) for remark in ticket.remarks])
 
     def _request(self, ticket: Ticket) -> dict[str, Any]:
         return {
@@ -317,7 +319,7 @@ class ForgePeer(WebPeer):
             "web_url": f"https://gitlab.example/{PROJECT}/-/issues/{ticket.number}",
             "created_at": "2026-01-02T03:04:05.000+02:00",
             "updated_at": ticket.updated.replace("Z", ".000Z"),
-            "user_notes_count": len([one for one in ticket.remarks if not one.system]),
+            "user_notes_count": len([remark for remark in ticket.remarks if not remark.system]),
             "confidential": ticket.confidential,
         }
 
@@ -343,28 +345,28 @@ class ForgePeer(WebPeer):
             "_links": {"self": f"https://gitlab.example/{PROJECT}/-/releases/{version.tag}"},
         }
 
-    def _paged(self, request: web.Request, found: list[dict[str, Any]]) -> web.Response:
+    def _paged(self, request: web.Request, results: list[dict[str, Any]]) -> web.Response:
         size = min(int(request.query.get("per_page", 30)), self.page_size)
         page = int(request.query.get("page", 1))
-        part = found[(page - 1) * size : page * size]
+        part = results[(page - 1) * size : page * size]
         headers = {"ETag": f'W/"{hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16]}"'}
         if request.headers.get("If-None-Match") == headers["ETag"]:
             return web.Response(status=304, headers=headers)
-        if page * size < len(found):
+        if page * size < len(results):
             following = urlencode({**request.query, "page": page + 1})
             # As behind a proxy that the server knows nothing of.
             place = f"http://internal.example{request.raw_path.split('?')[0]}"
             headers["Link"] = f'<{place}?page=1>; rel="first", <{place}?{following}>; rel="next"'
-        return said(part, headers=headers)
+        return json_response(part, headers=headers)
 
 
 def wrong(request: web.Request, known: set[str]) -> web.Response | None:
     """Refuse parameters that the original would not know or take."""
     size = request.query.get("per_page", "30")
     if set(request.query) - known - {"per_page", "page"} or not size.isdigit() or not 1 <= int(size) <= 100:
-        return said({"message": "Validation Failed"}, 422)
+        return json_response({"message": "Validation Failed"}, 422)
     return None
 
 
-def said(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+def json_response(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(status=status, text=json.dumps(data), content_type="application/json", headers=headers)

@@ -15,7 +15,7 @@ from threading import Thread
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GitRequest:
     """One request: its path, what it said of who asks, and its body, unpacked."""
 
     path: str
@@ -32,21 +32,21 @@ class GitServer:
     username: str = "git"
     redirect_to: str = ""
     moved: dict[str, str] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[GitRequest] = field(default_factory=list)
     port: int = 0
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}/{name}"
 
     @property
-    def transfers(self) -> list[Asked]:
+    def transfers(self) -> list[GitRequest]:
         """Return the requests that asked for objects."""
-        return [one for one in self.asked if b"command=fetch" in one.body and b"want " in one.body]
+        return [command for command in self.asked if b"command=fetch" in command.body and b"want " in command.body]
 
     @property
     def tokens(self) -> list[str]:
         """Return whatever logins were given."""
-        return [one.authorization for one in self.asked if one.authorization]
+        return [command.authorization for command in self.asked if command.authorization]
 
     def allowed(self, authorization: str) -> bool:
         login = base64.b64encode(f"{self.username}:{self.token}".encode()).decode()
@@ -84,16 +84,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the requests are on record."""
 
     def _answer(self) -> None:
-        peer, given = self.server_state, self.headers.get("Authorization", "")
+        peer, authorization = self.server_state, self.headers.get("Authorization", "")
         sent = self._body()
         plain = gzip.decompress(sent) if self.headers.get("Content-Encoding") == "gzip" else sent
-        peer.asked.append(Asked(self.path, given, plain))
+        peer.asked.append(GitRequest(self.path, authorization, plain))
         if peer.redirect_to:
             # Git repeats such words to whoever runs it.
             self._reply(302, {"Location": peer.redirect_to + self.path, "Content-Type": "text/plain"}, b"Found")
-        elif found := next((old for old in peer.moved if self.path.startswith(old)), ""):
-            self._reply(301, {"Location": self.path.replace(found, peer.moved[found])}, b"")
-        elif peer.allowed(given):
+        elif text := next((old for old in peer.moved if self.path.startswith(old)), ""):
+            self._reply(301, {"Location": self.path.replace(text, peer.moved[text])}, b"")
+        elif peer.allowed(authorization):
             self._run(sent)
         else:
             self._reply(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"no")
@@ -123,8 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
-        done = subprocess.run(["git", "http-backend"], input=body, capture_output=True, env=environment, check=False)
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        result = subprocess.run(["git", "http-backend"], input=body, capture_output=True, env=environment, check=False)
+        head, _, content = result.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
         self._reply(int(headers.pop("Status", "200").split()[0]), headers, content)
 

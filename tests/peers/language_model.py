@@ -87,7 +87,7 @@ class LanguageModelPeer:
         port: int = 0,
     ) -> None:
         self.ttft_s, self.tokens_per_s, self.reply, self.dimension = ttft_s, tokens_per_s, reply, dimension
-        self.vector = vector or vector_of
+        self.vector = vector or to_vector
         self.api_key, self.models, self.extra = api_key, models, extra
         self.requests: list[Body] = []
         self.base_url = ""
@@ -124,9 +124,9 @@ class LanguageModelPeer:
         self.active += 1
         try:
             return await self._faulty(request, handler)
-        except Refusal as refusal:
-            headers = {"Retry-After": f"{self.retry_after:g}"} if refusal.status == 429 else {}
-            return web.json_response(refusal.body, status=refusal.status, headers=headers)
+        except Refusal as rejection:
+            headers = {"Retry-After": f"{self.retry_after:g}"} if rejection.status == 429 else {}
+            return web.json_response(rejection.body, status=rejection.status, headers=headers)
         except web.HTTPException as error:
             unknown = Refusal(error.status, f"Invalid URL or method ({request.method} {request.path})")
             return web.json_response(unknown.body, status=error.status)
@@ -167,7 +167,7 @@ class LanguageModelPeer:
             vector = self.vector(text, body.get("dimensions", self.dimension))
             value = base64.b64encode(vector.tobytes()).decode() if encoding == "base64" else vector.tolist()
             data.append({"object": "embedding", "index": index, "embedding": value})
-        count = sum(len(pieces_of(text)) for text in texts)
+        count = sum(len(split_pieces(text)) for text in texts)
         usage = {"prompt_tokens": count, "total_tokens": count}
         return web.json_response({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
@@ -176,7 +176,7 @@ class LanguageModelPeer:
         _check_chat(body, self.extra)
         self._check_model(body)
         reply = self.reply(body) if callable(self.reply) else self.reply
-        pieces = [] if self.empty else pieces_of(reply)
+        pieces = [] if self.empty else split_pieces(reply)
         room = body.get("max_completion_tokens") or body.get("max_tokens") or len(pieces)
         finish = "length" if len(pieces) > room else "stop"
         pieces = pieces[:room]
@@ -234,12 +234,12 @@ class LanguageModelPeer:
             raise Refusal(404, f"The model `{body['model']}` does not exist.", code="model_not_found")
 
 
-def pieces_of(text: str) -> list[str]:
+def split_pieces(text: str) -> list[str]:
     """Split into tokens, here: pieces of words of up to six characters with the space before them."""
     return re.findall(r"\s*\S{1,6}|\s+$", text)
 
 
-def vector_of(text: str, dimension: int) -> Vector:
+def to_vector(text: str, dimension: int) -> Vector:
     """Return the embedding of a text: the sum of one fixed random vector per word, so it is not of unit length."""
     total = np.zeros(dimension, np.float32)
     for word in re.findall(r"\w+", text.lower()) or [""]:
@@ -308,7 +308,7 @@ def _check_part(part: object, role: str, place: str) -> None:
 
 
 def _usage(body: Body, completion: int) -> Body:
-    prompt = sum(4 + len(pieces_of(json.dumps(message, ensure_ascii=False))) for message in body["messages"])
+    prompt = sum(4 + len(split_pieces(json.dumps(message, ensure_ascii=False))) for message in body["messages"])
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 

@@ -52,10 +52,10 @@ class RerankPeer(WebPeer):
         ordered = sorted(scores, reverse=True)[: body.get("top_n", len(texts))]
         if service == "tei":
             return [{"index": index, "score": score} for score, index in ordered]
-        found = [{"index": index, "relevance_score": score} for score, index in ordered]
+        results = [{"index": index, "relevance_score": score} for score, index in ordered]
         if service == "voyage":
-            return {"object": "list", "data": found, "model": body["model"], "usage": {"total_tokens": 1}}
-        return {"id": "rerank-1", "results": found, "meta": {}}
+            return {"object": "list", "data": results, "model": body["model"], "usage": {"total_tokens": 1}}
+        return {"id": "rerank-1", "results": results, "meta": {}}
 
 
 def _problem(service: str, body: Body) -> str:

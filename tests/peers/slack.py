@@ -53,7 +53,7 @@ METHODS: dict[str, dict[str, type]] = {
 
 
 @dataclass(slots=True)
-class Shown:
+class PostedMessage:
     """A message as it stands. `history` holds every (time, text) it ever showed."""
 
     ts: str
@@ -71,7 +71,7 @@ class Shown:
 
     def buttons(self) -> list[Json]:
         """Return the buttons below the text."""
-        return [one for block in self.blocks if block["type"] == "actions" for one in block["elements"]]
+        return [element for block in self.blocks if block["type"] == "actions" for element in block["elements"]]
 
     def links(self) -> list[str]:
         """Return the addresses behind the text, in order."""
@@ -79,7 +79,7 @@ class Shown:
 
     def notifies(self) -> list[str]:
         """Return whom the text, at any time, would have notified."""
-        return [found for _, text in self.history for found in re.findall(r"<([!@][^>]*)>", text)]
+        return [results for _, text in self.history for results in re.findall(r"<([!@][^>]*)>", text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class SlackPeer:
         self.responses: list[Json] = []
         self.deliveries = Deliveries(self.signing_secret)
         self.views = Views()
-        self._messages: dict[tuple[str, str], Shown] = beside._messages if beside else {}
+        self._messages: dict[tuple[str, str], PostedMessage] = beside._messages if beside else {}
         self._clock = 1_700_000_000_000_000
         self._faults: list[Fault] = []
         self._taken: defaultdict[str, deque[float]] = defaultdict(deque)
@@ -173,21 +173,21 @@ class SlackPeer:
 
     def say(self, channel: str, text: str, *, user: str = ANN, thread: str = "", **more: Any) -> str:
         """Write a message and return its timestamp. A mention in a channel is delivered twice, as Slack does."""
-        shown = self._add(channel, text, user, thread)
-        event = {**self._event(shown), **more}
+        message = self._add(channel, text, user, thread)
+        event = {**self._event(message), **more}
         for app in self._who_is_in(channel):
             app.event(event)
             if f"<@{app.bot}>" in text and not channel.startswith("D"):
                 mention = {name: value for name, value in event.items() if name != "channel_type"}
                 app.event({**mention, "type": "app_mention"})
-        return shown.ts
+        return message.ts
 
     def edit(self, channel: str, ts: str, text: str) -> None:
         """Edit somebody's message."""
-        shown = self._messages[channel, ts]
-        shown.text = text
-        inner = {name: value for name, value in self._event(shown).items() if not name.startswith("channel")}
-        edited = {"user": shown.user, "ts": self._tick()}
+        message = self._messages[channel, ts]
+        message.text = text
+        inner = {name: value for name, value in self._event(message).items() if not name.startswith("channel")}
+        edited = {"user": message.user, "ts": self._tick()}
         self._notice(channel, "message_changed", message={**inner, "edited": edited}, ts=self._tick())
 
     def delete(self, channel: str, ts: str) -> None:
@@ -220,9 +220,9 @@ class SlackPeer:
 
     def choose(self, channel: str, ts: str, callback: str, *, user: str = ANN) -> Envelope:
         """Choose a shortcut in the menu of a message, which is delivered with it."""
-        trigger, shown = self._trigger(user), self._messages[channel, ts]
-        thread = {"thread_ts": shown.thread_ts} if shown.thread_ts else {}
-        message = {"type": "message", "user": shown.user, "text": shown.text, "ts": ts, "team": TEAM, **thread}
+        trigger, output = self._trigger(user), self._messages[channel, ts]
+        thread = {"thread_ts": output.thread_ts} if output.thread_ts else {}
+        message = {"type": "message", "user": output.user, "text": output.text, "ts": ts, "team": TEAM, **thread}
         payload = {
             **{"type": "message_action", "callback_id": callback, "team": {"id": TEAM, "domain": "rocket"}},
             **{"user": {"id": user, "username": "ann", "name": "ann", "team_id": TEAM}, "api_app_id": "A1"},
@@ -234,8 +234,8 @@ class SlackPeer:
 
     def link(self, channel: str, ts: str) -> str:
         """Return the address of a message, as people copy it."""
-        shown = self._messages[channel, ts]
-        thread = f"?thread_ts={shown.thread_ts}&cid={channel}" if shown.thread_ts else ""
+        message = self._messages[channel, ts]
+        thread = f"?thread_ts={message.thread_ts}&cid={channel}" if message.thread_ts else ""
         return f"https://rocket.slack.com/archives/{channel}/p{ts.replace('.', '')}{thread}"
 
     def submit(self, view: View, values: dict[str, str] | None = None, *, user: str = "") -> Envelope:
@@ -275,20 +275,20 @@ class SlackPeer:
 
     def end_streams(self) -> None:
         """Close all streams, as Slack does after some minutes."""
-        for shown in self._messages.values():
-            shown.streaming = False
+        for message in self._messages.values():
+            message.streaming = False
 
     # What can be observed.
 
-    def messages(self, channel: str) -> list[Shown]:
+    def messages(self, channel: str) -> list[PostedMessage]:
         """Return the bot's messages in a channel, as they are shown now."""
         return [
-            one
-            for one in self._messages.values()
-            if one.channel == channel and one.user == self.bot and not one.deleted
+            message
+            for message in self._messages.values()
+            if message.channel == channel and message.user == self.bot and not message.deleted
         ]
 
-    def message(self, channel: str, ts: str) -> Shown:
+    def message(self, channel: str, ts: str) -> PostedMessage:
         """Return one message."""
         return self._messages[channel, ts]
 
@@ -296,7 +296,9 @@ class SlackPeer:
         """Return the calls of one method."""
         return [call for call in self.calls if call.method == method]
 
-    async def wait_for_reply(self, channel: str, timeout: float, *, containing: str = "", count: int = 1) -> Shown:
+    async def wait_for_reply(
+        self, channel: str, timeout: float, *, containing: str = "", count: int = 1
+    ) -> PostedMessage:
         """Wait until the bot shows `count` messages in a channel, the last of them with this text; return that one."""
         await self.wait_until(
             lambda: len(self.messages(channel)) >= count and containing in self.messages(channel)[-1].text, timeout
@@ -316,36 +318,36 @@ class SlackPeer:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         method, at = request.match_info["method"], time.monotonic()
-        given: Json = dict(request.query)
-        given |= await request.json() if request.content_type == "application/json" else dict(await request.post())
-        token = given.pop("token", "") or request.headers.get("Authorization", "").removeprefix("Bearer").strip()
-        fault = next((one for one in self._faults if one.method == method and one.times > 0), None)
+        query: Json = dict(request.query)
+        query |= await request.json() if request.content_type == "application/json" else dict(await request.post())
+        token = query.pop("token", "") or request.headers.get("Authorization", "").removeprefix("Bearer").strip()
+        problem = next((item for item in self._faults if item.method == method and item.times > 0), None)
         error, status, headers, body = "", 200, {}, {}
-        if fault is not None:
-            fault.times -= 1
-        if fault is None or fault.drop != "before":
+        if problem is not None:
+            problem.times -= 1
+        if problem is None or problem.drop != "before":
             try:
-                if fault is not None and not fault.drop:
-                    raise Refusal(fault.error, fault.status, fault.retry_after)
-                body = {"ok": True, **self._call(method, str(token), given)}
-            except Refusal as refusal:
-                error, status, headers = refusal.error, refusal.status, refusal.headers
+                if problem is not None and not problem.drop:
+                    raise Refusal(problem.error, problem.status, problem.retry_after)
+                body = {"ok": True, **self._call(method, str(token), query)}
+            except Refusal as rejection:
+                error, status, headers = rejection.error, rejection.status, rejection.headers
                 body = {"ok": False, "error": error}
-        self.calls.append(Call(method, given, at, "dropped" if fault and fault.drop else error))
-        if fault is not None and fault.drop and request.transport is not None:
+        self.calls.append(Call(method, query, at, "dropped" if problem and problem.drop else error))
+        if problem is not None and problem.drop and request.transport is not None:
             request.transport.abort()
-        if fault is not None and fault.body:
-            return web.Response(status=status, text=fault.body, content_type="text/html")
+        if problem is not None and problem.body:
+            return web.Response(status=status, text=problem.body, content_type="text/html")
         return web.json_response(body, status=status, headers=headers)
 
-    def _call(self, method: str, token: str, given: Json) -> Json:
+    def _call(self, method: str, token: str, params: Json) -> Json:
         if method not in METHODS or method in self.lacking:
             raise Refusal("unknown_method" if method.startswith("chat") else "missing_scope")
         if not token:
             raise Refusal("not_authed")
         if token != (self.app_token if method == "apps.connections.open" else self.bot_token):
             raise Refusal("invalid_auth")
-        _check(METHODS[method], given)
+        _check(METHODS[method], params)
         self._limit(method)
         calls: dict[str, Callable[[Json], Json]] = {
             "auth.test": lambda _: {
@@ -353,7 +355,7 @@ class SlackPeer:
                 "url": f"http://{self._root}/",
             },
             "apps.connections.open": self._open,
-            "files.info": lambda given: {"file": self._file(given["file"])},
+            "files.info": lambda values: {"file": self._file(values["file"])},
             "chat.postMessage": self._post,
             "chat.update": self._update,
             "chat.startStream": self._start,
@@ -365,7 +367,7 @@ class SlackPeer:
             "reactions.add": self._react,
             "reactions.remove": self._unreact,
         }
-        return calls[method](given)
+        return calls[method](params)
 
     def attached(self, file: str, content: bytes, media_type: str = "image/png") -> Json:
         """Put a file on the server; return it as a message's event shows it."""
@@ -386,8 +388,8 @@ class SlackPeer:
         self.fetched.append(request.match_info["file"])
         return web.Response(body=self.files[request.match_info["file"]])
 
-    def _user(self, given: Json) -> Json:
-        user = given["user"]
+    def _user(self, params: Json) -> Json:
+        user = params["user"]
         if not user.startswith("U"):
             raise Refusal("user_not_found")
         team = "T0999" if user in self.guests else TEAM
@@ -419,148 +421,152 @@ class SlackPeer:
         """Make all addresses given out for connections worthless."""
         self._tickets.clear()
 
-    def _place(self, given: Json) -> str:
-        channel = str(given.get("channel") or given.get("channel_id"))
+    def _place(self, params: Json) -> str:
+        channel = str(params.get("channel") or params.get("channel_id"))
         if channel in self.not_in:
             raise Refusal("not_in_channel")
         if not any(known == channel for known, _ in self._messages):
             raise Refusal("channel_not_found")
         return channel
 
-    def _thread(self, given: Json) -> str:
-        thread = given.get("thread_ts", "")
-        if thread and (self._place(given), thread) not in self._messages:
+    def _thread(self, params: Json) -> str:
+        thread = params.get("thread_ts", "")
+        if thread and (self._place(params), thread) not in self._messages:
             raise Refusal("invalid_thread_ts")
         return str(thread)
 
-    def _post(self, given: Json) -> Json:
-        channel, text = self._place(given), given["text"][:40000]
+    def _post(self, params: Json) -> Json:
+        channel, text = self._place(params), params["text"][:40000]
         if not text.strip():
             raise Refusal("no_text")
-        blocks = _blocks(given)
-        shown = self._add(channel, text, self.bot, self._thread(given))
-        shown.blocks = blocks
-        shown.unfurls = given.get("unfurl_links", True) or given.get("unfurl_media", True)
-        self._posted(shown)
-        return {"channel": channel, "ts": shown.ts, "message": {"text": text, "ts": shown.ts, "bot_id": self.bot_id}}
+        blocks = _blocks(params)
+        message = self._add(channel, text, self.bot, self._thread(params))
+        message.blocks = blocks
+        message.unfurls = params.get("unfurl_links", True) or params.get("unfurl_media", True)
+        self._posted(message)
+        return {
+            "channel": channel,
+            "ts": message.ts,
+            "message": {"text": text, "ts": message.ts, "bot_id": self.bot_id},
+        }
 
-    def _posted(self, shown: Shown) -> None:
-        self.statuses.pop(shown.thread_ts, None)
-        for app in self._who_is_in(shown.channel):
-            app.event({**self._event(shown), "bot_id": self.bot_id, "app_id": "A1"})
+    def _posted(self, message: PostedMessage) -> None:
+        self.statuses.pop(message.thread_ts, None)
+        for app in self._who_is_in(message.channel):
+            app.event({**self._event(message), "bot_id": self.bot_id, "app_id": "A1"})
 
     def _who_is_in(self, channel: str) -> list[SlackPeer]:
         return [self] if channel.startswith("D") else self.bots
 
-    def _own(self, given: Json) -> Shown:
-        shown = self._messages.get((self._place(given), given["ts"]))
-        if shown is None or shown.deleted:
+    def _own(self, params: Json) -> PostedMessage:
+        message = self._messages.get((self._place(params), params["ts"]))
+        if message is None or message.deleted:
             raise Refusal("message_not_found")
-        if shown.user != self.bot:
+        if message.user != self.bot:
             raise Refusal("cant_update_message")
-        return shown
+        return message
 
-    def _update(self, given: Json) -> Json:
-        shown, text = self._own(given), given["text"]
-        if shown.streaming:
+    def _update(self, params: Json) -> Json:
+        message, text = self._own(params), params["text"]
+        if message.streaming:
             raise Refusal("streaming_state_conflict")
         if len(text) > 4000:
             raise Refusal("msg_too_long")
         if not text.strip():
             raise Refusal("no_text")
-        if shown.streamed and "blocks" not in given:
+        if message.streamed and "blocks" not in params:
             # The streamed blocks would stay and hide the text.
-            text = shown.text
-        shown.blocks = _blocks(given)
-        if given.get("parse", "client") != "none":
+            text = message.text
+        message.blocks = _blocks(params)
+        if params.get("parse", "client") != "none":
             text = _linked(text)
-        self._show(shown, text)
-        return {"channel": shown.channel, "ts": shown.ts, "text": text}
+        self._show(message, text)
+        return {"channel": message.channel, "ts": message.ts, "text": text}
 
-    def _start(self, given: Json) -> Json:
-        channel, thread = self._place(given), self._thread(given)
-        if not channel.startswith("D") and not given.get("recipient_user_id"):
+    def _start(self, params: Json) -> Json:
+        channel, thread = self._place(params), self._thread(params)
+        if not channel.startswith("D") and not params.get("recipient_user_id"):
             raise Refusal("missing_recipient_user_id")
-        if not channel.startswith("D") and not given.get("recipient_team_id"):
+        if not channel.startswith("D") and not params.get("recipient_team_id"):
             raise Refusal("missing_recipient_team_id")
-        shown = self._add(channel, _piece(given), self.bot, thread)
-        shown.streaming = shown.streamed = True
-        self._posted(shown)
-        return {"channel": channel, "ts": shown.ts}
+        message = self._add(channel, _piece(params), self.bot, thread)
+        message.streaming = message.streamed = True
+        self._posted(message)
+        return {"channel": channel, "ts": message.ts}
 
-    def _append(self, given: Json) -> Json:
-        shown = self._streamed(given)
-        self._show(shown, shown.text + _piece(given))
-        return {"channel": shown.channel, "ts": shown.ts}
+    def _append(self, params: Json) -> Json:
+        message = self._streamed(params)
+        self._show(message, message.text + _piece(params))
+        return {"channel": message.channel, "ts": message.ts}
 
-    def _stop(self, given: Json) -> Json:
-        shown = self._streamed(given)
-        shown.streaming = False
-        self._show(shown, shown.text + _piece(given))
-        return {"channel": shown.channel, "ts": shown.ts, "message": {"text": shown.text}}
+    def _stop(self, params: Json) -> Json:
+        message = self._streamed(params)
+        message.streaming = False
+        self._show(message, message.text + _piece(params))
+        return {"channel": message.channel, "ts": message.ts, "message": {"text": message.text}}
 
-    def _streamed(self, given: Json) -> Shown:
-        shown = self._own(given)
-        if not shown.streaming:
+    def _streamed(self, params: Json) -> PostedMessage:
+        message = self._own(params)
+        if not message.streaming:
             raise Refusal("message_not_in_streaming_state")
-        return shown
+        return message
 
-    def _status(self, given: Json) -> Json:
-        thread = self._thread({**given, "channel": given["channel_id"]})
-        self.statuses[thread] = given["status"]
-        if not given["status"]:
+    def _status(self, params: Json) -> Json:
+        thread = self._thread({**params, "channel": params["channel_id"]})
+        self.statuses[thread] = params["status"]
+        if not params["status"]:
             del self.statuses[thread]
-        self.status_log.append((time.monotonic(), given["status"]))
+        self.status_log.append((time.monotonic(), params["status"]))
         return {}
 
-    def _open_view(self, given: Json) -> Json:
-        error, opened = self.views.open(given)
+    def _open_view(self, params: Json) -> Json:
+        error, opened = self.views.open(params)
         if error:
             raise Refusal(error)
         return opened
 
-    def _reacted(self, given: Json) -> Shown:
-        shown = self._messages.get((self._place(given), given["timestamp"]))
-        if shown is None or shown.deleted:
+    def _reacted(self, params: Json) -> PostedMessage:
+        message = self._messages.get((self._place(params), params["timestamp"]))
+        if message is None or message.deleted:
             raise Refusal("message_not_found")
-        return shown
+        return message
 
-    def _react(self, given: Json) -> Json:
-        shown = self._reacted(given)
-        if given["name"] in shown.reactions:
+    def _react(self, params: Json) -> Json:
+        message = self._reacted(params)
+        if params["name"] in message.reactions:
             raise Refusal("already_reacted")
-        shown.reactions.add(given["name"])
+        message.reactions.add(params["name"])
         return {}
 
-    def _unreact(self, given: Json) -> Json:
-        shown = self._reacted(given)
-        if given["name"] not in shown.reactions:
+    def _unreact(self, params: Json) -> Json:
+        message = self._reacted(params)
+        if params["name"] not in message.reactions:
             raise Refusal("no_reaction")
-        shown.reactions.remove(given["name"])
+        message.reactions.remove(params["name"])
         return {}
 
     async def _respond(self, request: web.Request) -> web.Response:
-        trigger, given = request.match_info["trigger"], await request.json()
-        if sum(one["trigger"] == trigger for one in self.responses) >= 5:
+        trigger, body = request.match_info["trigger"], await request.json()
+        if sum(response["trigger"] == trigger for response in self.responses) >= 5:
             return web.Response(status=404, text="used_url")
         known = {"text", "response_type", "unfurl_links", "unfurl_media", "blocks", "replace_original"}
-        if set(given) - known or not given.get("text", "").strip():
+        if set(body) - known or not body.get("text", "").strip():
             return web.Response(status=400, text="invalid_payload")
         try:
-            _blocks(given)
-        except Refusal as refusal:
-            return web.Response(status=400, text=refusal.error)
-        self.responses.append({"trigger": trigger, **given})
+            _blocks(body)
+        except Refusal as error:
+            return web.Response(status=400, text=error.error)
+        self.responses.append({"trigger": trigger, **body})
         return web.Response(text="ok")
 
-    def _add(self, channel: str, text: str, user: str, thread: str) -> Shown:
-        shown = Shown(self._tick(), channel, text, user, thread, history=[(time.monotonic(), text)])
-        self._messages[channel, shown.ts] = shown
-        return shown
+    def _add(self, channel: str, text: str, user: str, thread: str) -> PostedMessage:
+        message = PostedMessage(self._tick(), channel, text, user, thread, history=[(time.monotonic(), text)])
+        self._messages[channel, message.ts] = message
+        return message
 
-    def _show(self, shown: Shown, text: str) -> None:
-        shown.text = text
-        shown.history.append((time.monotonic(), text))
+    def _show(self, message: PostedMessage, text: str) -> None:
+        message.text = text
+        message.history.append((time.monotonic(), text))
 
     def _tick(self) -> str:
         if self is not self.bots[0]:
@@ -568,18 +574,18 @@ class SlackPeer:
         self._clock += 1000
         return f"{self._clock // 1_000_000}.{self._clock % 1_000_000:06d}"
 
-    def _event(self, shown: Shown) -> Json:
+    def _event(self, message: PostedMessage) -> Json:
         thread = {}
-        if shown.thread_ts:
-            root = self._messages.get((shown.channel, shown.thread_ts))
-            thread = {"thread_ts": shown.thread_ts, **({"parent_user_id": root.user} if root else {})}
-        kind = "im" if shown.channel.startswith("D") else "channel"
-        place = {"channel": shown.channel, "channel_type": kind}
+        if message.thread_ts:
+            root = self._messages.get((message.channel, message.thread_ts))
+            thread = {"thread_ts": message.thread_ts, **({"parent_user_id": root.user} if root else {})}
+        kind = "im" if message.channel.startswith("D") else "channel"
+        place = {"channel": message.channel, "channel_type": kind}
         return {
             "type": "message",
-            "user": shown.user,
-            "text": shown.text,
-            "ts": shown.ts,
+            "user": message.user,
+            "text": message.text,
+            "ts": message.ts,
             "team": TEAM,
             **place,
             **thread,
@@ -598,16 +604,16 @@ def _linked(text: str) -> str:
     return re.sub(r"(?<![\w<&])([@#])(\w[\w.-]*)", r"<\1\2>", everybody)
 
 
-def _piece(given: Json) -> str:
-    piece = str(given.get("markdown_text", ""))
+def _piece(params: Json) -> str:
+    piece = str(params.get("markdown_text", ""))
     if len(piece) > 12000:
         raise Refusal("msg_too_long")
     return piece
 
 
-def _blocks(given: Json) -> list[Json]:
+def _blocks(params: Json) -> list[Json]:
     """Return the blocks of a message, which are shown in the place of its text. Raises a refusal for bad ones."""
-    blocks: list[Json] = given.get("blocks") or []
+    blocks: list[Json] = params.get("blocks") or []
     names: list[str] = []
     for block in blocks:
         if block.get("type") == "section":
@@ -623,22 +629,22 @@ def _blocks(given: Json) -> list[Json]:
             if not 1 <= len(button["value"]) <= 2000 or not 1 <= len(button["action_id"]) <= 255:
                 raise Refusal("invalid_blocks")
             names.append(button["action_id"])
-    shown = "".join(block["text"]["text"] for block in blocks if block["type"] == "section")
+    output = "".join(block["text"]["text"] for block in blocks if block["type"] == "section")
     # A code block that two sections share is closed and opened again.
-    said, meant = (re.sub(r"[\s`]", "", text) for text in (shown, str(given["text"])))
-    if blocks and said != meant:
+    message, meant = (re.sub(r"[\s`]", "", text) for text in (output, str(params["text"])))
+    if blocks and message != meant:
         raise Refusal("invalid_blocks")
     if len(set(names)) != len(names) or len(blocks) > 50:
         raise Refusal("invalid_blocks")
     return blocks
 
 
-def _check(known: dict[str, type], given: Json) -> None:
+def _check(known: dict[str, type], params: Json) -> None:
     """Check the names and the types of a request's parameters."""
     types = {name.rstrip("!"): kind for name, kind in known.items()}
-    for name, value in given.items():
+    for name, value in params.items():
         if name not in types or not isinstance(value, types[name]):
             raise Refusal(f"invalid_arguments: {name} {json.dumps(value)[:50]}")
     for name in known:
-        if name.endswith("!") and name[:-1] not in given:
+        if name.endswith("!") and name[:-1] not in params:
             raise Refusal(f"invalid_arguments: no {name[:-1]}")

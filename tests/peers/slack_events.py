@@ -117,7 +117,7 @@ class Deliveries:
         return socket
 
     def _acknowledge(self, frame: Json) -> None:
-        known = [one for one in self.envelopes if one.id == frame.get("envelope_id")]
+        known = [envelope for envelope in self.envelopes if envelope.id == frame.get("envelope_id")]
         if not known or set(frame) - {"envelope_id", "payload"}:
             self.unknown_acknowledgements.append(json.dumps(frame))
             return

@@ -46,15 +46,15 @@ class View:
 
     def inputs(self) -> Iterator[Json]:
         """Return the blocks that can be filled in."""
-        return (one for one in self.json["blocks"] if one["type"] == "input")
+        return (block for block in self.json["blocks"] if block["type"] == "input")
 
     def shown(self) -> dict[str, str]:
         """Return what the fields show at first, by their names."""
-        return {one["block_id"]: _initial(one["element"]) for one in self.inputs()}
+        return {entry["block_id"]: _initial(entry["element"]) for entry in self.inputs()}
 
     def notes(self) -> str:
         """Return what can only be read."""
-        return "\n".join(one["text"]["text"] for one in self.json["blocks"] if one["type"] == "section")
+        return "\n".join(block["text"]["text"] for block in self.json["blocks"] if block["type"] == "section")
 
     def filled(self, values: dict[str, str]) -> Json:
         """Return the view as Slack sends it on. Raises `LookupError` for what nobody could fill in."""
@@ -78,11 +78,11 @@ class View:
             return
         errors = answer.get("errors")
         good = set(answer) == {"response_action", "errors"} and answer["response_action"] == "errors"
-        known = {one["block_id"] for one in self.inputs()}
+        known = {entry["block_id"] for entry in self.inputs()}
         if not good or not isinstance(errors, dict) or not errors or set(errors) - known:
             self.trouble = True
             return
-        self.trouble = not all(isinstance(one, str) and 1 <= len(one) <= 2000 for one in errors.values())
+        self.trouble = not all(isinstance(error, str) and 1 <= len(error) <= 2000 for error in errors.values())
         self.errors = errors
 
 
@@ -100,9 +100,9 @@ class Views:
         self._triggers[number] = (time.monotonic(), user)
         return number
 
-    def open(self, given: Json) -> tuple[str, Json]:
+    def open(self, params: Json) -> tuple[str, Json]:
         """Return an error or nothing, and the answer to `views.open`."""
-        trigger = given["trigger_id"]
+        trigger = params["trigger_id"]
         if trigger not in self._triggers:
             return "invalid_trigger_id", {}
         at, user = self._triggers[trigger]
@@ -110,14 +110,14 @@ class Views:
             return "exchanged_trigger_id", {}
         if time.monotonic() - at > self.trigger_s:
             return "expired_trigger_id", {}
-        if len(json.dumps(given["view"])) > 250_000:
+        if len(json.dumps(params["view"])) > 250_000:
             return "view_too_large", {}
         try:
-            check(given["view"])
-        except InvalidView as fault:
-            return f"invalid_arguments: {fault}", {}
+            check(params["view"])
+        except InvalidView as error:
+            return f"invalid_arguments: {error}", {}
         self._used.add(trigger)
-        view = View(f"V{len(self.all) + 1:04d}", user, given["view"])
+        view = View(f"V{len(self.all) + 1:04d}", user, params["view"])
         self.all.append(view)
         return "", {"view": {"id": view.id, **view.json}}
 
@@ -136,11 +136,11 @@ def check(view: Json) -> None:
     assert isinstance(blocks, list)
     for block in blocks:
         _block(block)
-    names = [one["block_id"] for one in blocks if "block_id" in one]
+    names = [entry["block_id"] for entry in blocks if "block_id" in entry]
     _require(len(set(names)) == len(names), "two blocks have one name")
-    inputs = [one for one in blocks if one["type"] == "input"]
+    inputs = [part for part in blocks if part["type"] == "input"]
     _require(not inputs or "submit" in view, "a view with inputs needs submit")
-    actions = [(one.get("block_id"), one["element"]["action_id"]) for one in inputs]
+    actions = [(entry.get("block_id"), entry["element"]["action_id"]) for entry in inputs]
     _require(len(set(actions)) == len(actions), "two elements have one name")
 
 
@@ -171,7 +171,7 @@ def _block(block: Any) -> None:
         _known(option, {"text", "value", "description"}, "an option")
         _text(option.get("text"), 75, plain=True)
         _require(isinstance(option.get("value"), str) and 1 <= len(option["value"]) <= 150, "the value of an option")
-    values = [one["value"] for one in options]
+    values = [entry["value"] for entry in options]
     _require(len(set(values)) == len(values), "two options have one value")
     _require("initial_option" not in element or element["initial_option"] in options, "initial_option is no option")
 
@@ -185,13 +185,13 @@ def _text(text: Any, most: int, *, plain: bool = False) -> None:
     _require(isinstance(text.get("text"), str) and 1 <= len(text["text"]) <= most, f"a text of 1 to {most} characters")
 
 
-def _known(found: Json, known: set[str], what: str) -> None:
-    _require(not set(found) - known, f"{what} has {set(found) - known}")
+def _known(results: Json, known: set[str], what: str) -> None:
+    _require(not set(results) - known, f"{what} has {set(results) - known}")
 
 
-def _require(true: bool, told: str) -> None:
+def _require(true: bool, output: str) -> None:
     if not true:
-        raise InvalidView(told)
+        raise InvalidView(output)
 
 
 def _initial(element: Json) -> str:
@@ -202,7 +202,7 @@ def _initial(element: Json) -> str:
 def _state(element: Json, value: str) -> Json:
     if element["type"] == "plain_text_input":
         return {"type": element["type"], "value": value or None}
-    found = [one for one in element["options"] if one["value"] == value]
-    if not found:
+    options = [option for option in element["options"] if option["value"] == value]
+    if not options:
         raise LookupError(f"{value} is no option")
-    return {"type": element["type"], "selected_option": found[0]}
+    return {"type": element["type"], "selected_option": options[0]}

@@ -88,7 +88,7 @@ class Author:
 
 
 @dataclass(slots=True)
-class Shown:
+class PostedMessage:
     """A message as it stands in a chat. `history` holds every (time, text) it ever showed."""
 
     id: int
@@ -116,7 +116,7 @@ class Chat:
     topics: dict[int, bool] = field(default_factory=dict)
     kicked: bool = False
     moved_to: int = 0
-    messages: dict[int, Shown] = field(default_factory=dict)
+    messages: dict[int, PostedMessage] = field(default_factory=dict)
     sent_at: deque[float] = field(default_factory=deque)
     next_id: int = 1
     administrators: list[Author] = field(default_factory=list)
@@ -246,18 +246,18 @@ class TelegramPeer:
         """Write a message and return its id. `more` goes into the update's message as it is."""
         where = self.chat(chat)
         who = author or (Author(chat, "Ann") if where.private else Author())
-        shown = self._add(where, text, find_entities(text), text, who, thread=thread, reply_to=reply_to)
+        message = self._add(where, text, find_entities(text), text, who, thread=thread, reply_to=reply_to)
         for bot in [self] if where.private else self.bots:
-            bot.inject({"message": {**self._message(where, shown), **more}})
-        return shown.id
+            bot.inject({"message": {**self._message(where, message), **more}})
+        return message.id
 
     def edit(self, chat: int, message_id: int, text: str) -> None:
         """Edit somebody's message."""
         where = self.chats[chat]
-        shown = where.messages[message_id]
-        shown.text, shown.entities = text, find_entities(text)
-        shown.history.append((time.monotonic(), text))
-        self.inject({"edited_message": {**self._message(where, shown), "edit_date": int(time.time())}})
+        message = where.messages[message_id]
+        message.text, message.entities = text, find_entities(text)
+        message.history.append((time.monotonic(), text))
+        self.inject({"edited_message": {**self._message(where, message), "edit_date": int(time.time())}})
 
     def delete(self, chat: int, message_id: int) -> None:
         """Delete a message: the bot is not told."""
@@ -272,8 +272,8 @@ class TelegramPeer:
         where = self.chats[chat]
         number = str(4_000_000_000_000 + len(self.pressed))
         self.pressed[number] = time.monotonic()
-        shown = where.messages[message_id]
-        below = self._message(where, shown)
+        message = where.messages[message_id]
+        below = self._message(where, message)
         if old:
             below = {"chat": below["chat"], "message_id": message_id, "date": 0}
         who = (author or (Author(chat, "Ann") if where.private else Author())).user()
@@ -338,9 +338,9 @@ class TelegramPeer:
 
     # What can be observed.
 
-    def messages(self, chat: int) -> list[Shown]:
+    def messages(self, chat: int) -> list[PostedMessage]:
         """Return the bot's messages in a chat, as they are shown now."""
-        return [shown for shown in self.chat(chat).messages.values() if shown.author is self.bot]
+        return [message for message in self.chat(chat).messages.values() if message.author is self.bot]
 
     def called(self, method: str) -> list[Call]:
         """Return the calls of one method."""
@@ -350,7 +350,7 @@ class TelegramPeer:
         """Return the ids of the updates that are not confirmed."""
         return sorted(self._updates)
 
-    async def wait_for_reply(self, chat: int, timeout: float, *, containing: str = "", count: int = 1) -> Shown:
+    async def wait_for_reply(self, chat: int, timeout: float, *, containing: str = "", count: int = 1) -> PostedMessage:
         """Wait until the bot shows `count` messages in a chat, the last of them with this text, and return that one."""
         await self.wait_until(
             lambda: len(self.messages(chat)) >= count and containing in self.messages(chat)[-1].text, timeout
@@ -371,33 +371,33 @@ class TelegramPeer:
     # The server.
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = next((bot for bot in self.bots if bot.token == request.match_info["token"]), self)
-        return await asked.answer(request)
+        telegram_peer = next((bot for bot in self.bots if bot.token == request.match_info["token"]), self)
+        return await telegram_peer.answer(request)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer what this bot asks."""
         name = next((known for known in METHODS if known.lower() == request.match_info["method"].lower()), "")
         at = time.monotonic()
         raw: Json = await request.json() if request.content_type == "application/json" else dict(await request.post())
-        fault = self._fault(name)
-        if fault is not None and fault.drop == "before":
+        error = self._fault(name)
+        if error is not None and error.drop == "before":
             return self._dropped(request, Call(name, raw, at, 0))
         try:
             if request.match_info["token"] != self.token:
                 raise Refusal(401, "Unauthorized")
             if not name:
                 raise Refusal(404, "Not Found: method not found")
-            if fault is not None and not fault.drop:
-                if fault.body:
-                    self.calls.append(Call(name, raw, at, fault.status))
-                    return web.Response(status=fault.status, text=fault.body)
-                more = {"retry_after": fault.retry_after} if fault.retry_after else {}
-                raise Refusal(fault.status, fault.description, **more)
+            if error is not None and not error.drop:
+                if error.body:
+                    self.calls.append(Call(name, raw, at, error.status))
+                    return web.Response(status=error.status, text=error.body)
+                more = {"retry_after": error.retry_after} if error.retry_after else {}
+                raise Refusal(error.status, error.description, **more)
             body: Json = {"ok": True, "result": await self._call(name, _typed(name, raw))}
             status = 200
-        except Refusal as refusal:
-            body, status = refusal.body, refusal.status
-        if fault is not None and fault.drop == "after":
+        except Refusal as rejection:
+            body, status = rejection.body, rejection.status
+        if error is not None and error.drop == "after":
             return self._dropped(request, Call(name, raw, at, 0))
         self.calls.append(Call(name, raw, at, status))
         self._notify()
@@ -417,92 +417,94 @@ class TelegramPeer:
         return web.Response()
 
     def _fault(self, method: str) -> Fault | None:
-        for fault in self._faults:
-            if fault.method == method and fault.times > 0:
-                fault.times -= 1
-                return fault
+        for error in self._faults:
+            if error.method == method and error.times > 0:
+                error.times -= 1
+                return error
         return None
 
     def _notify(self) -> None:
         self._changed.set()
 
-    async def _call(self, name: str, given: Json) -> object:
+    async def _call(self, name: str, params: Json) -> object:
         match name:
             case "getMe":
                 return {**self.bot.user(), "can_join_groups": True, "can_read_all_group_messages": False}
             case "getFile":
-                if given["file_id"] not in self.files:
+                if params["file_id"] not in self.files:
                     raise Refusal(400, "wrong file_id or the file is temporarily unavailable")
-                path = f"files/{given['file_id']}"
-                return {"file_id": given["file_id"], "file_unique_id": given["file_id"], "file_path": path}
+                path = f"files/{params['file_id']}"
+                return {"file_id": params["file_id"], "file_unique_id": params["file_id"], "file_path": path}
             case "getWebhookInfo":
                 pending = len(self._updates)
                 return {"url": self.webhook, "has_custom_certificate": False, "pending_update_count": pending}
             case "deleteWebhook":
                 self.webhook = ""
-                if given.get("drop_pending_updates"):
+                if params.get("drop_pending_updates"):
                     self._updates.clear()
                 return True
             case "setMyCommands":
-                return self._set_commands(given)
+                return self._set_commands(params)
             case "getChatAdministrators":
-                return self._administrators(given)
+                return self._administrators(params)
             case "getUpdates":
-                return await self._get_updates(given)
+                return await self._get_updates(params)
             case "sendChatAction":
-                if given["action"] not in ACTIONS:
+                if params["action"] not in ACTIONS:
                     raise Refusal(400, "wrong parameter action in request")
-                self._writable(given)
+                self._writable(params)
                 return True
             case "sendMessage":
-                return self._send_message(given)
+                return self._send_message(params)
             case "sendMessageDraft":
-                return self._send_draft(given)
+                return self._send_draft(params)
             case "editMessageText":
-                return self._edit_text(given)
+                return self._edit_text(params)
             case "editMessageReplyMarkup":
-                return self._edit_buttons(given)
+                return self._edit_buttons(params)
             case "answerCallbackQuery":
-                return self._answer_press(given)
+                return self._answer_press(params)
             case _:
-                if self._writable(given).messages.pop(given["message_id"], None) is None:
+                if self._writable(params).messages.pop(params["message_id"], None) is None:
                     raise Refusal(400, "message to delete not found")
                 return True
 
-    def _administrators(self, given: Json) -> list[Json]:
-        chat = self.chats.get(given["chat_id"])
+    def _administrators(self, params: Json) -> list[Json]:
+        chat = self.chats.get(params["chat_id"])
         if chat is None or chat.kicked:
             raise Refusal(400, "chat not found")
         if chat.private:
             raise Refusal(400, "there are no administrators in the private chat")
         more = {"can_be_edited": False, "is_anonymous": False, "can_manage_chat": True}
-        people = [{"user": one.user(), "status": "administrator", **more} for one in chat.administrators]
+        people = [
+            {"user": administrator.user(), "status": "administrator", **more} for administrator in chat.administrators
+        ]
         return [*people, {"user": self.bot.user(), "status": "administrator", **more}]
 
-    def _set_commands(self, given: Json) -> bool:
-        scope = given.get("scope", {"type": "default"})
+    def _set_commands(self, params: Json) -> bool:
+        scope = params.get("scope", {"type": "default"})
         if scope.get("type") not in SCOPES:
             raise Refusal(400, "can't parse BotCommandScope: unsupported type specified")
-        for command in given["commands"]:
+        for command in params["commands"]:
             _checked(command, {"command": str, "description": str}, "BotCommand")
             if not re.fullmatch(r"[a-z0-9_]{1,32}", command.get("command", "")):
                 raise Refusal(400, "BOT_COMMAND_INVALID")
             if not 1 <= len(command.get("description", "")) <= 256:
                 raise Refusal(400, "BOT_COMMAND_DESCRIPTION_INVALID")
-        self.commands[scope["type"]] = given["commands"]
+        self.commands[scope["type"]] = params["commands"]
         return True
 
-    async def _get_updates(self, given: Json) -> list[object]:
+    async def _get_updates(self, params: Json) -> list[object]:
         if self.webhook:
             raise Refusal(409, "can't use getUpdates method while webhook is active; use deleteWebhook to delete it")
         if self._poller is not None and not self._poller.done():
             self._poller.set_result(None)
-        if any(kind not in UPDATE_KINDS for kind in given.get("allowed_updates", ())):
+        if any(kind not in UPDATE_KINDS for kind in params.get("allowed_updates", ())):
             raise Refusal(400, "wrong update type in allowed_updates")
-        self.allowed_updates = given.get("allowed_updates", self.allowed_updates)
-        offset, limit = given.get("offset", 0), given.get("limit", 100)
+        self.allowed_updates = params.get("allowed_updates", self.allowed_updates)
+        offset, limit = params.get("offset", 0), params.get("limit", 100)
         self._confirm(offset)
-        deadline = time.monotonic() + given.get("timeout", 0)
+        deadline = time.monotonic() + params.get("timeout", 0)
         self._poller = mine = asyncio.get_running_loop().create_future()
         while not self._updates and time.monotonic() < deadline:
             await self._news(mine, deadline)
@@ -515,27 +517,27 @@ class TelegramPeer:
 
     def _confirm(self, offset: int) -> None:
         self.offsets.append(offset)
-        done = [number for number in self._updates if number < offset]
+        updates = [number for number in self._updates if number < offset]
         if offset < 0:
-            done = sorted(self._updates)[:offset]
-        for number in done:
+            updates = sorted(self._updates)[:offset]
+        for number in updates:
             del self._updates[number]
-        self.confirmed += sorted(done)
+        self.confirmed += sorted(updates)
         self._notify()
 
     async def _news(self, mine: asyncio.Future[None], deadline: float) -> None:
         # Short naps: the peer serves tests, and several waiters share its one event.
         await asyncio.wait({mine}, timeout=min(0.01, max(0, deadline - time.monotonic())))
 
-    def _writable(self, given: Json) -> Chat:
-        chat = self.chats.get(given["chat_id"])
+    def _writable(self, params: Json) -> Chat:
+        chat = self.chats.get(params["chat_id"])
         if chat is None:
             raise Refusal(400, "chat not found")
         if chat.moved_to:
             raise Refusal(400, "group chat was upgraded to a supergroup chat", migrate_to_chat_id=chat.moved_to)
         if chat.kicked:
             raise Refusal(403, "bot was blocked by the user" if chat.private else "bot was kicked from the group chat")
-        thread = given.get("message_thread_id")
+        thread = params.get("message_thread_id")
         if thread is not None and thread not in chat.topics:
             raise Refusal(400, "message thread not found")
         if thread is not None and not chat.topics[thread]:
@@ -554,76 +556,76 @@ class TelegramPeer:
             raise Refusal(429, f"Too Many Requests: retry after {wait}", retry_after=wait)
         chat.sent_at.append(now)
 
-    def _send_message(self, given: Json) -> Json:
-        chat = self._writable(given)
+    def _send_message(self, params: Json) -> Json:
+        chat = self._writable(params)
         self._limited(chat)
-        text, entities = _text(given, "message is too long")
-        reply = _checked(given.get("reply_parameters", {}), REPLY_PARAMETERS, "ReplyParameters")
-        _checked(given.get("link_preview_options", {}), LINK_PREVIEW, "LinkPreviewOptions")
+        text, entities = _text(params, "message is too long")
+        reply = _checked(params.get("reply_parameters", {}), REPLY_PARAMETERS, "ReplyParameters")
+        _checked(params.get("link_preview_options", {}), LINK_PREVIEW, "LinkPreviewOptions")
         reply_to = reply.get("message_id")
-        if "reply_parameters" in given and reply_to is None:
+        if "reply_parameters" in params and reply_to is None:
             raise Refusal(400, "message identifier is not specified")
         if reply_to is not None and reply_to not in chat.messages:
             if not reply.get("allow_sending_without_reply"):
                 raise Refusal(400, "message to be replied not found")
             reply_to = None
-        thread = given.get("message_thread_id")
-        buttons = _buttons(given)
-        shown = self._add(chat, text, entities, given["text"], self.bot, thread=thread, reply_to=reply_to)
-        shown.buttons = buttons
-        return self._message(chat, shown)
+        thread = params.get("message_thread_id")
+        buttons = _buttons(params)
+        message = self._add(chat, text, entities, params["text"], self.bot, thread=thread, reply_to=reply_to)
+        message.buttons = buttons
+        return self._message(chat, message)
 
-    def _edit_buttons(self, given: Json) -> Json:
-        chat = self._writable(given)
-        shown = chat.messages.get(given["message_id"])
-        if shown is None:
+    def _edit_buttons(self, params: Json) -> Json:
+        chat = self._writable(params)
+        message = chat.messages.get(params["message_id"])
+        if message is None:
             raise Refusal(400, "message to edit not found")
-        if shown.author is not self.bot:
+        if message.author is not self.bot:
             raise Refusal(400, "message can't be edited")
-        if (buttons := _buttons(given)) == shown.buttons:
+        if (buttons := _buttons(params)) == message.buttons:
             raise Refusal(400, "message is not modified: specified new message content and reply markup are the same")
         self._limited(chat)
-        shown.buttons = buttons
-        return self._message(chat, shown)
+        message.buttons = buttons
+        return self._message(chat, message)
 
-    def _answer_press(self, given: Json) -> bool:
-        number = given["callback_query_id"]
-        if len(given.get("text", "")) > 200:
+    def _answer_press(self, params: Json) -> bool:
+        number = params["callback_query_id"]
+        if len(params.get("text", "")) > 200:
             raise Refusal(400, "MESSAGE_TOO_LONG")
         if time.monotonic() - self.pressed.get(number, -self.press_s) > self.press_s or number in self.notices:
             raise Refusal(400, "query is too old and response timeout expired or query ID is invalid")
-        self.notices[number] = given.get("text", "")
+        self.notices[number] = params.get("text", "")
         return True
 
-    def _send_draft(self, given: Json) -> bool:
-        chat = self._writable(given)
+    def _send_draft(self, params: Json) -> bool:
+        chat = self._writable(params)
         if not chat.private:
             raise Refusal(400, "TEXTDRAFT_PEER_INVALID")
-        if given["draft_id"] == 0:
+        if params["draft_id"] == 0:
             raise Refusal(400, "RANDOM_ID_INVALID")
-        text = _text(given, "MESSAGE_TOO_LONG")[0] if given.get("text") else ""
-        self.drafts.append(Draft(chat.id, given["draft_id"], text, time.monotonic()))
+        text = _text(params, "MESSAGE_TOO_LONG")[0] if params.get("text") else ""
+        self.drafts.append(Draft(chat.id, params["draft_id"], text, time.monotonic()))
         return True
 
-    def _edit_text(self, given: Json) -> Json:
-        chat = self._writable(given)
-        shown = chat.messages.get(given["message_id"])
-        if shown is None:
+    def _edit_text(self, params: Json) -> Json:
+        chat = self._writable(params)
+        message = chat.messages.get(params["message_id"])
+        if message is None:
             raise Refusal(400, "message to edit not found")
-        if shown.author is not self.bot:
+        if message.author is not self.bot:
             raise Refusal(400, "message can't be edited")
-        text, entities = _text(given, "MESSAGE_TOO_LONG")
-        buttons = _buttons(given)
-        if (text, entities, buttons) == (shown.text, shown.entities, shown.buttons):
+        text, entities = _text(params, "MESSAGE_TOO_LONG")
+        buttons = _buttons(params)
+        if (text, entities, buttons) == (message.text, message.entities, message.buttons):
             raise Refusal(
                 400,
                 "message is not modified: specified new message content and reply markup are exactly the same as a "
                 "current content and reply markup of the message",
             )
         self._limited(chat)
-        shown.text, shown.entities, shown.html, shown.buttons = text, entities, given["text"], buttons
-        shown.history.append((time.monotonic(), text))
-        return {**self._message(chat, shown), "edit_date": int(time.time())}
+        message.text, message.entities, message.html, message.buttons = text, entities, params["text"], buttons
+        message.history.append((time.monotonic(), text))
+        return {**self._message(chat, message), "edit_date": int(time.time())}
 
     def _add(
         self,
@@ -635,27 +637,27 @@ class TelegramPeer:
         *,
         thread: int | None,
         reply_to: int | None,
-    ) -> Shown:
+    ) -> PostedMessage:
         history = [(time.monotonic(), text)]
         ours = any(author is bot.bot for bot in self.bots)
-        shown = Shown(chat.next_id, text, entities, html, ours, author, thread, reply_to, history)
-        chat.messages[shown.id] = shown
+        message = PostedMessage(chat.next_id, text, entities, html, ours, author, thread, reply_to, history)
+        chat.messages[message.id] = message
         chat.next_id += 1
-        return shown
+        return message
 
-    def _message(self, chat: Chat, shown: Shown) -> Json:
+    def _message(self, chat: Chat, message: PostedMessage) -> Json:
         """Return a message as the API shows it, with the one it replies to."""
-        replied = chat.messages.get(shown.reply_to or 0)
-        in_topic = shown.thread is not None and shown.thread in chat.topics
+        replied = chat.messages.get(message.reply_to or 0)
+        in_topic = message.thread is not None and message.thread in chat.topics
         return {
-            "message_id": shown.id,
-            "from": shown.author.user(),
-            "chat": self._chat(chat, shown.author),
+            "message_id": message.id,
+            "from": message.author.user(),
+            "chat": self._chat(chat, message.author),
             "date": int(time.time()),
-            **({"text": shown.text} if shown.text else {}),
-            **({"entities": shown.entities} if shown.entities else {}),
-            **({"reply_markup": {"inline_keyboard": shown.buttons}} if shown.buttons else {}),
-            **({"message_thread_id": shown.thread} if shown.thread is not None else {}),
+            **({"text": message.text} if message.text else {}),
+            **({"entities": message.entities} if message.entities else {}),
+            **({"reply_markup": {"inline_keyboard": message.buttons}} if message.buttons else {}),
+            **({"message_thread_id": message.thread} if message.thread is not None else {}),
             **({"is_topic_message": True} if in_topic else {}),
             **(
                 {"reply_to_message": {**self._message(chat, _without_reply(replied)), "date": int(time.time())}}
@@ -679,20 +681,25 @@ class TelegramPeer:
         }
 
     async def _control(self, request: web.Request) -> web.Response:
-        given = await request.json()
+        body = await request.json()
         if request.match_info["action"] != "say":
             raise web.HTTPNotFound
-        return web.json_response({"message_id": self.say(given["chat"], given["text"], thread=given.get("thread"))})
+        return web.json_response({"message_id": self.say(body["chat"], body["text"], thread=body.get("thread"))})
 
     async def _control_messages(self, request: web.Request) -> web.Response:
-        shown: Iterable[Shown] = self.messages(int(request.query["chat"]))
+        messages: Iterable[PostedMessage] = self.messages(int(request.query["chat"]))
         return web.json_response(
-            [{"id": one.id, "text": one.text, "reply_to": one.reply_to, "links": one.links()} for one in shown]
+            [
+                {"id": message.id, "text": message.text, "reply_to": message.reply_to, "links": message.links()}
+                for message in messages
+            ]
         )
 
 
-def _without_reply(shown: Shown) -> Shown:
-    return Shown(shown.id, shown.text, shown.entities, shown.html, shown.from_bot, shown.author, shown.thread)
+def _without_reply(message: PostedMessage) -> PostedMessage:
+    return PostedMessage(
+        message.id, message.text, message.entities, message.html, message.from_bot, message.author, message.thread
+    )
 
 
 def _typed(method: str, raw: Json) -> Json:
@@ -721,9 +728,9 @@ def _value(name: str, value: object, kind: type) -> Any:
     return read
 
 
-def _buttons(given: Json) -> list[list[Json]]:
+def _buttons(params: Json) -> list[list[Json]]:
     """Return a request's inline keyboard."""
-    markup = _checked(given.get("reply_markup", {}), {"inline_keyboard": list}, "InlineKeyboardMarkup")
+    markup = _checked(params.get("reply_markup", {}), {"inline_keyboard": list}, "InlineKeyboardMarkup")
     rows: list[list[Json]] = markup.get("inline_keyboard", [])
     for button in (button for row in rows for button in row):
         _checked(button, {"text": str, "callback_data": str}, "InlineKeyboardButton")
@@ -734,20 +741,20 @@ def _buttons(given: Json) -> list[list[Json]]:
     return rows
 
 
-def _checked(given: Json, known: dict[str, type], what: str) -> Json:
-    for name, value in given.items():
+def _checked(params: Json, known: dict[str, type], what: str) -> Json:
+    for name, value in params.items():
         kind = known.get(name)
         if kind is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise Refusal(400, f'can\'t parse {what}: wrong field "{name}"')
-    return given
+    return params
 
 
-def _text(given: Json, too_long: str) -> tuple[str, list[Entity]]:
+def _text(params: Json, too_long: str) -> tuple[str, list[Entity]]:
     """Return a request's text and entities as they are shown."""
-    raw = given.get("text", "")
+    raw = params.get("text", "")
     if len(raw.encode()) > RAW_LIMIT:
         raise Refusal(400, "Text is too long")
-    mode = given.get("parse_mode", "").lower()
+    mode = params.get("parse_mode", "").lower()
     if mode not in ("", "html"):
         raise Refusal(400, "Unsupported parse_mode")
     try:
@@ -760,13 +767,13 @@ def _text(given: Json, too_long: str) -> tuple[str, list[Entity]]:
         raise Refusal(400, "message text is empty")
     if units(text) > LIMIT:
         raise Refusal(400, too_long)
-    taken = [(one["offset"], one["offset"] + one["length"]) for one in entities if one["type"] in SOLID]
-    found = [
-        one
-        for one in find_entities(text)
-        if not any(start - lead <= one["offset"] < end - lead for start, end in taken)
+    taken = [(entity["offset"], entity["offset"] + entity["length"]) for entity in entities if entity["type"] in SOLID]
+    results = [
+        entity
+        for entity in find_entities(text)
+        if not any(start - lead <= entity["offset"] < end - lead for start, end in taken)
     ]
-    return text, [*({**one, "offset": max(0, one["offset"] - lead)} for one in entities), *found]
+    return text, [*({**entity, "offset": max(0, entity["offset"] - lead)} for entity in entities), *results]
 
 
 async def _serve(arguments: argparse.Namespace) -> None:

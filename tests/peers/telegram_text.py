@@ -49,8 +49,8 @@ def units(text: str) -> int:
 def find_entities(text: str) -> list[Entity]:
     """Find what Telegram finds in plain text: addresses, mentions and commands."""
     return [
-        {"type": found.lastgroup, "offset": units(text[: found.start()]), "length": units(found[0])}
-        for found in _FOUND.finditer(text)
+        {"type": results.lastgroup, "offset": units(text[: results.start()]), "length": units(results[0])}
+        for results in _FOUND.finditer(text)
     ]
 
 
@@ -63,18 +63,18 @@ def parse_html(html: str) -> tuple[str, list[Entity]]:
     while position < len(html):
         at = len(html[:position].encode())
         if html[position] == "<":
-            found = _TAG.match(html, position)
-            if found is None:
+            results = _TAG.match(html, position)
+            if results is None:
                 raise ParseError(f"Unclosed or malformed start tag at byte offset {at}")
-            position = found.end()
-            if found[1]:
-                for entity in _close(stack, found[2].lower(), length, at):
-                    if entity["type"] == "pre" and entities and entities[-1] == {**entity, **_code_of(entities[-1])}:
+            position = results.end()
+            if results[1]:
+                for entity in _close(stack, results[2].lower(), length, at):
+                    if entity["type"] == "pre" and entities and entities[-1] == {**entity, **_get_code(entities[-1])}:
                         # Code with a language that fills a block is the block's language.
                         entity.update(language=entities.pop().get("language", ""))
                     entities.append(entity)
             else:
-                stack.append((*_opened(found, stack, at), length))
+                stack.append((*_opened(results, stack, at), length))
             continue
         reference = _REFERENCE.match(html, position)
         piece = unescape(reference[0]) if reference else html[position]
@@ -83,14 +83,16 @@ def parse_html(html: str) -> tuple[str, list[Entity]]:
         position += len(reference[0]) if reference else 1
     if stack:
         raise ParseError(f'Can\'t find end tag corresponding to start tag "{stack[-1][0]}"')
-    return "".join(text), sorted(entities, key=lambda one: (one["offset"], -one["length"]))
+    return "".join(text), sorted(entities, key=lambda entry: (entry["offset"], -entry["length"]))
 
 
-def _opened(found: re.Match[str], stack: list[tuple[str, dict[str, str], int]], at: int) -> tuple[str, dict[str, str]]:
-    tag = found[2].lower()
+def _opened(
+    results: re.Match[str], stack: list[tuple[str, dict[str, str], int]], at: int
+) -> tuple[str, dict[str, str]]:
+    tag = results[2].lower()
     if tag not in _KINDS:
         raise ParseError(f'Unsupported start tag "{tag}" at byte offset {at}')
-    attributes = {name.lower(): unescape(value) for name, value in _ATTRIBUTE.findall(found[3])}
+    attributes = {name.lower(): unescape(value) for name, value in _ATTRIBUTE.findall(results[3])}
     if set(attributes) - _ATTRIBUTES.get(tag, set()):
         raise ParseError(f'Unexpected attributes of "{tag}" at byte offset {at}: {sorted(attributes)}')
     if tag == "a" and not attributes.get("href", "").startswith(("http://", "https://")):
@@ -107,7 +109,7 @@ def _opened(found: re.Match[str], stack: list[tuple[str, dict[str, str], int]], 
     return tag, attributes
 
 
-def _code_of(entity: Entity) -> Entity:
+def _get_code(entity: Entity) -> Entity:
     return {"type": "code", **({"language": entity["language"]} if "language" in entity else {})}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
-from tests.peers.language_model import REPLY, LanguageModelPeer, vector_of
+from tests.peers.language_model import REPLY, LanguageModelPeer, to_vector
 
 QUESTION: Any = [{"role": "user", "content": "What is it?"}]
 
@@ -77,7 +77,7 @@ async def test_embeddings_in_both_encodings(encoding: Any) -> None:
             vector = np.frombuffer(base64.b64decode(str(item.embedding)), np.float32)
         else:
             vector = np.array(item.embedding, np.float32)
-        assert np.allclose(vector, vector_of(text, 16), rtol=1e-6, atol=0)
+        assert np.allclose(vector, to_vector(text, 16), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -138,11 +138,11 @@ async def test_answers_with_the_status_it_is_told_as_often_as_told() -> None:
 async def test_drops_the_connection_after_some_tokens() -> None:
     async with LanguageModelPeer(reply="a b c d") as peer, chat(peer) as client:
         peer.drop_after = 2
-        seen = ""
+        text = ""
         with pytest.raises((APIConnectionError, httpx2.TransportError)):  # noqa: PT012
             async for chunk in await client.chat.completions.create(model="m", messages=QUESTION, stream=True):
-                seen += chunk.choices[0].delta.content or ""
-        assert len(seen) <= len("a b")
+                text += chunk.choices[0].delta.content or ""
+        assert len(text) <= len("a b")
         with pytest.raises(APIConnectionError):
             await client.chat.completions.create(model="m", messages=QUESTION)
 
@@ -150,12 +150,12 @@ async def test_drops_the_connection_after_some_tokens() -> None:
 async def test_stalls_and_hangs_until_the_client_leaves() -> None:
     async with LanguageModelPeer(reply="a b c d") as peer, chat(peer) as client:
         peer.stall_after = 2
-        seen = ""
+        text = ""
         with pytest.raises(TimeoutError):  # noqa: PT012
             async with asyncio.timeout(1.5):
                 async for chunk in await client.chat.completions.create(model="m", messages=QUESTION, stream=True):
-                    seen += chunk.choices[0].delta.content or ""
-        assert seen == "a b"
+                    text += chunk.choices[0].delta.content or ""
+        assert text == "a b"
         peer.hang = True
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):

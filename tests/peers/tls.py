@@ -21,13 +21,13 @@ def authority(folder: Path) -> tuple[Path, ssl.SSLContext]:
     ours, theirs = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root = _certificate("Test authority", "Test authority", ours, ours, authority=True)
     leaf = _certificate("127.0.0.1", "Test authority", theirs, ours, authority=False)
-    trusted, shown = folder / "authority.pem", folder / "server.pem"
+    trusted, path = folder / "authority.pem", folder / "server.pem"
     trusted.write_bytes(root.public_bytes(serialization.Encoding.PEM))
     plain = serialization.NoEncryption()
     key = theirs.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    shown.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + key)
+    path.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(shown)
+    context.load_cert_chain(path)
     # gRPC insists that a server says that it speaks HTTP/2.
     context.set_alpn_protocols(["h2", "http/1.1"])
     return trusted, context

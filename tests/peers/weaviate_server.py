@@ -87,12 +87,12 @@ async def weaviate_servers(folder: Path, count: int = 1, **environment: str) -> 
     """Run so many servers as one cluster until the block ends."""
     ports = [dict(zip(PORTS, _free_ports(len(PORTS)), strict=True)) for _ in range(count)]
     # On one machine a server looks for the others' ports of this kind right above those that it was told.
-    for one in ports:
-        one["data"], one["rpc"] = one["gossip"] + 1, one["raft"] + 1
+    for port in ports:
+        port["data"], port["rpc"] = port["gossip"] + 1, port["raft"] + 1
     cluster = Cluster(
         [
-            Node(f"node{at}", folder / f"node{at}", one, _environment(at, ports, folder) | environment)
-            for at, one in enumerate(ports)
+            Node(f"node{at}", folder / f"node{at}", entry, _environment(at, ports, folder) | environment)
+            for at, entry in enumerate(ports)
         ]
     )
     try:
@@ -118,7 +118,7 @@ def _environment(at: int, ports: list[dict[str, int]], folder: Path) -> dict[str
         "RAFT_PORT": str(own["raft"]),
         "RAFT_INTERNAL_RPC_PORT": str(own["rpc"]),
         "RAFT_BOOTSTRAP_EXPECT": str(len(ports)),
-        "RAFT_JOIN": ",".join(f"node{number}:{one['raft']}" for number, one in enumerate(ports)),
+        "RAFT_JOIN": ",".join(f"node{number}:{port['raft']}" for number, port in enumerate(ports)),
         "GRPC_PORT": str(own["grpc"]),
         "DISABLE_TELEMETRY": "true",
         "GO_PROFILING_DISABLE": "true",
@@ -129,15 +129,15 @@ def _environment(at: int, ports: list[dict[str, int]], folder: Path) -> dict[str
 
 def _free_ports(count: int) -> list[int]:
     """Return ports that are free, each with the next one free as well."""
-    found: list[int] = []
-    while len(found) < count:
-        with closing(socket.socket()) as one, closing(socket.socket()) as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
+    results: list[int] = []
+    while len(results) < count:
+        with closing(socket.socket()) as item, closing(socket.socket()) as other:
+            item.bind(("127.0.0.1", 0))
+            port = item.getsockname()[1]
             try:
                 other.bind(("127.0.0.1", port + 1))
             except OSError:
                 continue
-            if port not in found and port + 1 not in found and port - 1 not in found:
-                found.append(port)
-    return found
+            if port not in results and port + 1 not in results and port - 1 not in results:
+                results.append(port)
+    return results

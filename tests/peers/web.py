@@ -133,8 +133,8 @@ def _tavily(peer: WebPeer, request: web.Request) -> web.Response:
     known = {"query": str, "max_results": int, "search_depth": str, "include_domains": list, "time_range": str}
     if not all(name in known and isinstance(value, known[name]) for name, value in body.items()):
         return _json({"detail": "unprocessable"}, 422)
-    found = [{"title": hit.title, "url": hit.url, "content": hit.text, "score": 0.9} for hit in peer.hits]
-    return _json({"query": body["query"], "results": found[: body["max_results"]], "response_time": 0.1})
+    results = [{"title": hit.title, "url": hit.url, "content": hit.text, "score": 0.9} for hit in peer.hits]
+    return _json({"query": body["query"], "results": results[: body["max_results"]], "response_time": 0.1})
 
 
 def _brave(peer: WebPeer, request: web.Request) -> web.Response:
@@ -142,11 +142,11 @@ def _brave(peer: WebPeer, request: web.Request) -> web.Response:
         return _json({"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}}, 422)
     if not 1 <= int(request.query["count"]) <= 20 or not request.query["q"]:
         return _json({"error": {"code": "VALIDATION"}}, 422)
-    found = [
+    results = [
         {"title": hit.title, "url": hit.url, "description": f"<strong>{hit.text}</strong>", "extra_snippets": ["More."]}
         for hit in peer.hits
     ]
-    return _json({"type": "search", "web": {"type": "search", "results": found}})
+    return _json({"type": "search", "web": {"type": "search", "results": results}})
 
 
 def _searxng(peer: WebPeer, request: web.Request) -> web.Response:
@@ -154,11 +154,11 @@ def _searxng(peer: WebPeer, request: web.Request) -> web.Response:
         return web.Response(status=403, text="Forbidden")
     if request.query.get("time_range", "day") not in ("day", "week", "month", "year"):
         return web.Response(status=400, text="Invalid settings")
-    found = [
+    results = [
         {"title": hit.title, "url": hit.url, "content": hit.text, "publishedDate": hit.date or None}
         for hit in peer.hits
     ]
-    return _json({"query": request.query["q"], "results": found, "number_of_results": 0})
+    return _json({"query": request.query["q"], "results": results, "number_of_results": 0})
 
 
 def _google(peer: WebPeer, request: web.Request) -> web.Response:
@@ -166,8 +166,8 @@ def _google(peer: WebPeer, request: web.Request) -> web.Response:
         return _json({"error": {"code": 400, "message": "API key not valid."}}, 400)
     if int(request.query["num"]) > 10:
         return _json({"error": {"code": 400, "message": "Request contains an invalid argument."}}, 400)
-    found = [{"title": hit.title, "link": hit.url, "snippet": hit.text} for hit in peer.hits]
-    return _json({"items": found} if found else {"searchInformation": {"totalResults": "0"}})
+    results = [{"title": hit.title, "link": hit.url, "snippet": hit.text} for hit in peer.hits]
+    return _json({"items": results} if results else {"searchInformation": {"totalResults": "0"}})
 
 
 def _bing(peer: WebPeer, request: web.Request) -> web.Response:
@@ -175,8 +175,8 @@ def _bing(peer: WebPeer, request: web.Request) -> web.Response:
         return _json({"error": {"code": "401"}}, 401)
     if request.query.get("freshness", "Day") not in ("Day", "Week", "Month"):
         return _json({"error": {"code": "InvalidRequest"}}, 400)
-    found = [{"name": hit.title, "url": hit.url, "snippet": hit.text} for hit in peer.hits]
-    return _json({"_type": "SearchResponse", "webPages": {"value": found}})
+    results = [{"name": hit.title, "url": hit.url, "snippet": hit.text} for hit in peer.hits]
+    return _json({"_type": "SearchResponse", "webPages": {"value": results}})
 
 
 # Each at the place where its API has it, so that one peer can stand for all of them.

@@ -36,7 +36,7 @@ from tests.screenshots.telegram import (
     THUMB,
     WIDTH,
     Run,
-    lines_of,
+    to_lines,
     written,
 )
 
@@ -134,7 +134,7 @@ IN_SLACK = re.compile(
 )
 
 
-def runs_of(text: str, marks: re.Pattern[str], read: Callable[[str], str] = str) -> list[Run]:
+def to_runs(text: str, marks: re.Pattern[str], read: Callable[[str], str] = str) -> list[Run]:
     """Return the text of a message as runs; lines that begin with > are quotations, `read` undoes escapes."""
     runs: list[Run] = []
     for number, line in enumerate(text.split("\n")):
@@ -147,12 +147,12 @@ def runs_of(text: str, marks: re.Pattern[str], read: Callable[[str], str] = str)
 
 def _line(line: str, marks: re.Pattern[str], read: Callable[[str], str], quoted: frozenset[str]) -> list[Run]:
     runs, at = [], 0
-    for found in marks.finditer(line):
-        kind = str(found.lastgroup)
-        said = f"@{'KIMAs' if kind == 'mention' else ''}" if kind == "mention" else read(found[kind])
+    for results in marks.finditer(line):
+        kind = str(results.lastgroup)
+        text = f"@{'KIMAs' if kind == 'mention' else ''}" if kind == "mention" else read(results[kind])
         kinds = quoted if kind == "plain" else quoted | {kind}
-        runs += [Run(read(line[at : found.start()]), quoted), Run(said, kinds)]
-        at = found.end()
+        runs += [Run(read(line[at : results.start()]), quoted), Run(text, kinds)]
+        at = results.end()
     return [*runs, Run(read(line[at:]), quoted)]
 
 
@@ -189,7 +189,7 @@ def _post(post: Post, look: Look, top: int) -> tuple[list[str], int]:
         marks.append(f'<rect class="tag" x="{tag:.0f}" y="{y + 3}" width="28" height="14" rx="3"/>')
         marks.append(f'<text class="app" x="{tag + 14:.0f}" y="{y + 14}" text-anchor="middle">APP</text>')
     y += LINE
-    for line in lines_of(post.runs, WIDTH - x - MARGIN - 40):
+    for line in to_lines(post.runs, WIDTH - x - MARGIN - 40):
         quoted = bool(line) and any("blockquote" in run.kinds for run in line)
         if quoted:
             marks.append(f'<rect class="bar" x="{x}" y="{y}" width="4" height="{LINE}"/>')
@@ -221,16 +221,18 @@ async def discord(deployment: Deployment) -> str:
             await peer.connected(PATIENCE_S)
             room = peer.channel()
             await peer.say(room, f"<@{peer.me.id}> {QUESTION}", author=YOU)
-            await peer.wait_until(lambda: any(one.components for one in peer.messages(room)), PATIENCE_S)
-        shown = peer.channels[room].messages
+            await peer.wait_until(lambda: any(item.components for item in peer.messages(room)), PATIENCE_S)
+        messages = peer.channels[room].messages
     del deployment.settings["discord"]
     posts = []
-    for one in shown.values():
-        replied = shown.get(one.reply_to)
-        quoted = "".join(run.text for run in runs_of(replied.content, IN_DISCORD)) if replied else ""
-        buttons = [button["label"] for row in one.components for button in row["components"]]
-        name, reply_to = ("KIMAs" if one.author.bot else "You"), (("You", quoted) if replied else None)
-        posts.append(Post(name, runs_of(one.content, IN_DISCORD), one.author.bot, reply_to=reply_to, buttons=buttons))
+    for message in messages.values():
+        replied = messages.get(message.reply_to)
+        quoted = "".join(run.text for run in to_runs(replied.content, IN_DISCORD)) if replied else ""
+        buttons = [button["label"] for row in message.components for button in row["components"]]
+        name, reply_to = ("KIMAs" if message.author.bot else "You"), (("You", quoted) if replied else None)
+        posts.append(
+            Post(name, to_runs(message.content, IN_DISCORD), message.author.bot, reply_to=reply_to, buttons=buttons)
+        )
     return drawn(posts, DISCORD, "A question in a channel of Discord, and the bot's answer")
 
 
@@ -242,14 +244,16 @@ async def slack(deployment: Deployment) -> str:
         deployment.environment |= {"SLACK_BOT": peer.bot_token, "SLACK_APP": peer.app_token}
         async with deployment.daemon():
             await peer.wait_until(lambda: bool(peer.deliveries.connections), PATIENCE_S)
-            asked = peer.say(CHANNEL, f"<@{peer.bot}> {QUESTION}")
-            await peer.wait_until(lambda: any(one.buttons() for one in peer.messages(CHANNEL)), PATIENCE_S)
-        question, answers = peer.message(CHANNEL, asked), peer.messages(CHANNEL)
+            query = peer.say(CHANNEL, f"<@{peer.bot}> {QUESTION}")
+            await peer.wait_until(lambda: any(message.buttons() for message in peer.messages(CHANNEL)), PATIENCE_S)
+        question, answers = peer.message(CHANNEL, query), peer.messages(CHANNEL)
     del deployment.settings["slack"]
-    posts = [Post("You", runs_of(question.text, IN_SLACK, unescape))]
-    for one in answers:
-        buttons = [button["text"]["text"] for button in one.buttons()]
-        posts.append(Post("KIMAs", runs_of(one.text, IN_SLACK, unescape), True, bool(one.thread_ts), buttons=buttons))
+    posts = [Post("You", to_runs(question.text, IN_SLACK, unescape))]
+    for answer in answers:
+        buttons = [button["text"]["text"] for button in answer.buttons()]
+        posts.append(
+            Post("KIMAs", to_runs(answer.text, IN_SLACK, unescape), True, bool(answer.thread_ts), buttons=buttons)
+        )
     return drawn(posts, SLACK, "A question in a channel of Slack, and the bot's answer in the thread below it")
 
 
@@ -258,9 +262,9 @@ def demo(folder: Path) -> tuple[str, str]:
     configured = ["--config", str(ROOT / "config" / "demo.yaml"), "--set", f"data_dir={folder}"]
     kimas = [sys.executable, "-m", "bots.cli.main", *configured]
     subprocess.run([*kimas, "ingest"], check=True, capture_output=True, cwd=ROOT)
-    done = subprocess.run([*kimas, "ask", DEMO, "--json"], check=True, capture_output=True, text=True, cwd=ROOT)
-    found = json.loads(done.stdout)
-    reply = Reply(found["answer"], tuple(Citation(**one) for one in found["citations"]), (), found["extractive"])
+    result = subprocess.run([*kimas, "ask", DEMO, "--json"], check=True, capture_output=True, text=True, cwd=ROOT)
+    data = json.loads(result.stdout)
+    reply = Reply(data["answer"], tuple(Citation(**citation) for citation in data["citations"]), (), data["extractive"])
     return terminal(DEMO, reply), printed(reply)
 
 

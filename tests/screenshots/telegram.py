@@ -68,14 +68,14 @@ class Bubble:
 
 def bubbles(chat: Chat) -> list[Bubble]:
     """Return a chat of the peer as it is shown now."""
-    shown = []
+    output = []
     for message in chat.messages.values():
         replied = chat.messages.get(message.reply_to or 0)
         rows = [[str(button["text"]) for button in row] for row in message.buttons]
         reply_to = (replied.author.first_name, replied.text) if replied else None
         mine = not message.from_bot
-        shown.append(Bubble(message.author.first_name, message.text, message.entities, mine, reply_to, rows))
-    return shown
+        output.append(Bubble(message.author.first_name, message.text, message.entities, mine, reply_to, rows))
+    return output
 
 
 def runs_in(text: str, entities: Sequence[Entity]) -> list[Run]:
@@ -83,7 +83,9 @@ def runs_in(text: str, entities: Sequence[Entity]) -> list[Run]:
     runs: list[Run] = []
     at = 0
     for sign in text:
-        kinds = frozenset(one["type"] for one in entities if one["offset"] <= at < one["offset"] + one["length"])
+        kinds = frozenset(
+            entity["type"] for entity in entities if entity["offset"] <= at < entity["offset"] + entity["length"]
+        )
         if runs and runs[-1].kinds == kinds:
             runs[-1] = Run(runs[-1].text + sign, kinds)
         else:
@@ -92,7 +94,7 @@ def runs_in(text: str, entities: Sequence[Entity]) -> list[Run]:
     return runs
 
 
-def lines_of(runs: Sequence[Run], width: float) -> list[list[Run]]:
+def to_lines(runs: Sequence[Run], width: float) -> list[list[Run]]:
     """Break runs into lines no wider than this, at blanks; an empty line is an empty list."""
     lines: list[list[Run]] = [[]]
     for run in runs:
@@ -101,7 +103,7 @@ def lines_of(runs: Sequence[Run], width: float) -> list[list[Run]]:
                 lines.append([])
             for word in _words(part):
                 piece = Run(word, run.kinds)
-                if lines[-1] and sum(one.width for one in lines[-1]) + Run(word.rstrip(), run.kinds).width > width:
+                if lines[-1] and sum(item.width for item in lines[-1]) + Run(word.rstrip(), run.kinds).width > width:
                     lines.append(_unfinished(lines[-1]))
                     piece = Run(word.lstrip(), run.kinds)
                 lines[-1].append(piece)
@@ -134,7 +136,7 @@ def draw(chat: Sequence[Bubble], about: str) -> str:
 
 def _drawn(bubble: Bubble, top: int) -> tuple[list[str], int]:
     """Return the marks of a message, and how high it is with its buttons."""
-    lines = lines_of(runs_in(bubble.text, bubble.entities), BUBBLE - 2 * INSIDE - 12)
+    lines = to_lines(runs_in(bubble.text, bubble.entities), BUBBLE - 2 * INSIDE - 12)
     width = min(BUBBLE, max(sum(run.width for run in line) for line in lines) + 2 * INSIDE + 12)
     width = BUBBLE if bubble.buttons or bubble.reply_to else max(width, 120)
     left = WIDTH - MARGIN - width if bubble.mine else MARGIN
@@ -189,7 +191,7 @@ def written(x: float, y: float, line: Sequence[Run]) -> str:
 def _words(text: str) -> list[str]:
     """Cut a text behind its blanks."""
     words = text.split(" ")
-    return [word for word in [*(f"{one} " for one in words[:-1]), words[-1]] if word]
+    return [word for word in [*(f"{word} " for word in words[:-1]), words[-1]] if word]
 
 
 def _width(sign: str, code: bool) -> float:
@@ -209,11 +211,11 @@ async def exchange(deployment: Deployment) -> dict[str, str]:
         deployment.environment["BOT_TOKEN"] = peer.token
         async with deployment.daemon():
             peer.say(GROUP, f"@{peer.username} {QUESTION}", author=YOU)
-            await peer.wait_until(lambda: any(one.buttons for one in peer.messages(GROUP)), PATIENCE_S)
+            await peer.wait_until(lambda: any(message.buttons for message in peer.messages(GROUP)), PATIENCE_S)
             answer = peer.messages(GROUP)[-1]
-            asked = draw(bubbles(peer.chat(GROUP)), "A question in a Telegram group, and the bot's answer")
+            question = draw(bubbles(peer.chat(GROUP)), "A question in a Telegram group, and the bot's answer")
             rows, below = len(answer.buttons), answer.buttons
             peer.press(GROUP, answer.id, below[0][1]["callback_data"], author=YOU)
             await peer.wait_until(lambda: len(peer.messages(GROUP)[-1].buttons) > rows, PATIENCE_S)
             pressed = draw(bubbles(peer.chat(GROUP))[1:], "The bot's answer after thumbs down: buttons that ask why")
-    return {"group": asked, "feedback": pressed}
+    return {"group": question, "feedback": pressed}

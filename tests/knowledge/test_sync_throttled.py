@@ -14,7 +14,7 @@ from tests.knowledge.conftest import DictSource, WordEmbedder
 
 
 @dataclass
-class Asked(DictSource):
+class TimedSource(DictSource):
     """A source that notes down how long after each document it is asked for the next one, in seconds."""
 
     gaps: list[float] = field(default_factory=list)
@@ -35,7 +35,7 @@ async def test_it_rests_many_times_as_long_as_it_cut_a_document(
     text = "\n\n".join(markdown(f"apple{number}", "pear") for number in range(60))
 
     async def gap(name: str, *, gently: bool) -> float:
-        source = Asked(name, {"a.md": text})
+        source = TimedSource(name, {"a.md": text})
         await sync.refresh(source, store, embedder, chunk_tokens=200, throttled=gently)
         [seconds] = source.gaps
         return seconds

@@ -10,7 +10,7 @@ from tests.knowledge.conftest import DictSource, WordEmbedder
 
 
 async def test_a_version_changes_with_any_document(source: DictSource, store: Store, embedder: WordEmbedder) -> None:
-    seen = []
+    observed = []
     for texts in (
         {"a.md": "One."},
         {"a.md": "Two."},
@@ -20,9 +20,9 @@ async def test_a_version_changes_with_any_document(source: DictSource, store: St
     ):
         source.texts = texts
         await refresh(source, store, embedder, chunk_tokens=100)
-        seen.append((await SourceVersions(store).get_versions([source.name], 0))[source.name])
-    assert len(set(seen)) == 4
-    assert seen[0] == seen[4], "the same documents are the same version, on every machine"
+        observed.append((await SourceVersions(store).get_versions([source.name], 0))[source.name])
+    assert len(set(observed)) == 4
+    assert observed[0] == observed[4], "the same documents are the same version, on every machine"
 
 
 async def test_a_source_that_holds_nothing_has_none(store: Store) -> None:
@@ -46,7 +46,7 @@ async def test_it_is_read_as_often_as_asked_for_and_once_for_all_who_ask_at_once
     versions = SourceVersions(store)  # type: ignore[arg-type]
     first = await asyncio.gather(*(versions.get_versions(["docs"], 60) for _ in range(20)))
     assert store.read == 1
-    assert all(one == first[0] for one in first)
+    assert all(entry == first[0] for entry in first)
     assert await versions.get_versions(["docs"], 60) == first[0]
     assert await versions.get_versions(["docs"], 0) != first[0]
     assert store.read == 2

@@ -102,13 +102,13 @@ def feed(web: WebPeer, **more: object) -> dict[str, Any]:
     return {"kind": "feed", "url": web.url("/feed"), "allow_private": ["127.0.0.1"], "timeout_s": 30, **more}
 
 
-async def state_of(keeper: SourceRefresher, name: str) -> SourceState:
-    return next(one for one in await keeper.states() if one.name == name)
+async def get_state(keeper: SourceRefresher, name: str) -> SourceState:
+    return next(state for state in await keeper.states() if state.name == name)
 
 
 async def until(keeper: SourceRefresher, name: str, holds: Callable[[SourceState], object]) -> SourceState:
     async with asyncio.timeout(SOON_S):
-        while not holds(state := await state_of(keeper, name)):
+        while not holds(state := await get_state(keeper, name)):
             await asyncio.sleep(0.02)
     return state
 
@@ -122,7 +122,7 @@ async def true(condition: Callable[[], object]) -> None:
 async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again(upkept: Upkept) -> None:
     settings = upkept.settings({"fruit": upkept.files("fruit", a="apple", b="banana")})
     async with upkept.keeper(settings) as keeper:
-        state = await until(keeper, "fruit", lambda one: one.last_success)
+        state = await until(keeper, "fruit", lambda source_state: source_state.last_success)
         assert (state.documents, state.passages, state.error) == (2, 2, "")
         assert state.last_success
         assert state.next_run
@@ -138,9 +138,9 @@ async def test_a_new_source_is_read_at_once_and_a_restart_does_not_read_it_again
 async def test_changed_settings_and_lost_passages_make_a_source_due(upkept: Upkept) -> None:
     fruit = upkept.files("fruit", a="apple", b="banana")
     async with upkept.keeper(upkept.settings({"fruit": fruit})) as keeper:
-        await until(keeper, "fruit", lambda one: one.documents == 2)
+        await until(keeper, "fruit", lambda source_state: source_state.documents == 2)
     async with upkept.keeper(upkept.settings({"fruit": fruit | {"exclude": ["b.md"]}})) as keeper:
-        await until(keeper, "fruit", lambda one: one.documents == 1)
+        await until(keeper, "fruit", lambda source_state: source_state.documents == 1)
     await upkept.store.replace("fruit", ["a.md"], [])
     async with upkept.keeper(upkept.settings({"fruit": fruit | {"exclude": ["b.md"]}})):
         async with asyncio.timeout(SOON_S):
@@ -153,7 +153,7 @@ async def test_a_start_forgets_the_sources_that_were_removed(upkept: Upkept) -> 
     fruit, trees = upkept.files("fruit", a="apple"), upkept.files("trees", a="oak", b="elm")
     async with upkept.keeper(upkept.settings({"fruit": fruit, "trees": trees})) as keeper:
         for name in ("fruit", "trees"):
-            await until(keeper, name, lambda one: one.last_success)
+            await until(keeper, name, lambda source_state: source_state.last_success)
     clone = upkept.folder / "git" / "trees-0"
     clone.mkdir(parents=True)
     write_state(clone, CloneState("https://example.org/trees", followers={"trees": ["main"]}))
@@ -172,7 +172,7 @@ async def test_by_interval_one_run_at_a_time(upkept: Upkept, web: WebPeer) -> No
     async with upkept.keeper(settings) as keeper:
         await true(lambda: len(web.requests) >= 4)
         web.fault = "slow"
-        await until(keeper, "news", lambda one: one.running)
+        await until(keeper, "news", lambda source_state: source_state.running)
         so_far = len(web.requests)
         await asyncio.sleep(0.5)
         assert len(web.requests) <= so_far + 1
@@ -183,19 +183,19 @@ async def test_asked_for_during_a_run_means_one_more_and_no_third(upkept: Upkept
     upkept.embedder = gated = GatedEmbedder()
     gated.gate.set()
     async with upkept.keeper(settings) as keeper:
-        await until(keeper, "news", lambda one: one.last_success and not one.running)
+        await until(keeper, "news", lambda source_state: source_state.last_success and not source_state.running)
         assert len(web.requests) == 1
         gated.gate.clear()
         web.pages["/feed"] = rss(("two", "Rocket 2 is out.", 0))
         await keeper.refresh(["news"])
         await true(lambda: len(web.requests) == 2)
-        await until(keeper, "news", lambda one: one.running)
+        await until(keeper, "news", lambda source_state: source_state.running)
         for _ in range(5):
             await keeper.refresh(["news"])
         web.pages["/feed"] = rss(("three", "Rocket 3 is out.", 0))
         gated.gate.set()
         await true(lambda: len(web.requests) == 3)
-        await until(keeper, "news", lambda one: not one.running and one.documents == 3)
+        await until(keeper, "news", lambda source_state: not source_state.running and source_state.documents == 3)
         await asyncio.sleep(0.3)
     assert len(web.requests) == 3
 
@@ -203,14 +203,18 @@ async def test_asked_for_during_a_run_means_one_more_and_no_third(upkept: Upkept
 async def test_pause_survives_a_restart_and_resume_makes_up_once(upkept: Upkept, web: WebPeer) -> None:
     settings = upkept.settings({"news": feed(web, refresh={"minutes": 0.2 / 60, "jitter": 0})})
     async with upkept.keeper(settings) as keeper:
-        await until(keeper, "news", lambda one: one.last_success)
+        await until(keeper, "news", lambda source_state: source_state.last_success)
         await keeper.pause("news")
-        await until(keeper, "news", lambda one: one.paused and not one.running and one.next_run is None)
+        await until(
+            keeper,
+            "news",
+            lambda source_state: source_state.paused and not source_state.running and source_state.next_run is None,
+        )
     paused_at = len(web.requests)
     async with upkept.keeper(settings) as keeper:
         await asyncio.sleep(0.6)
         assert len(web.requests) == paused_at
-        assert (await state_of(keeper, "news")).paused
+        assert (await get_state(keeper, "news")).paused
         await keeper.refresh(["news"])
         await true(lambda: len(web.requests) == paused_at + 1)
         await asyncio.sleep(0.4)
@@ -229,8 +233,8 @@ async def test_slow_servers_hold_nobody_up(upkept: Upkept, web: WebPeer) -> None
     settings = upkept.settings({**slow, "fruit": upkept.files("fruit", a="apple")})
     async with upkept.keeper(settings) as keeper:
         await true(lambda: len(web.requests) >= 5)
-        await until(keeper, "fruit", lambda one: one.last_success)
-        states = {one.name: one for one in await keeper.states()}
+        await until(keeper, "fruit", lambda source_state: source_state.last_success)
+        states = {state.name: state for state in await keeper.states()}
         assert all(states[name].running for name in slow)
 
 
@@ -249,30 +253,30 @@ async def test_who_waits_for_its_turn_is_looked_at_again_when_it_comes(upkept: U
         await asyncio.sleep(0.2)
         await keeper.pause("fruit")
         await refresh_source(upkept.work(settings), "trees")
-        done = [await upkept.tries(name) for name in ("fruit", "trees")]
+        result = [await upkept.tries(name) for name in ("fruit", "trees")]
         for name in slow:
-            await until(keeper, name, lambda one: one.error)
+            await until(keeper, name, lambda source_state: source_state.error)
         await asyncio.sleep(0.2)
-    assert [await upkept.tries(name) for name in ("fruit", "trees")] == done, "paused, and refreshed, meanwhile"
+    assert [await upkept.tries(name) for name in ("fruit", "trees")] == result, "paused, and refreshed, meanwhile"
 
 
 async def test_a_failing_source_keeps_its_knowledge_and_is_tried_again_sooner(upkept: Upkept, web: WebPeer) -> None:
     settings = upkept.settings({"news": feed(web), "fruit": upkept.files("fruit", a="apple")})
     async with upkept.keeper(settings) as keeper:
-        good = await until(keeper, "news", lambda one: one.last_success)
+        good = await until(keeper, "news", lambda source_state: source_state.last_success)
         web.status = 500
         await keeper.refresh()
-        bad = await until(keeper, "news", lambda one: one.error)
+        bad = await until(keeper, "news", lambda source_state: source_state.error)
         assert "500" in bad.error
         assert (bad.last_success, bad.documents) == (good.last_success, 1)
         assert bad.next_run
         assert bad.last_try
         assert bad.next_run - bad.last_try < timedelta(minutes=2)
-        assert (await state_of(keeper, "fruit")).error == ""
+        assert (await get_state(keeper, "fruit")).error == ""
         assert await upkept.store.manifest("news")
         web.status = 0
         await keeper.refresh(["news"])
-        healed = await until(keeper, "news", lambda one: not one.error)
+        healed = await until(keeper, "news", lambda source_state: not source_state.error)
         assert healed.last_success
         assert healed.last_success > good.last_success  # type: ignore[operator]
 
@@ -281,7 +285,7 @@ async def test_what_another_process_did_is_seen_and_its_lock_respected(upkept: U
     settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
     often = timedelta(seconds=0.05)
     async with upkept.keeper(settings, poll_interval=often, retry_delay=often) as keeper:
-        await until(keeper, "fruit", lambda one: one.last_success)
+        await until(keeper, "fruit", lambda source_state: source_state.last_success)
         await true(lambda: upkept.told)
         upkept.files("fruit", b="banana")
         so_far = len(upkept.told)
@@ -301,40 +305,42 @@ async def test_what_a_stop_broke_off_goes_on_at_the_next_start(upkept: Upkept) -
     settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
     upkept.embedder.delay = 30
     async with upkept.keeper(settings) as keeper:
-        await until(keeper, "fruit", lambda one: one.running)
+        await until(keeper, "fruit", lambda source_state: source_state.running)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
     assert (await upkept.record.get_state("fruit")).failures == 0
     upkept.embedder.delay = 0
     async with upkept.keeper(settings) as keeper:
-        await until(keeper, "fruit", lambda one: one.last_success)
+        await until(keeper, "fruit", lambda source_state: source_state.last_success)
 
 
 async def test_what_was_asked_for_of_a_paused_source_survives_a_stop_in_the_middle(upkept: Upkept) -> None:
     settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
     async with upkept.keeper(settings) as keeper:
-        await until(keeper, "fruit", lambda one: one.last_success)
+        await until(keeper, "fruit", lambda source_state: source_state.last_success)
         await keeper.pause("fruit")
         upkept.embedder.delay = 30
         upkept.files("fruit", b="banana")
         await keeper.refresh(["fruit"])
-        await until(keeper, "fruit", lambda one: one.running)
+        await until(keeper, "fruit", lambda source_state: source_state.running)
     upkept.embedder.delay = 0
     async with upkept.keeper(settings) as keeper:
-        state = await until(keeper, "fruit", lambda one: one.documents == 2)
+        state = await until(keeper, "fruit", lambda source_state: source_state.documents == 2)
         assert state.paused
-        await until(keeper, "fruit", lambda one: one.next_run is None and not one.running)
+        await until(keeper, "fruit", lambda source_state: source_state.next_run is None and not source_state.running)
 
 
 async def test_what_was_asked_for_by_a_clock_that_was_ahead_happens_once(upkept: Upkept) -> None:
     settings = upkept.settings({"fruit": upkept.files("fruit", a="apple")})
     async with upkept.keeper(settings) as keeper:
-        await until(keeper, "fruit", lambda one: one.last_success)
+        await until(keeper, "fruit", lambda source_state: source_state.last_success)
     await upkept.record._upsert("fruit", asked_at=datetime.now(UTC) + timedelta(days=1000))
     before = await upkept.tries("fruit")
     async with upkept.keeper(settings) as keeper:
         ahead = timedelta(hours=2)
-        await until(keeper, "fruit", lambda one: one.next_run and one.next_run > datetime.now(UTC))
-        state = await state_of(keeper, "fruit")
+        await until(
+            keeper, "fruit", lambda source_state: source_state.next_run and source_state.next_run > datetime.now(UTC)
+        )
+        state = await get_state(keeper, "fruit")
         assert state.next_run
         assert state.next_run < datetime.now(UTC) + ahead
     assert await upkept.tries("fruit") > before
@@ -346,31 +352,31 @@ async def test_questions_see_the_old_knowledge_or_the_new_while_it_is_swapped(up
     )
     library = KnowledgeLibrary(settings, upkept.store, upkept.embedder)
     keeper = RefreshScheduler(settings, upkept.work(settings), upkept.record, library.reload)
-    seen: set[tuple[bool, bool]] = set()
+    observed: set[tuple[bool, bool]] = set()
 
     async def ask() -> None:
         while True:
-            found = await library.search("fruit", "apple edition", 100)
-            words = " ".join(passage.text for passage in found)
-            seen.add(("one" in words, "two" in words))
-            assert len(found) == 40
+            passages = await library.search("fruit", "apple edition", 100)
+            words = " ".join(passage.text for passage in passages)
+            observed.add(("one" in words, "two" in words))
+            assert len(passages) == 40
             await asyncio.sleep(0.005)
 
     async with keeper.run():
-        await until(keeper, "fruit", lambda one: one.last_success)
+        await until(keeper, "fruit", lambda source_state: source_state.last_success)
         async with asyncio.timeout(SOON_S):
             while len(await library.search("fruit", "apple edition", 100)) < 40:
                 await asyncio.sleep(0.02)
         asking = asyncio.create_task(ask())
-        await true(lambda: seen)
+        await true(lambda: observed)
         upkept.files("fruit", **{f"f{n}": f"apple {n} edition two" for n in range(40)})
         before = await upkept.tries("fruit")
         await keeper.refresh()
         async with asyncio.timeout(SOON_S):
-            while (False, True) not in seen and not asking.done():
+            while (False, True) not in observed and not asking.done():
                 await asyncio.sleep(0.02)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
     assert await upkept.tries("fruit") > before
-    assert seen == {(True, False), (False, True)}, "one commit: never a mix, never nothing"
+    assert observed == {(True, False), (False, True)}, "one commit: never a mix, never nothing"

@@ -37,8 +37,8 @@ async def test_attachments_survive_a_restart_and_what_was_seen_is_told_in_the_co
         ((again, _),) = await journal.get_pending("test")
         assert again == ASKED
         await journal.mark_answered(ASKED, Reply("Install it.", image_description="No module\nnamed kimas"))
-        said = Turn("user", "Why?\n\nThe attached picture shows:\n> No module\n> named kimas", "Ann", "42")
-        assert list(await journal.get_history(ASKED.key, 2)) == [said, Turn("assistant", "Install it.")]
+        turn = Turn("user", "Why?\n\nThe attached picture shows:\n> No module\n> named kimas", "Ann", "42")
+        assert list(await journal.get_history(ASKED.key, 2)) == [turn, Turn("assistant", "Install it.")]
     finally:
         await journal.close()
 
@@ -47,9 +47,9 @@ async def test_what_was_seen_is_forgotten_with_the_question(tmp_path: Path) -> N
     journal = await Journal.open(tmp_path / "journal.db")
     try:
         for number in ("1", "2"):
-            one = replace(ASKED, id=number)
-            await journal.record_message(one)
-            await journal.mark_answered(one, Reply("Install it.", image_description="a secret"))
+            message = replace(ASKED, id=number)
+            await journal.record_message(message)
+            await journal.mark_answered(message, Reply("Install it.", image_description="a secret"))
         assert await journal.erase_author(replace(ASKED, id="3")) == 2
         await journal.record_message(replace(ASKED, id="4"))
         await journal.mark_answered(replace(ASKED, id="4"), Reply("Install it.", image_description="a secret"))

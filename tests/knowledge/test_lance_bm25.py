@@ -11,8 +11,8 @@ from knowledge.stores.lance.segment import BM25Scorer, InvertedIndex
 
 def scored(texts: list[str], tokens: str, alive: list[bool] | None = None) -> list[float]:
     words = InvertedIndex.from_tokens(pa.array(texts, pa.string()))
-    found: list[float] = BM25Scorer([words], None if alive is None else np.array(alive)).scores(tokens).tolist()
-    return found
+    results: list[float] = BM25Scorer([words], None if alive is None else np.array(alive)).scores(tokens).tolist()
+    return results
 
 
 def test_scores_are_bm25_and_a_repeated_word_counts_as_often() -> None:

@@ -11,7 +11,7 @@ from core.grounding.evidence import estimate_tokens, max_length_within, render_t
 from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
 from core.types import Passage, Question
-from tests.core.fixtures import MemorySink, ShelfLibrary, parts, passage, settings
+from tests.core.fixtures import InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.core.scripted import ScriptedPeer
 
 LIGHT_TOKENS, MAIN_TOKENS = 600, 6000
@@ -41,7 +41,7 @@ def test_the_context_fits_with_its_headers(tokens: int) -> None:
 
 def evidence_in(messages: Sequence[dict[str, str]]) -> int:
     """Return the tokens of all evidence in a conversation."""
-    fences = [part for one in messages for part in one["content"].split("<evidence>")[1:]]
+    fences = [part for message in messages for part in message["content"].split("<evidence>")[1:]]
     return sum(estimate_tokens(part.split("</evidence>")[0]) for part in fences)
 
 
@@ -76,11 +76,11 @@ async def test_the_light_model_gets_what_fits_it_and_the_main_one_all(strategy: 
             strategies={"allowed": [strategy], "default": strategy},
             knowledge={"search": {"rerank": "model"}},
         )
-        reply = await answer(ASKED, MemorySink(), parts(ShelfLibrary(LONG), opened, configuration))
+        reply = await answer(ASKED, MemorySink(), parts(InMemoryLibrary(LONG), opened, configuration))
         await opened.close()
         sent = {agent: max(evidence_in(body["messages"]) for body in peer.sent(agent)) for agent in agents}
         written = evidence_in(peer.sent("write")[0]["messages"])
-    assert {one.id for one in reply.passages} == {one.id for one in LONG}
+    assert {item.id for item in reply.passages} == {item.id for item in LONG}
     # Names in headers and ends of passages weigh a little.
     assert {agent: tokens for agent, tokens in sent.items() if tokens > LIGHT_TOKENS * 1.1} == {}
     assert min(sent.values()) > LIGHT_TOKENS * 0.4

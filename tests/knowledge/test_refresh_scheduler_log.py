@@ -10,7 +10,7 @@ import pytest
 from core.observability.logs import configure_logs
 from core.settings import LogSettings
 from tests.deployment import logging_as_it_was
-from tests.knowledge.test_keeper import Upkept, until, upkept
+from tests.knowledge.test_refresh_scheduler import Upkept, until, upkept
 
 __all__ = ["upkept"]
 

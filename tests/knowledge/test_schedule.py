@@ -21,10 +21,10 @@ FRESH = RefreshState(last_try=NOW - HOUR / 2, ended_at=NOW - HOUR / 2, last_succ
 
 def when(entry: RefreshState, table: RefreshSchedule = HOURLY, started: datetime | None = None) -> timedelta | None:
     """Return how long after the last try a source is due; what is due by now is "0"."""
-    found = next_refresh_at("docs", entry, table, "same", now=NOW, started_at=started)
-    if found is None:
+    time = next_refresh_at("docs", entry, table, "same", now=NOW, started_at=started)
+    if time is None:
         return None
-    return timedelta() if found <= NOW else found - (entry.last_try or found)
+    return timedelta() if time <= NOW else time - (entry.last_try or time)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_states_come_in_the_order_of_the_configuration_without_live_sources(tmp_
     web = {"kind": "search_api", "provider": "searxng", "base_url": "http://127.0.0.1:9"}
     settings = Settings.model_validate({"data_dir": tmp_path, "sources": {"b": faq, "web": web, "a": faq}})
     states = source_states(settings, {"a": replace(FRESH, error="gone", failures=1, documents=3, unfinished=True)})
-    assert [(one.name, one.kind) for one in states] == [("b", "faq"), ("a", "faq")]
+    assert [(state.name, state.kind) for state in states] == [("b", "faq"), ("a", "faq")]
     assert (states[0].last_try, states[0].error) == (None, "")
     assert (states[1].error, states[1].documents, states[1].running) == ("gone", 3, False), "its process died"

@@ -45,8 +45,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def update(store: Store, tmp_path: Path) -> Update:
     async def run(settings: OwnSource) -> SyncReport:
-        one = open_source("own", settings, tmp_path / "data")
-        return await refresh(one, store, WordEmbedder(), chunk_tokens=200)
+        source = open_source("own", settings, tmp_path / "data")
+        return await refresh(source, store, WordEmbedder(), chunk_tokens=200)
 
     return run
 
@@ -261,8 +261,8 @@ async def test_one_that_breaks_is_named_and_loses_nothing(
     assert time.monotonic() - started < 30
     assert str(caught.value).startswith(f"source own: its plug-in '{plugin.lower()}' failed in {step}: ")
     assert words in str(caught.value)
-    found = await store.search("good", None, ["own"], 9)
-    assert {passage.path for passage in found} == {"a", "b"}
+    passages = await store.search("good", None, ["own"], 9)
+    assert {passage.path for passage in passages} == {"a", "b"}
     report = await update(own("Good"))
     assert report.unchanged == 2
 
@@ -277,10 +277,10 @@ async def test_a_refresh_that_is_stopped_is_no_fault_of_the_plug_in(broken: Path
 
 @pytest.mark.parametrize("plugin", ["Good", "Iterator"])
 async def test_one_that_works_has_a_folder_of_its_own(plugin: str, broken: Path, tmp_path: Path) -> None:
-    one: Source = open_source("own", own(plugin), tmp_path / "data")
+    source: Source = open_source("own", own(plugin), tmp_path / "data")
     assert not (tmp_path / "data").exists()
-    listing = await one.listing()
-    assert [document.path async for document in one.documents(listing, ["b"])] == ["b"]
+    listing = await source.listing()
+    assert [document.path async for document in source.documents(listing, ["b"])] == ["b"]
     assert (tmp_path / "data/own/own/state").exists()
 
 
@@ -288,10 +288,10 @@ async def test_a_name_that_nobody_offers_is_told_with_the_known(broken: Path, tm
     file = broken / "kimas.yaml"
     file.write_text("sources:\n  terms: {kind: own, plugin: wiki}\n")
     settings = load_settings([file], (), {}).sources["terms"]
-    one = open_source("terms", settings, tmp_path)
+    source = open_source("terms", settings, tmp_path)
     with pytest.raises(
         SourceError, match=r"'wiki' failed in listing: no installed package offers 'wiki' .*good"
     ) as caught:
-        await one.listing()
+        await source.listing()
     assert "under kimas.sources" in str(caught.value)
     assert find_plugin("good").name == "good"

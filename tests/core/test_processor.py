@@ -14,7 +14,7 @@ from core.messaging.processor import MAX_QUOTED_CHARS, MessageProcessor
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, Turn
-from tests.core.fixtures import MemorySink, ShelfLibrary, settings
+from tests.core.fixtures import InMemoryLibrary, MemorySink, settings
 from tests.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -24,7 +24,7 @@ ASKED = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @dataclass
-class Room(Adapter):
+class RecordingAdapter(Adapter):
     """An adapter that remembers its sinks by message id."""
 
     name: str = "test"
@@ -60,8 +60,10 @@ async def echo(question: Question, sink: Sink) -> Reply:
     return reply
 
 
-async def deliver(journal: Journal, answer: AnswerFunction, /, *messages: Message, **changes: object) -> Room:
-    room = Room()
+async def deliver(
+    journal: Journal, answer: AnswerFunction, /, *messages: Message, **changes: object
+) -> RecordingAdapter:
+    room = RecordingAdapter()
     intake = make_processor(settings(**changes), journal, answer)
     for message in messages:
         await intake.handler_for(room)(message)
@@ -69,7 +71,7 @@ async def deliver(journal: Journal, answer: AnswerFunction, /, *messages: Messag
     return room
 
 
-async def state_of(journal: Journal, message: Message) -> tuple[str, str]:
+async def get_state(journal: Journal, message: Message) -> tuple[str, str]:
     async with journal._connect() as connection:
         query = text("SELECT state, reason FROM messages WHERE id = :id")
         row = (await connection.execute(query, {"id": message.id})).one()
@@ -79,11 +81,11 @@ async def state_of(journal: Journal, message: Message) -> tuple[str, str]:
 async def test_a_question_is_answered_once_though_delivered_twice(journal: Journal) -> None:
     room = await deliver(journal, echo, ASKED, ASKED)
     assert [reply.text for reply in room.sinks["1"].replies] == ["0: How?"]
-    assert await state_of(journal, ASKED) == ("answered", "")
+    assert await get_state(journal, ASKED) == ("answered", "")
 
 
 async def test_a_question_is_taken_up_though_its_delivery_was_cut_off_in_the_middle(journal: Journal) -> None:
-    room, intake = Room(), make_processor(settings(), journal, echo)
+    room, intake = RecordingAdapter(), make_processor(settings(), journal, echo)
     async with journal.database.transaction():
         delivering = asyncio.create_task(intake.handler_for(room)(ASKED))
         # It waits for its turn to write by now.
@@ -130,7 +132,7 @@ async def test_silence_has_a_recorded_reason(
     message = replace(ASKED, **changes)  # type: ignore[arg-type]
     room = await deliver(journal, echo, message, **configuration)
     assert room.sinks == {}
-    state, why = await state_of(journal, message)
+    state, why = await get_state(journal, message)
     assert state == "silent"
     assert reason in why
 
@@ -165,7 +167,7 @@ async def test_a_failure_is_told_plainly_without_internals(journal: Journal, fau
     room = await deliver(journal, fail, ASKED)
     assert told in room.sinks["1"].failures[0]
     assert "secret-host" not in room.sinks["1"].failures[0]
-    assert (await state_of(journal, ASKED))[0] == "failed"
+    assert (await get_state(journal, ASKED))[0] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ async def test_a_reply_that_cannot_be_posted_is_closed_with_its_reason(
 
     room = await deliver(journal, refuse, ASKED)
     assert room.sinks["1"].failures == []
-    assert (await state_of(journal, ASKED))[0] == state
+    assert (await get_state(journal, ASKED))[0] == state
 
 
 async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: Journal) -> None:
@@ -187,7 +189,7 @@ async def test_what_shutdown_interrupts_is_answered_at_the_next_start(journal: J
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room = Room()
+    room = RecordingAdapter()
     intake = make_processor(settings(), journal, hang)
     await intake.handler_for(room)(ASKED)
     assert await intake.drain(0.05) == 1
@@ -207,7 +209,7 @@ async def test_a_reply_begun_before_a_crash_is_continued(journal: Journal) -> No
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room = Room()
+    room = RecordingAdapter()
     intake = make_processor(settings(), journal, begin)
     await intake.handler_for(room)(ASKED)
     await asyncio.wait_for(begun.wait(), 60)
@@ -225,7 +227,7 @@ async def test_an_edit_before_the_answer_is_taken_over(journal: Journal) -> None
         await asyncio.wait_for(turn.wait(), 60)
         return await echo(question, sink)
 
-    room = Room()
+    room = RecordingAdapter()
     intake = make_processor(settings(), journal, wait)
     await intake.handler_for(room)(ASKED)
     second = replace(ASKED, id="2", text="Wat?")
@@ -264,7 +266,7 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
         await asyncio.Event().wait()
         raise AssertionError("never reached")
 
-    room = Room()
+    room = RecordingAdapter()
     intake = make_processor(settings(), journal, begin)
     await intake.handler_for(room)(ASKED)
     await asyncio.wait_for(begun.wait(), 60)
@@ -275,14 +277,14 @@ async def test_a_stop_waits_for_what_is_being_posted(journal: Journal, posted: s
 
 
 async def asked_in_reply(journal: Journal, message: Message, **changes: object) -> Question:
-    seen: list[Question] = []
+    questions: list[Question] = []
 
     async def note(question: Question, sink: Sink) -> Reply:
-        seen.append(question)
+        questions.append(question)
         return await echo(question, sink)
 
     await deliver(journal, note, message, **changes)
-    return seen[0]
+    return questions[0]
 
 
 async def test_a_long_message_replied_to_is_conversation_not_question(journal: Journal) -> None:
@@ -322,20 +324,20 @@ NOW_ASKED = replace(ASKED, addressed=False, text="How do I install the package w
 
 
 def asked_now(number: int, text: str = NOW_ASKED.text, **changes: object) -> Message:
-    made = replace(NOW_ASKED, id=str(number), text=text, sent_at=datetime.now(UTC))
-    return replace(made, **changes)  # type: ignore[arg-type]
+    message = replace(NOW_ASKED, id=str(number), text=text, sent_at=datetime.now(UTC))
+    return replace(message, **changes)  # type: ignore[arg-type]
 
 
-def automatic(journal: Journal, answer: AnswerFunction, **changes: object) -> tuple[Room, MessageProcessor]:
+def automatic(journal: Journal, answer: AnswerFunction, **changes: object) -> tuple[RecordingAdapter, MessageProcessor]:
     gate = {"mode": "auto", "wait_s": 0.3, "cooldown_s": 0, **changes}
-    return Room(), make_processor(settings(gate=gate), journal, answer, ShelfLibrary())
+    return RecordingAdapter(), make_processor(settings(gate=gate), journal, answer, InMemoryLibrary())
 
 
 async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]:
     """Return the states and reasons of messages as soon as all are settled."""
     async with asyncio.timeout(60):
         while True:
-            states = [await state_of(journal, message) for message in messages]
+            states = [await get_state(journal, message) for message in messages]
             if all(state in ("answered", "silent", "failed") for state, _ in states):
                 return states
             await asyncio.sleep(0.02)
@@ -343,10 +345,10 @@ async def settled(journal: Journal, *messages: Message) -> list[tuple[str, str]]
 
 async def test_a_question_to_everybody_is_answered_when_nobody_else_does(journal: Journal) -> None:
     room, intake = automatic(journal, echo)
-    asked = asked_now(1)
-    await intake.handler_for(room)(asked)
-    assert await settled(journal, asked) == [("answered", "")]
-    assert room.sinks["1"].replies[0].text == f"0: {asked.text}"
+    message = asked_now(1)
+    await intake.handler_for(room)(message)
+    assert await settled(journal, message) == [("answered", "")]
+    assert room.sinks["1"].replies[0].text == f"0: {message.text}"
     assert await intake.drain(60) == 0
 
 
@@ -357,7 +359,7 @@ async def test_while_it_leaves_a_question_to_people_others_are_answered(journal:
     for message in (waiting, addressed, human):
         await intake.handler_for(room)(message)
     assert await settled(journal, addressed) == [("answered", "")]
-    assert (await state_of(journal, waiting))[0] == "received"
+    assert (await get_state(journal, waiting))[0] == "received"
     assert await settled(journal, waiting, human) == [("silent", "a human replied"), ("silent", "not a question")]
     assert set(room.sinks) == {"2"}
     assert await intake.drain(60) == 0
@@ -365,15 +367,15 @@ async def test_while_it_leaves_a_question_to_people_others_are_answered(journal:
 
 async def test_a_stop_leaves_waiting_questions_to_the_next_start(journal: Journal) -> None:
     room, intake = automatic(journal, echo, wait_s=60)
-    asked = asked_now(1)
-    await intake.handler_for(room)(asked)
+    message = asked_now(1)
+    await intake.handler_for(room)(message)
     await asyncio.sleep(0.2)
     async with asyncio.timeout(30):
         assert await intake.drain(60) == 0
-    assert (await state_of(journal, asked))[0] == "received"
+    assert (await get_state(journal, message))[0] == "received"
     _, again = automatic(journal, echo, wait_s=0)
     await again.resume(room)
-    assert await settled(journal, asked) == [("answered", "")]
+    assert await settled(journal, message) == [("answered", "")]
     assert await again.drain(60) == 0
 
 
@@ -387,9 +389,9 @@ async def test_who_did_not_ask_is_not_told_of_a_failure(journal: Journal, addres
         raise UsageError("Today's limit is used up.")
 
     room, intake = automatic(journal, fail, wait_s=0)
-    asked = asked_now(1, addressed=addressed)
-    await intake.handler_for(room)(asked)
-    assert await settled(journal, asked) == [("failed", "Today's limit is used up.")]
+    message = asked_now(1, addressed=addressed)
+    await intake.handler_for(room)(message)
+    assert await settled(journal, message) == [("failed", "Today's limit is used up.")]
     assert room.sinks["1"].failures == (["Today's limit is used up."] if addressed or begun else [])
     assert await intake.drain(60) == 0
 
@@ -404,32 +406,32 @@ async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal,
     room, intake = automatic(journal, answer, wait_s=0, cooldown_s=600)
     first = asked_now(1)
     other = asked_now(2, "Does the memory module need a vector database?", author_id="43", author="Bob")
-    for asked in (first, other):
-        await intake.handler_for(room)(asked)
-        await settled(journal, asked)
+    for message in (first, other):
+        await intake.handler_for(room)(message)
+        await settled(journal, message)
     [(state, reason)] = await settled(journal, other)
     assert (state, "gate.cooldown_s" in reason) == (("answered", False) if fault else ("silent", True))
     assert await intake.drain(60) == 0
 
 
 async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
-    seen: list[Question] = []
+    questions: list[Question] = []
 
     async def note(question: Question, sink: Sink) -> Reply:
-        seen.append(question)
+        questions.append(question)
         return await echo(question, sink)
 
     room, intake = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest", grey_width=0.5)
-    asked = asked_now(1)
-    await intake.handler_for(room)(asked)
-    await settled(journal, asked)
+    message = asked_now(1)
+    await intake.handler_for(room)(message)
+    await settled(journal, message)
     offer = room.sinks["1"].replies[0].text
     assert "Reply to this message" in offer
     taken = asked_now(2, "yes please", addressed=True, reply_to="9", quoted=offer)
     await intake.handler_for(room)(taken)
     await settled(journal, taken)
-    assert seen[0].text == "yes please"
-    assert asked.text in [turn.text for turn in seen[0].history], "what it is about is in the conversation"
+    assert questions[0].text == "yes please"
+    assert message.text in [turn.text for turn in questions[0].history], "what it is about is in the conversation"
     assert await intake.drain(60) == 0
 
 

@@ -53,8 +53,8 @@ async def store(tmp_path: Path) -> AsyncIterator[LanceStore]:
     await store.close()
 
 
-def found_ids(found: Sequence[Passage]) -> set[str]:
-    return {passage.id for passage in found}
+def found_ids(passages: Sequence[Passage]) -> set[str]:
+    return {passage.id for passage in passages}
 
 
 async def test_many_who_ask_at_once_get_what_each_gets_alone(store: LanceStore) -> None:
@@ -62,14 +62,14 @@ async def test_many_who_ask_at_once_get_what_each_gets_alone(store: LanceStore) 
     assert COUNT * DIMENSION * 4 > MAX_INLINE_BYTES, "too few to be compared together"
     await store.replace("docs", ["a.md"], ours)
     vectors = np.array([row.vector for row in ours])
-    asked = [vectors[number * 100] for number in range(40)]
-    for many in (asked[:1], asked[:3], asked):
+    questions = [vectors[number * 100] for number in range(40)]
+    for many in (questions[:1], questions[:3], questions):
         together = await asyncio.gather(*(store.search("word3", vector, ["docs"], 10) for vector in many))
-        for vector, found in zip(many, together, strict=True):
+        for vector, passages in zip(many, together, strict=True):
             cosines = vectors @ vector
             nearest = {ours[place].passage.id for place in np.argsort(-cosines)[:10]}
-            assert nearest <= found_ids(found)
-            for passage in found:
+            assert nearest <= found_ids(passages)
+            for passage in passages:
                 place = int(passage.id.split()[1])
                 assert passage.similarity == pytest.approx(float(cosines[place]), abs=1e-5)
                 assert passage.text == ours[place].passage.text
@@ -89,14 +89,14 @@ async def test_blocks_stay_when_files_are_merged_and_what_changed_is_read_anew(s
         fresh = await load_memory_index(table, DIMENSION, executor)
         sizes = [sum(int(part.alive.sum()) for part in shelf.views) for shelf in (first, second, third, fresh)]
         assert sizes == [COUNT, COUNT - 100, COUNT - 100, COUNT - 100]
-        kept = [part.segment for part in third.views]
-        assert first.views[0].segment is kept[0], "merging files had everything read again"
+        segments = [part.segment for part in third.views]
+        assert first.views[0].segment is segments[0], "merging files had everything read again"
         assert third.views[0].row_ids.tolist() != first.views[0].row_ids.tolist(), "merging files moved nothing"
         vector = rows(1, "b.md", COUNT)[0].vector
         for shelf in (second, third, fresh):
-            found = await shelf.search(executor, "word1", vector, ["other"], 500)
-            assert found_ids(found) == {f"other {number}" for number in range(COUNT, COUNT + 300)}
-            assert {passage.text.split()[2] for passage in found} == {"2"}
+            passages = await shelf.search(executor, "word1", vector, ["other"], 500)
+            assert found_ids(passages) == {f"other {number}" for number in range(COUNT, COUNT + 300)}
+            assert {passage.text.split()[2] for passage in passages} == {"2"}
 
 
 async def test_rows_that_are_gone_are_nobodys_until_optimising_takes_them_away(store: LanceStore) -> None:
@@ -106,7 +106,9 @@ async def test_rows_that_are_gone_are_nobodys_until_optimising_takes_them_away(s
     assert table is not None
     assert await table.count_rows(GONE_ROWS) == 10
     manifest = await store.manifest("docs")
-    assert {path: (held.fingerprint, held.passage_count) for path, held in manifest.items()} == {"a.md": ("2", 2)}
+    assert {
+        path: (stored_document.fingerprint, stored_document.passage_count) for path, stored_document in manifest.items()
+    } == {"a.md": ("2", 2)}
     assert await store.vectors("docs") == pytest.approx(np.array([row.vector for row in rows(2, "a.md")]))
     assert len(await store.search("common", None, ["docs", TOMBSTONE_SOURCE], 50)) == 2
     await store.replace("docs", ["a.md"], rows(5, "a.md", edition="3"))
@@ -139,20 +141,20 @@ async def test_who_gives_up_waiting_does_not_end_the_reading(store: LanceStore, 
     await store.replace("docs", {"a.md"}, ours)
     reader = await open_lance(tmp_path / "passages", "test", DIMENSION)
     reader._read_timeout_s = 0.05
-    said: list[str] = []
+    messages: list[str] = []
 
     async def searched() -> Sequence[Passage]:
         try:
             return await reader.search("word7", ours[7].vector, {"docs"}, 5)
-        except StoreError as fault:
-            said.append(str(fault))
+        except StoreError as error:
+            messages.append(str(error))
             return []
 
     try:
         async with asyncio.timeout(60):
-            while not (found := await searched()):
+            while not (passages := await searched()):
                 pass
     finally:
         await reader.close()
-    assert ours[7].passage.id in found_ids(found)
-    assert any("still being read" in one for one in said), said
+    assert ours[7].passage.id in found_ids(passages)
+    assert any("still being read" in message for message in messages), messages
