@@ -13,7 +13,7 @@ CODE := bots core knowledge tests
 WORKERS ?= 6
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test parallel lint format bench lock schema clean
+.PHONY: help demo test parallel lint format bench quality lock schema clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ format: $(VENV)/.dev  ## write the house style
 
 bench: $(VENV)/.dev  ## measure; prints tables
 	$(BIN)/python -m tests.benchmarks
+
+quality: $(VENV)/.dev  ## measure judgement on public data (docs/quality.md)
+	$(BIN)/python -m tests.quality run
 
 schema: $(VENV)/.runtime  ## write config/schema.json from the settings model
 	$(BIN)/python -m core.settings.schema > config/schema.json
