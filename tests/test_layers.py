@@ -70,6 +70,7 @@ VENDORS = {
     "trafilatura": ["knowledge/sources/formats/html.py"],
     "weaviate": ["knowledge/stores/weaviate/"],
     "yaml": ["core/settings/yaml_file.py"],
+    "yarl": ["knowledge/web/addresses.py"],
 }
 
 LONGEST_FILE = 400

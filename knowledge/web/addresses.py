@@ -9,6 +9,16 @@ from urllib.parse import urlsplit
 from core.errors import SourceError
 
 SCHEMES = ("http", "https")
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+# Python calls these ranges global, but they lead to special hosts, or to other addresses that are not seen here:
+# RFC 6890 (protocol assignments), 7526 (6to4 relays), 9602 (segment routing), 6052 and 8215 (NAT64), 3879 (site-local),
+# 4291 (IPv4-compatible).
+_SPECIAL_RANGES = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        *("192.0.0.0/24", "192.88.99.0/24", "5f00::/16", "64:ff9b::/96", "64:ff9b:1::/48", "fec0::/10", "::/96"),
+    )
+)
 
 
 def check_url(url: str, allowed_hosts: Collection[str]) -> None:
@@ -26,14 +36,16 @@ def check_url(url: str, allowed_hosts: Collection[str]) -> None:
         raise SourceError(f"{redact_url(url)} is no web address: it must begin with http:// or https://")
     if parts.username or parts.password:
         raise SourceError(f"{redact_url(url)} holds a user name or a password: use headers and an api_key instead")
-    if host not in allowed_hosts and _is_ip_literal(host):
-        check_address(host, ipaddress.ip_address(host.split("%")[0]))
+    literal = parse_literal(_to_ascii_host(host, url))
+    if literal is not None and not {host, str(literal)}.intersection(allowed_hosts):
+        check_address(host, literal)
 
 
-def check_address(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-    """Raise `SourceError` for an address that is not on the public Internet."""
+def check_address(host: str, address: Address) -> None:
+    """Raise `SourceError` for an address that is not on the public Internet. `host` is how the error names it."""
     mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
-    if not mapped.is_global or mapped.is_multicast:
+    is_special = any(address in network for network in _SPECIAL_RANGES)
+    if not mapped.is_global or mapped.is_multicast or is_special:
         raise SourceError(
             f"{host} is the private address {address}, which is not fetched. If it is meant, name the host under "
             "allow_private of the source"
@@ -53,9 +65,21 @@ def redact_url(url: str) -> str:
         return "the address"
 
 
-def _is_ip_literal(host: str) -> bool:
+def parse_literal(host: str) -> Address | None:
+    """Return the address that a host spells out, without its zone; None for a name."""
     try:
-        ipaddress.ip_address(host.split("%", maxsplit=1)[0])
+        return ipaddress.ip_address(host.split("%", maxsplit=1)[0])
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def _to_ascii_host(host: str, url: str) -> str:
+    """Return a host as the HTTP client reads it: wide digits and other full stops become plain ones."""
+    if host.isascii():
+        return host
+    from yarl import URL
+
+    try:
+        return URL(url).host or host
+    except ValueError as error:
+        raise SourceError(f"{redact_url(url)} is no web address: {error}") from error

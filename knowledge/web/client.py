@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from core.errors import SourceError
 from core.settings.base import Secret
-from knowledge.web.addresses import check_address, check_url, redact_url
+from knowledge.web.addresses import Address, check_address, check_url, parse_literal, redact_url
 
 if TYPE_CHECKING:
     import aiohttp
@@ -142,8 +142,11 @@ class WebClient:
         import aiohttp
 
         if self._session is None:
-            resolver = guard_resolver(self._resolver or aiohttp.ThreadedResolver(), self._allowed_hosts)
-            connector = aiohttp.TCPConnector(resolver=resolver, limit_per_host=8, ttl_dns_cache=60)
+            guard = _SocketGuard(self._allowed_hosts)
+            resolver = guard_resolver(self._resolver or aiohttp.ThreadedResolver(), self._allowed_hosts, guard.permit)
+            connector = aiohttp.TCPConnector(
+                resolver=resolver, limit_per_host=8, ttl_dns_cache=60, socket_factory=guard.make_socket
+            )
             # No cookies are kept, and no proxy of the environment may see what is asked.
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self._session
@@ -207,29 +210,56 @@ def _describe_error(error: BaseException) -> str:
     return f"the connection failed ({type(error).__name__})"
 
 
-def guard_resolver(resolver: AbstractResolver, allowed_hosts: Collection[str]) -> AbstractResolver:
+class _SocketGuard:
+    """Judges each address right before a socket connects to it, however it was spelled and wherever it came from."""
+
+    def __init__(self, allowed_hosts: Collection[str]) -> None:
+        self._permitted = {str(literal) for host in allowed_hosts if (literal := parse_literal(host))}
+
+    def permit(self, address: Address) -> None:
+        """Let sockets connect to an address of a host that is allowed by name."""
+        self._permitted.add(str(address))
+
+    def make_socket(self, address_info: tuple[Any, ...]) -> socket.socket:
+        """Return a socket for an address. Raises `OSError`, caused by `SourceError`, for one that is not public."""
+        family, kind, protocol, _, (host, *_) = address_info
+        address = ipaddress.ip_address(host.split("%")[0])
+        if str(address) not in self._permitted:
+            _check_for_aiohttp(host, address)
+        return socket.socket(family, kind, protocol)
+
+
+def guard_resolver(
+    resolver: AbstractResolver, allowed_hosts: Collection[str], permit: Callable[[Address], None] = lambda _: None
+) -> AbstractResolver:
     """Return a resolver that passes on the results of another one as long as every address is public.
 
-    The connection goes to the address that was checked here, so a name cannot be rebound in between.
+    `permit` gets the addresses of the hosts that are allowed by name.
     """
     from aiohttp.abc import AbstractResolver
 
     class GuardedResolver(AbstractResolver):
         async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[Any]:
-            addresses = await resolver.resolve(host, port, family)
-            if host not in allowed_hosts:
-                for address in addresses:
-                    try:
-                        check_address(host, ipaddress.ip_address(address["host"].split("%")[0]))
-                    except SourceError as error:
-                        # aiohttp hands on this kind alone, with its cause.
-                        raise OSError(None, str(error)) from error
-            return list(addresses)
+            results = await resolver.resolve(host, port, family)
+            for address in (ipaddress.ip_address(result["host"].split("%")[0]) for result in results):
+                if host in allowed_hosts:
+                    permit(address)
+                else:
+                    _check_for_aiohttp(host, address)
+            return list(results)
 
         async def close(self) -> None:
             await resolver.close()
 
     return GuardedResolver()
+
+
+def _check_for_aiohttp(host: str, address: Address) -> None:
+    try:
+        check_address(host, address)
+    except SourceError as error:
+        # aiohttp hands on this kind alone, with its cause.
+        raise OSError(None, str(error)) from error
 
 
 # Line breaks and tabs are text; other control characters are invisible and break files and terminals.

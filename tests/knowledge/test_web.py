@@ -44,6 +44,19 @@ async def client() -> AsyncIterator[WebClient]:
         "http://[fd00::1]/",
         "http://[::ffff:127.0.0.1]/",
         "http://[2002:7f00:1::]/",
+        "http://192.0.0.8/",
+        "http://192.88.99.1/",
+        "http://[5f00::1]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[64:ff9b:1::7f00:1]/",
+        "http://[fec0::1]/",
+        "http://[::127.0.0.1]/",
+        "http://[::]/",
+        "http://１２７.0.0.1/",
+        "http://①②⑦.0.0.1/",
+        "http://127。0。0。1/",
+        "http://127．0．0．1/",
+        "http://１０.１.２.３/",
         "ftp://example.org/",
         "file:///etc/passwd",
         "http://",
@@ -75,6 +88,29 @@ async def test_other_spellings_of_a_private_address_are_refused(web: WebPeer, fo
         with pytest.raises(SourceError):
             await client.fetch(Request(web.url("/", form), timeout_s=3))
     assert web.requests == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "①②⑦.0.0.1", "127。0。0。1"])
+async def test_the_socket_itself_refuses_a_private_address(
+    web: WebPeer, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """An address that the check of the URL would miss gets no connection: a literal is never resolved."""
+    monkeypatch.setattr("knowledge.web.client.check_url", lambda url, allowed_hosts: None)
+    async with WebClient(("localhost",)) as client:
+        with pytest.raises(SourceError, match="allow_private"):
+            await client.fetch(Request(web.url("/", host), timeout_s=3))
+        assert web.requests == []
+        # What is allowed by name is reached, and what it resolved to counts as allowed.
+        assert (await client.fetch(Request(web.url("/", "localhost")))).status == 404
+
+
+@pytest.mark.parametrize("host", ["①②⑦.0.0.1", "１２７.0.0.1", "127.0.0.1."])
+async def test_a_redirect_to_another_spelling_of_a_private_address_is_refused(web: WebPeer, host: str) -> None:
+    web.pages["/away"] = Page(status=302, headers={"Location": web.url("/secret", host)})
+    async with WebClient(("localhost",)) as client:
+        with pytest.raises(SourceError):
+            await client.fetch(Request(web.url("/away", "localhost")))
+    assert [request.path for request in web.requests] == ["/away"]
 
 
 async def test_a_name_that_resolves_to_a_private_address_is_refused(web: WebPeer) -> None:
