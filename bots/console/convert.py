@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from core.messaging.feedback import rating_buttons as thumbs
 from core.messaging.policy import command_table as commands
-from core.types import DOWN, UP, ConversationKey, Message
-from core.types import RETRY as TRY_AGAIN
+from core.types import DOWN, RETRY as TRY_AGAIN, UP, ConversationKey, Message
 
 PLATFORM, GROUP_CHAT, DEFAULT_SPEAKER = "console", "group", "You"
 # `kimas chat`: the conversation of one person, who owns the bot.

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from aiogram import Bot, types
-from aiogram import exceptions as aiogram_errors
+from aiogram import Bot, exceptions as aiogram_errors, types
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import TelegramAPIServer
 from aiogram.methods import (

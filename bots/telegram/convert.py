@@ -13,8 +13,7 @@ from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message
 
 if TYPE_CHECKING:
-    from aiogram.types import Message as TelegramMessage
-    from aiogram.types import MessageEntity, Update
+    from aiogram.types import Message as TelegramMessage, MessageEntity, Update
 
 
 Other = TypeVar("Other")

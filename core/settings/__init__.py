@@ -5,139 +5,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from core.settings.answering import (
-    AgentSettings,
-    AnswerSettings,
-    BudgetSettings,
-    CacheSettings,
-    ContextSettings,
-    EvidenceSettings,
-    FallbackSettings,
-    LimitsSettings,
-    ModelSettings,
-    ModelsSettings,
-    StrategySettings,
+    AgentSettings as AgentSettings,
+    AnswerSettings as AnswerSettings,
+    BudgetSettings as BudgetSettings,
+    CacheSettings as CacheSettings,
+    ContextSettings as ContextSettings,
+    EvidenceSettings as EvidenceSettings,
+    FallbackSettings as FallbackSettings,
+    LimitsSettings as LimitsSettings,
+    ModelSettings as ModelSettings,
+    ModelsSettings as ModelsSettings,
+    StrategySettings as StrategySettings,
 )
-from core.settings.base import ENV_VARIABLE_PATTERN, Fraction, Name, Secret, Section, Strategy
+from core.settings.base import (
+    ENV_VARIABLE_PATTERN as ENV_VARIABLE_PATTERN,
+    Name as Name,
+    Secret as Secret,
+    Section as Section,
+    Strategy as Strategy,
+)
 from core.settings.knowledge import (
-    ChunkingSettings,
-    EmbeddingSettings,
-    KnowledgeSettings,
-    RoutingSettings,
-    SearchSettings,
-    StoreSettings,
-    WeaviateSettings,
+    ChunkingSettings as ChunkingSettings,
+    EmbeddingSettings as EmbeddingSettings,
+    KnowledgeSettings as KnowledgeSettings,
+    RoutingSettings as RoutingSettings,
+    SearchSettings as SearchSettings,
+    StoreSettings as StoreSettings,
+    WeaviateSettings as WeaviateSettings,
 )
 from core.settings.messaging import (
-    AdministrationSettings,
-    AutoCommentSettings,
-    BotSettings,
-    DiscordSettings,
-    FeedbackSettings,
-    GateSettings,
-    HandoffSettings,
-    HttpSettings,
-    JournalSettings,
-    LogSettings,
-    MetricsSettings,
-    Platform,
-    PlatformSettings,
-    RunSettings,
-    SlackSettings,
-    TelegramSettings,
+    AdministrationSettings as AdministrationSettings,
+    AutoCommentSettings as AutoCommentSettings,
+    BotSettings as BotSettings,
+    DiscordSettings as DiscordSettings,
+    FeedbackSettings as FeedbackSettings,
+    GateSettings as GateSettings,
+    HandoffSettings as HandoffSettings,
+    HttpSettings as HttpSettings,
+    JournalSettings as JournalSettings,
+    LogSettings as LogSettings,
+    MetricsSettings as MetricsSettings,
+    Platform as Platform,
+    PlatformSettings as PlatformSettings,
+    RunSettings as RunSettings,
+    SlackSettings as SlackSettings,
+    TelegramSettings as TelegramSettings,
 )
 from core.settings.sources import (
-    FaqSource,
-    FeedSource,
-    FilesSource,
-    ForgeSource,
-    GithubSource,
-    GitlabSource,
-    GitSource,
-    HttpApiSource,
-    LearnedSource,
-    LinkedSource,
-    LiveSource,
-    OwnSource,
-    RefreshSettings,
-    RemoteRagSource,
-    SearchApiSource,
-    SourceSettings,
-    StandingSource,
-    StoredSource,
-    WebsiteSource,
-    WebSource,
+    FaqSource as FaqSource,
+    FeedSource as FeedSource,
+    FilesSource as FilesSource,
+    ForgeSource as ForgeSource,
+    GithubSource as GithubSource,
+    GitlabSource as GitlabSource,
+    GitSource as GitSource,
+    HttpApiSource as HttpApiSource,
+    LearnedSource as LearnedSource,
+    LinkedSource as LinkedSource,
+    LiveSource as LiveSource,
+    OwnSource as OwnSource,
+    RefreshSettings as RefreshSettings,
+    RemoteRagSource as RemoteRagSource,
+    SearchApiSource as SearchApiSource,
+    SourceSettings as SourceSettings,
+    StandingSource as StandingSource,
+    StoredSource as StoredSource,
+    WebsiteSource as WebsiteSource,
 )
-
-__all__ = [
-    "ENV_VARIABLE_PATTERN",
-    "AdministrationSettings",
-    "AgentSettings",
-    "AnswerSettings",
-    "AutoCommentSettings",
-    "BotSettings",
-    "BudgetSettings",
-    "CacheSettings",
-    "ChunkingSettings",
-    "ContextSettings",
-    "DiscordSettings",
-    "EmbeddingSettings",
-    "EvidenceSettings",
-    "FallbackSettings",
-    "FaqSource",
-    "FeedSource",
-    "FeedbackSettings",
-    "FilesSource",
-    "ForgeSource",
-    "Fraction",
-    "GateSettings",
-    "GitSource",
-    "GithubSource",
-    "GitlabSource",
-    "HandoffSettings",
-    "HttpApiSource",
-    "HttpSettings",
-    "JournalSettings",
-    "KnowledgeSettings",
-    "LearnedSource",
-    "LimitsSettings",
-    "LinkedSource",
-    "LiveSource",
-    "LogSettings",
-    "MetricsSettings",
-    "ModelSettings",
-    "ModelsSettings",
-    "Name",
-    "OwnSource",
-    "Platform",
-    "PlatformSettings",
-    "RefreshSettings",
-    "RemoteRagSource",
-    "RoutingSettings",
-    "RunSettings",
-    "SearchApiSource",
-    "SearchSettings",
-    "Secret",
-    "Section",
-    "Settings",
-    "SlackSettings",
-    "SourceSettings",
-    "StandingSource",
-    "StoreSettings",
-    "StoredSource",
-    "Strategy",
-    "StrategySettings",
-    "TelegramSettings",
-    "WeaviateSettings",
-    "WebSource",
-    "WebsiteSource",
-]
 
 
 class Settings(Section):
@@ -180,26 +121,13 @@ class Settings(Section):
     def _check_source_references(self) -> Settings:
         for name, agent in self.agents.items():
             for source in agent.sources:
-                if source not in self.sources:
-                    known_names = ", ".join(sorted(self.sources)) or "none"
-                    raise ValueError(f"agents.{name}.sources: no source is named {source!r} (known: {known_names})")
-        for name, source_settings in self.sources.items():
-            if isinstance(source_settings, StandingSource) and not isinstance(
-                self.sources.get(source_settings.of), LiveSource
-            ):
-                live_names = sorted(
-                    live_name
-                    for live_name, live_settings in self.sources.items()
-                    if isinstance(live_settings, LiveSource)
-                )
-                known_names = ", ".join(live_names) or "none"
-                raise ValueError(
-                    f"sources.{name}.of: no live source is named {source_settings.of!r} (known: {known_names})"
-                )
+                _require_known(f"agents.{name}.sources", "source", source, self.sources)
+        live_names = [name for name, settings in self.sources.items() if isinstance(settings, LiveSource)]
+        for name, settings in self.sources.items():
+            if isinstance(settings, StandingSource):
+                _require_known(f"sources.{name}.of", "live source", settings.of, live_names)
         for source in self.evidence.weights:
-            if source not in self.sources:
-                known_names = ", ".join(sorted(self.sources)) or "none"
-                raise ValueError(f"evidence.weights: no source is named {source!r} (known: {known_names})")
+            _require_known("evidence.weights", "source", source, self.sources)
         return self
 
     def secrets(self) -> dict[str, Secret]:
@@ -235,6 +163,12 @@ class Settings(Section):
         for name, source in self.sources.items():
             sources_by_agent.setdefault(source.of if isinstance(source, StandingSource) else name, []).append(name)
         return {name: AgentSettings(sources=tuple(sources)) for name, sources in sources_by_agent.items()}
+
+
+def _require_known(place: str, kind: str, name: str, known_names: Collection[str]) -> None:
+    if name not in known_names:
+        names = ", ".join(sorted(known_names)) or "none"
+        raise ValueError(f"{place}: no {kind} is named {name!r} (known: {names})")
 
 
 def _secrets(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Secret]]:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -161,13 +163,9 @@ class _Draft:
                     (rank, 0, f"environment variable {name}: names no setting; the nearest is {nearest}")
                 )
 
-    def merge(self, values: Mapping[str | int, Any], layer: _Layer) -> None:
+    def merge(self, values: Mapping[str | int, Any], layer: _Layer, parent: KeyPath = ()) -> None:
         """Merge values into the data: mappings are merged, everything else (also a whole secret) is replaced."""
-        self._merge(self.data, values, (), layer)
-
-    def _merge(
-        self, target: dict[str | int, Any], values: Mapping[str | int, Any], parent: KeyPath, layer: _Layer
-    ) -> None:
+        target = reduce(getitem, parent, self.data)
         for name, value in values.items():
             path = (*parent, name)
             self.origins[path] = layer
@@ -175,7 +173,7 @@ class _Draft:
                 is_secret = any(key.is_secret() and key.matches(path) for key in self.keys)
                 if is_secret or not isinstance(target.get(name), dict):
                     target[name] = {}
-                self._merge(target[name], value, path, layer)
+                self.merge(value, layer, path)
             else:
                 target[name] = value
 

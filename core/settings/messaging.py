@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
@@ -252,11 +252,6 @@ class BotSettings(Section):
 
     def iter_platforms(self) -> Iterator[tuple[Platform, PlatformSettings]]:
         """Yield the platform with its section."""
-        if self.telegram:
-            yield "telegram", self.telegram
-        if self.discord:
-            yield "discord", self.discord
-        if self.slack:
-            yield "slack", self.slack
-        if self.http:
-            yield "http", self.http
+        for platform in get_args(Platform):
+            if section := getattr(self, platform):
+                yield platform, section

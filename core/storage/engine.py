@@ -75,6 +75,27 @@ class Database:
         except SQLAlchemyError as error:
             raise StoreError(f"the journal {self._location} cannot be read: {_cause(error)}") from error
 
+    async def fetch_all(self, query: Select[*Columns]) -> Sequence[Row[*Columns]]:
+        """Return all rows of a query."""
+        async with self.connect() as connection:
+            return (await connection.execute(query)).all()
+
+    async def fetch_first(self, query: Select[*Columns]) -> Row[*Columns] | None:
+        """Return the first row of a query, or None."""
+        async with self.connect() as connection:
+            return (await connection.execute(query)).first()
+
+    async def fetch_value(self, query: Select[*Columns]) -> Any:
+        """Return the first column of a query's first row, or None where there is no row."""
+        async with self.connect() as connection:
+            return await connection.scalar(query)
+
+    @uncancellable
+    async def write(self, statement: Executable) -> int:
+        """Run one statement in a transaction of its own; return how many rows it touched."""
+        async with self.transaction() as connection:
+            return (await connection.execute(statement)).rowcount
+
     async def close(self) -> None:
         """Close the database. Idempotent."""
         await self._engine.dispose()

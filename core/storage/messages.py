@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row as ResultRow
-from sqlalchemy import Select, and_, delete, insert, null, or_, select, update
+from sqlalchemy import Row as ResultRow, Select, and_, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 

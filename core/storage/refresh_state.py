@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row as ResultRow
-from sqlalchemy import case, delete, insert, null, select, update
+from sqlalchemy import Row as ResultRow, case, delete, insert, null, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Database

@@ -41,8 +41,7 @@ from knowledge.sources.feed.poll import MAX_WAIT_S, FeedRateLimited, poll_feed
 from tests.bots import discord_helpers, slack_helpers
 from tests.bots.http_helpers import QUICK, event, http_settings
 from tests.bots.test_dry_run import daemon, withheld
-from tests.bots.test_telegram_adapter import PACE as TELEGRAM_PACE
-from tests.bots.test_telegram_adapter import settings as telegram_settings
+from tests.bots.test_telegram_adapter import PACE as TELEGRAM_PACE, settings as telegram_settings
 from tests.core.fixtures import settings
 from tests.deployment import README, Deployment, logging_as_it_was
 from tests.peers.callback import CallbackPeer

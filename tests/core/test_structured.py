@@ -12,8 +12,7 @@ import pytest
 
 from core.answering.agents import decision_maker, information_filter
 from core.answering.agents.decision_maker import Decision
-from core.answering.strategies import parallel, planning
-from core.answering.strategies import router as strategy_router
+from core.answering.strategies import parallel, planning, router as strategy_router
 from core.errors import ModelError
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide, parse_structured_reply

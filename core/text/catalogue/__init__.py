@@ -6,8 +6,7 @@ import pkgutil
 from functools import lru_cache
 from importlib import import_module
 
-from core.text.catalogue.en import MESSAGES as ENGLISH
-from core.text.catalogue.en import English as Messages
+from core.text.catalogue.en import MESSAGES as ENGLISH, English as Messages
 
 __all__ = ["ENGLISH", "Messages", "languages", "messages_for"]
 

@@ -138,8 +138,7 @@ def to_timestamp(date: Any) -> float | None:
 
 def _to_plain_line(html: object, max_chars: int) -> str:
     """Return HTML as one line of plain text, nothing for what cannot be read."""
-    from lxml import etree
-    from lxml import html as parser
+    from lxml import etree, html as parser
 
     page = f"<html><body><p>{str(html or '')[:MAX_MARKUP_CHARS]}</p></body></html>".encode("utf-8", "replace")
     try:

@@ -37,8 +37,7 @@ class WebPage:
 
 def read_page(html: bytes, url: str) -> WebPage:
     """Read a page; blocks, for a thread. Navigation, scripts and frames are left out. Never raises for any bytes."""
-    from lxml import etree
-    from lxml import html as parser
+    from lxml import etree, html as parser
 
     try:
         tree = parser.document_fromstring(html or b"<html/>", parser=parser.HTMLParser(encoding=_detect_charset(html)))
